@@ -1,5 +1,5 @@
-//! Control sockets: how two processes find each other, see who the other is, hand over their rings, and notice that the
-//! other is gone.
+//! Control sockets. Over one, two processes find each other, check each other's user, hand over their rings,
+//! and notice when the peer ends.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ use crate::hello::{GREETING_BYTES, Greeting};
 use crate::name;
 use crate::sys::{self, Credentials};
 
-/// What comes with a greeting: the sender's ring and its doorbell.
+/// A greeting and the descriptors that come with it: the sender's ring and its doorbell.
 pub(crate) struct Handover {
     pub(crate) greeting: Greeting,
     pub(crate) ring: OwnedFd,
@@ -30,21 +30,22 @@ pub(crate) struct Handover {
 /// How many descriptors come with a greeting.
 const HANDOVER_FDS: usize = 2;
 
-/// What a look at a control socket found.
+/// The result of reading a control socket.
 pub(crate) enum Received {
     /// Nothing yet.
     Nothing,
     /// The peer's greeting.
     Greeting(Box<Handover>),
-    /// The peer has let go of its end.
+    /// The peer has closed its end.
     HungUp,
 }
 
-/// Why no connection was made.
+/// Why a connection failed.
 pub(crate) enum ConnectError {
-    /// As many connections as the peer lets wait are waiting, or as many greetings as the system does. It may be tried again.
+    /// The peer's backlog is full, or the kernel has too many descriptors in flight. The caller may try
+    /// again.
     Busy,
-    /// It will not get better.
+    /// Trying again will not help.
     Failed(LinkError),
 }
 
@@ -71,13 +72,13 @@ impl Control {
         Err(refused)
     }
 
-    /// Takes in a connection that was accepted.
+    /// Wraps an accepted connection.
     pub(crate) fn accepted(socket: OwnedFd) -> Result<Control, LinkError> {
         Control::identify(CloseOnForkFd::new(socket))
     }
 
-    /// Only processes of this user are talked to: an abstract name has no owner, so anybody may have it, and anybody may
-    /// connect to it.
+    /// Reads the peer's credentials and refuses other users. An abstract name has no owner, so any process
+    /// may bind it or connect to it.
     fn identify(socket: CloseOnForkFd) -> Result<Control, LinkError> {
         let peer = sys::credentials(&socket).map_err(|error| LinkError::System(errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
@@ -92,8 +93,8 @@ impl Control {
         self.peer
     }
 
-    /// A descriptor that becomes readable when the peer's process ends, or `None` where there is no such thing: if the
-    /// peer lives in another PID namespace, or has ended already and left the end of the connection to tell of it.
+    /// A descriptor that becomes readable when the peer's process ends. `None` if the peer lives in another
+    /// PID namespace or has already ended; then the hang-up of the control socket announces its end.
     pub(crate) fn pidfd(&self) -> Option<CloseOnForkFd> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
@@ -101,11 +102,11 @@ impl Control {
         });
         opened
             .map(CloseOnForkFd::new)
-            .inspect_err(|error| tracing::debug!(%error, "no pidfd of the peer"))
+            .inspect_err(|error| tracing::debug!(%error, "cannot open a pidfd of the peer"))
             .ok()
     }
 
-    /// Sends this side's greeting. All of it is sent at once or nothing.
+    /// Sends this side's greeting, whole or not at all.
     pub(crate) fn send_greeting(
         &self,
         greeting: &Greeting,
@@ -124,13 +125,14 @@ impl Control {
         }
     }
 
-    /// Looks whether the peer's greeting has come.
+    /// Reads the peer's greeting, if it has arrived.
     ///
     /// # Errors
     ///
-    /// The peer does not behave, or its descriptors could not be taken over for want of room for them.
+    /// The peer violates the protocol, or this process has no free descriptors for the ones that the peer
+    /// sends.
     pub(crate) fn receive_greeting(&self) -> Result<Received, LinkError> {
-        // One byte and one descriptor more than there should be, to see that there are not more.
+        // One byte and one descriptor more than a greeting has, so that a longer message is detected.
         let mut bytes = [0; GREETING_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS + 1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -164,14 +166,14 @@ impl Control {
             (Some(ring), Some(doorbell), None) => {
                 Ok(Received::Greeting(Box::new(Handover { greeting, ring, doorbell })))
             }
-            _ => Err(LinkError::Protocol("a greeting with other descriptors than it should have")),
+            _ => Err(LinkError::Protocol("a greeting without exactly two descriptors")),
         }
     }
 
-    /// Ends the connection, whoever else may hold a copy of this end.
+    /// Shuts the connection down, even if a forked child holds a copy of this end.
     pub(crate) fn hang_up(&self) {
         if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
-            tracing::trace!(%error, "the connection had ended");
+            tracing::trace!(%error, "the connection had already ended");
         }
     }
 }
@@ -182,7 +184,7 @@ impl AsFd for Control {
     }
 }
 
-/// A socket that keeps messages apart, so that a greeting arrives with its descriptors or not at all.
+/// A sequenced-packet socket: a greeting arrives together with its descriptors or not at all.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

@@ -1,19 +1,19 @@
-//! Cookies: how a process that reads another one's memory knows that it reads what it was told to.
+//! Cookies: how a process that reads a peer's memory verifies that the memory is still exposed.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number in this process's memory that stands there as long as what is exposed on a link stays in place.
+/// A random number in this process's memory, in place as long as memory is exposed on a link.
 ///
-/// Whoever copies exposed memory copies the cookie after it. If it is not there any more, or not there at all since another
-/// process has the number that this one had, what was copied is not to be believed.
+/// A peer that copies exposed memory copies the cookie after it. If the cookie is gone, or another process
+/// has reused this one's process id, the peer discards the copy.
 #[derive(Debug)]
 pub(crate) struct Cookie {
     cell: Box<AtomicU64>,
     value: u64,
 }
 
-/// Where a process has a cookie, and what it is.
+/// The address and the value of a process's cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CookieLocation {
     pub(crate) address: u64,
@@ -22,10 +22,10 @@ pub(crate) struct CookieLocation {
 
 impl Cookie {
     pub(crate) fn generate() -> io::Result<Cookie> {
-        let no_number = |error: getrandom::Error| {
+        let no_random = |error: getrandom::Error| {
             error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
         };
-        let value = getrandom::u64().map_err(no_number)?;
+        let value = getrandom::u64().map_err(no_random)?;
         Ok(Cookie { cell: Box::new(AtomicU64::new(value)), value })
     }
 
@@ -36,7 +36,7 @@ impl Cookie {
 
 impl Drop for Cookie {
     fn drop(&mut self) {
-        // Before the owner of exposed memory gets it back and writes to it.
+        // Invalidate the cookie before the application gets the exposed memory back and writes to it.
         self.cell.store(!self.value, Ordering::SeqCst);
     }
 }

@@ -1,13 +1,13 @@
-//! What stands in the way of cross-memory copies on this host.
+//! Whether this host permits cross-memory copies, and if not, why.
 
 use std::{fs, io};
 
 use crate::memory;
 
-/// Where the Yama security module says who may trace whom.
+/// The setting of the Yama security module that restricts which processes may trace others.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// Says in a sentence whether large messages can be copied straight from process to process.
+/// Describes in one sentence whether this host permits copies of large messages from process to process.
 pub(crate) fn cross_memory(allows_any_tracer: bool) -> String {
     let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok());
     describe(memory::probe(), scope, rustix::process::geteuid().is_root(), allows_any_tracer)
@@ -24,16 +24,18 @@ fn describe(probe: io::Result<()>, scope: Option<u32>, is_root: bool, allows_any
             "cross-memory copies work for a privileged process: large messages take one copy".into()
         }
         (Ok(()), Some(1)) if allows_any_tracer => {
-            "cross-memory copies work with processes that set FI_HOMESPUN_SHM_ANY_TRACER, as this one does: large \
-             messages between them take one copy"
+            "cross-memory copies work with processes that set FI_HOMESPUN_SHM_ANY_TRACER, as this one does: \
+             large messages between them take one copy"
                 .into()
         }
         (Ok(()), Some(1)) => format!(
-            "cross-memory copies work from descendants only (kernel.yama.ptrace_scope is 1): between other processes \
-             {both_copies}; FI_HOMESPUN_SHM_ANY_TRACER=1 lets every process of this user read this one's memory"
+            "cross-memory copies work from descendants only (kernel.yama.ptrace_scope is 1): between other \
+             processes {both_copies}; FI_HOMESPUN_SHM_ANY_TRACER=1 lets every process of this user read this \
+             one's memory"
         ),
         (Ok(()), Some(scope)) => format!(
-            "cross-memory copies are for administrators only (kernel.yama.ptrace_scope is {scope}): {both_copies}"
+            "cross-memory copies are for administrators only (kernel.yama.ptrace_scope is {scope}): \
+             {both_copies}"
         ),
     }
 }
@@ -54,8 +56,8 @@ mod tests {
             (Ok(()), Some(2), false, "administrators only (kernel.yama.ptrace_scope is 2)"),
         ];
         for (probe, scope, is_root, expected) in cases {
-            let said = describe(probe, scope, is_root, false);
-            assert!(said.contains(expected), "{said}");
+            let finding = describe(probe, scope, is_root, false);
+            assert!(finding.contains(expected), "{finding}");
         }
         assert!(describe(Ok(()), Some(1), false, true).contains("as this one does"));
     }

@@ -1,8 +1,9 @@
-//! What becomes of an endpoint in a forked child: nothing.
+//! Endpoints after `fork(2)`: a child cannot use those of its parent.
 //!
-//! A child has copies of its parent's descriptors. As long as it keeps them, a peer does not see the parent's sockets
-//! hang up, and what the child does to them happens to the parent. So the child closes its copies at once, in a handler
-//! that `fork(2)` calls, and whatever it inherits of an endpoint knows that it is not its own.
+//! A child has copies of its parent's descriptors. While it keeps them, a peer does not see the parent's
+//! sockets hang up, and what the child does to them affects the parent. So the child closes its copies at
+//! once, in a handler that `fork(2)` calls, and each object of an endpoint knows whether this process
+//! inherited it.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -12,15 +13,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How many times the process that this one stems from had forked it, and its ancestors before it.
+/// How many forks lie between this process and the first one that loaded this library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// The descriptors that a child must not keep, and whose they are: a child that has descriptors of its own leaves alone what
-/// it has inherited and closed.
+/// The descriptors that a child closes, with the generation that opened each. A child of a child leaves alone
+/// the numbers that its parent has already closed and may have reused.
 static REGISTRY: Registry =
     Registry { is_locked: AtomicBool::new(false), descriptors: UnsafeCell::new(BTreeMap::new()) };
 
-/// The process that made something, as its descendants can tell.
+/// The generation of the process that created an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ForkGeneration(u32);
 
@@ -30,14 +31,14 @@ impl ForkGeneration {
         ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether this process was forked since.
+    /// Whether the calling process is a forked child of the one that created the object.
     #[inline]
     pub(crate) fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
     }
 }
 
-/// A descriptor that a forked child loses.
+/// A descriptor that a forked child closes at once.
 #[derive(Debug)]
 pub(crate) struct CloseOnForkFd {
     fd: ManuallyDrop<OwnedFd>,
@@ -61,7 +62,7 @@ impl AsFd for CloseOnForkFd {
 impl Drop for CloseOnForkFd {
     fn drop(&mut self) {
         if self.generation.is_in_forked_child() {
-            // The handler has closed it, and its number may stand for something else by now.
+            // The handler has closed it, and the number may belong to another descriptor by now.
             return;
         }
         REGISTRY.with(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
@@ -70,8 +71,8 @@ impl Drop for CloseOnForkFd {
     }
 }
 
-/// A set behind a lock that may be taken before a fork and released on both sides of it, which no lock of a library
-/// allows. It is held for an insertion, a removal or a fork only.
+/// A map behind a lock that can be held across a fork and released in parent and child; locks of libraries
+/// cannot. It is held for an insertion, a removal or a fork only.
 struct Registry {
     is_locked: AtomicBool,
     descriptors: UnsafeCell<BTreeMap<RawFd, ForkGeneration>>,
@@ -83,7 +84,8 @@ unsafe impl Sync for Registry {}
 impl Registry {
     fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, ForkGeneration>) -> T) -> T {
         self.lock();
-        // SAFETY: the lock is held, so there is no other reference, and `work` can reach the set in no other way.
+        // SAFETY: the lock is held, so there is no other reference, and `work` can reach the map in no other
+        // way.
         let result = work(unsafe { &mut *self.descriptors.get() });
         self.unlock();
         result
@@ -103,14 +105,14 @@ impl Registry {
 fn install_handlers() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: the handlers are functions that live as long as the code that calls `fork`, and do only what may be
-        // done in a child of a process with many threads: they touch memory that no other thread can have left half
-        // changed, since the lock is held over the fork, and close descriptors.
+        // SAFETY: the handlers are functions that live as long as the code that calls `fork`, and do only
+        // what may be done in a child of a process with many threads: they touch memory that no other thread
+        // can have left half changed, since the lock is held over the fork, and close descriptors.
         let result = unsafe {
             libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child))
         };
         if result != 0 {
-            tracing::warn!("forked children will keep connections open: no memory for a handler");
+            tracing::warn!("forked children will keep connections open: pthread_atfork failed");
         }
     });
 }
@@ -128,10 +130,11 @@ extern "C" fn after_fork_in_child() {
     // SAFETY: `before_fork` took the lock, and the child has one thread.
     for (&fd, &generation) in unsafe { &*REGISTRY.descriptors.get() } {
         if generation == parent {
-            // SAFETY: the child's copy of a descriptor whose owner knows, by its generation, not to use it here.
+            // SAFETY: the child's copy of a descriptor whose owner knows, by its generation, not to use it
+            // here.
             unsafe { libc::close(fd) };
         }
     }
-    // The entries stay: to remove one would be to free memory, which a handler must not do.
+    // The entries stay: removing one frees memory, which is not allowed in a fork handler.
     REGISTRY.unlock();
 }

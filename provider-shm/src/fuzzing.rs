@@ -1,5 +1,5 @@
-//! What the fuzz target of the ring runs: a program of calls to both ends of a ring, between which somebody writes over
-//! anything in it. Ordinary tests replay a corpus with it.
+//! The fuzz target of the ring: runs a program of calls to both ends of a ring, and of writes that overwrite
+//! it in between. Ordinary tests replay a corpus with it.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -18,13 +18,13 @@ use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
-/// Runs the program that `input` stands for and returns whether the ring was acceptable to both ends: every program may
-/// make it unacceptable by writing over it, and none may do worse.
+/// Runs the program that `input` encodes, and returns whether both ends accepted the ring. A program may make
+/// the ring unacceptable by overwriting it, and must cause nothing worse.
 ///
 /// # Panics
 ///
-/// If anything else goes wrong: the consumer reports what no [`FrameHandler`](homespun_engine::transport::FrameHandler) need
-/// expect, or frames are lost or altered although nobody wrote over them.
+/// If the consumer breaks the contract of [`FrameHandler`](homespun_engine::transport::FrameHandler), or if a
+/// program that has overwritten nothing loses or alters a frame.
 pub fn ring(input: &[u8]) -> bool {
     let (segment, file) = Segment::create().expect("memory for a ring");
     let other = Segment::map(&file).expect("memory for a ring");
@@ -46,10 +46,10 @@ pub fn ring(input: &[u8]) -> bool {
     !run.is_refused && !run.producer.is_broken()
 }
 
-/// What the steps of a program are, by the remainder of their first byte.
+/// The number of kinds of steps; the first byte of a step modulo this is its kind.
 const STEPS: u8 = 8;
 
-/// The choices from this one on are atomic operations, if there are such ones.
+/// Choices from this one on are atomic operations, if they encode a valid one.
 const ATOMICS: u8 = 200;
 
 fn atomic_form(choice: u8, count: u64) -> Option<AtomicForm> {
@@ -59,7 +59,7 @@ fn atomic_form(choice: u8, count: u64) -> Option<AtomicForm> {
     AtomicForm::new(kind, op, datatype, 1 + count as usize % datatype.count_max())
 }
 
-/// The header of a frame that a correct engine sends, by a choice and what follows it.
+/// A header that a correct engine may send, chosen by `kind` and the following input.
 fn header(kind: u8, input: &mut Input<'_>) -> Header {
     let len_bytes = input.number(3) as usize % (1 << 19);
     let message = Message {
@@ -81,7 +81,7 @@ fn header(kind: u8, input: &mut Input<'_>) -> Header {
         4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
         5 => Header::Clear { op, cannot_pull: is_so },
         6 => Header::Data { op, len_bytes: op },
-        // The frames without payload share a number; what else a message would have says which it is.
+        // The frames without payload share a number; the bits for the fields of a message tell them apart.
         _ => match kind / 8 % 4 + kind / 128 * 4 {
             0 => Header::Done { op, fault: is_so },
             1 => rma_or_connection_header(op, input.byte().unwrap_or(0)),
@@ -93,7 +93,7 @@ fn header(kind: u8, input: &mut Input<'_>) -> Header {
     }
 }
 
-/// A frame of an access to a region, or of a connection.
+/// A header of an access to a region, or of a connection.
 fn rma_or_connection_header(op: u64, choice: u8) -> Header {
     let data = (choice & 8 != 0).then_some(7);
     let rma = |kind| {
@@ -129,9 +129,9 @@ struct Run {
     producer: Producer,
     consumer: Consumer,
     recorder: Recorder,
-    /// What was taken and has not been compared with what has arrived.
+    /// The frames that the ring has taken and that were not yet compared with arrived ones.
     sent: VecDeque<(Header, Vec<u8>)>,
-    /// What is left of a frame that was taken in part.
+    /// The rest of a frame that was taken in part.
     rest: Vec<u8>,
     is_refused: bool,
     is_scribbled: bool,
@@ -206,7 +206,7 @@ impl Run {
         }
     }
 
-    /// Puts a line that looks like one where the consumer looks for it, or will.
+    /// Writes a well-sealed line where the consumer reads next, or soon.
     fn scribble_line(&mut self, input: &mut Input<'_>) {
         let shape = usize::from(input.byte().unwrap_or(0));
         let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);
@@ -228,9 +228,9 @@ impl Run {
         self.is_scribbled = true;
     }
 
-    /// What surrounds sleeping.
-    fn wait(&mut self, what: u8) {
-        match what % 8 {
+    /// One of the calls that surround sleeping.
+    fn wait(&mut self, choice: u8) {
+        match choice % 8 {
             0 => self.is_refused |= self.consumer.make_cold().is_err(),
             1 => self.consumer.make_hot(),
             2 => _ = self.producer.take_wake_request(),
@@ -246,7 +246,7 @@ impl Run {
         }
     }
 
-    /// Where nobody wrote over anything, all that was taken arrives.
+    /// Unless the program has overwritten something, all that the ring has taken arrives.
     fn check(&mut self) {
         if self.is_scribbled {
             return;
@@ -259,11 +259,11 @@ impl Run {
             self.resume();
         }
         assert!(!self.is_refused && !self.producer.is_broken(), "correct ends refuse each other");
-        assert!(self.sent.is_empty() && self.consumer.is_empty(), "something was lost");
+        assert!(self.sent.is_empty() && self.consumer.is_empty(), "a frame was lost");
     }
 }
 
-/// The bytes of a program. What is missing at its end is zero.
+/// The bytes of a program. Bytes beyond its end read as zero.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// A header that the programs cannot send is not fuzzed.
+    /// A kind of header that no program sends would not be fuzzed.
     #[test]
     fn programs_send_headers_of_every_kind() {
         let any_choice = |input: &[u8; 2]| header(input[0], &mut Input(&[5, 0, 0, input[1]]));
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(sent, Form::all().map(Form::kind).collect());
     }
 
-    /// Replays the kept inputs of the fuzz target. Both verdicts must occur in them, or they show little.
+    /// Replays the kept inputs of the fuzz target, among which both verdicts must occur.
     #[test]
     fn corpus_inputs_get_the_verdicts_in_their_names() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");

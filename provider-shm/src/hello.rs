@@ -1,14 +1,15 @@
-//! What each side of a link says first, over the control socket, together with two descriptors: its ring and the
-//! doorbell of that ring.
+//! The greeting that each side of a link sends first, over the control socket, together with two descriptors:
+//! its ring and the doorbell of that ring.
 //!
 //! ```text
 //!  offset  0                     48               56       64
 //!          +---------------------+----------------+--------+
-//!          | who it is           | cookie address | cookie |
+//!          | hello               | cookie address | cookie |
 //!          +---------------------+----------------+--------+
 //! ```
 //!
-//! The first part is the [hello of every homespun transport](homespun_engine::wire::hello). Numbers are little-endian.
+//! The first part is the [hello of every homespun transport](homespun_engine::wire::hello). Numbers are
+//! little-endian.
 
 use std::ops::Range;
 
@@ -34,7 +35,7 @@ const _: () = assert!(field::HELLO.end == field::COOKIE_ADDRESS.start);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) hello: hello::Hello,
-    /// What whoever pulls from the sender's memory has to find there.
+    /// The cookie that a peer must find after each copy from the sender's memory.
     pub(crate) cookie: CookieLocation,
 }
 
@@ -83,8 +84,10 @@ mod tests {
         }
 
         #[test]
-        fn parse_accepts_emitted_greetings_only(bytes in proptest::collection::vec(any::<u8>(), GREETING_BYTES)) {
-            let bytes = bytes.first_chunk().expect("it is as long as a greeting");
+        fn parse_accepts_emitted_greetings_only(
+            bytes in proptest::collection::vec(any::<u8>(), GREETING_BYTES),
+        ) {
+            let bytes = bytes.first_chunk().expect("the vector has the length of a greeting");
             if let Ok(greeting) = Greeting::parse(bytes) {
                 prop_assert_eq!(&greeting.emit(), bytes);
             }

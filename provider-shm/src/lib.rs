@@ -1,9 +1,9 @@
-//! The shared-memory backend of homespun: endpoints of one user's processes on one host, with no system call on the way
-//! of a small message.
+//! The shared-memory backend of homespun: endpoints of one user's processes on one host, with no system call
+//! on the way of a small message.
 //!
-//! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint has an abstract UNIX name made of its address;
-//! a link is a connection to that name, over which each side hands the other a ring in sealed anonymous memory. Nothing
-//! has a name in a file system, so nothing is left behind, whatever happens to a process.
+//! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint has an abstract UNIX name made of
+//! its address; a link is a connection to that name, over which each side hands the other a ring in sealed
+//! anonymous memory. Nothing has a name in a file system, so a process that dies leaves nothing behind.
 //!
 //! ```text
 //!   sender                                                     receiver
@@ -15,16 +15,17 @@
 //!   regions  --- written and read where they are mapped ---->  without the receiver's help
 //! ```
 //!
-//! A small message is one cache line. A ring that carries messages is hot: its receiver looks at it in every pass. One that
-//! stays empty goes cold: its receiver looks no more until its doorbell rings, so that polling costs what is active.
+//! A small message is one cache line. A ring that carries messages is *hot*: its receiver polls it in every
+//! pass. A ring that stays empty becomes *cold*: its receiver stops polling it until the doorbell rings, so
+//! polling costs only what is active.
 //!
-//! What a peer writes is copied out once and checked then; a process of the same user that scribbles over everything it
-//! shares ends its own link, and nothing more. Processes of other users are refused.
+//! The receiver copies what a peer has written once and checks the copy. A process of the same user that
+//! overwrites the shared memory ends its own link only. Processes of other users are refused.
 //!
 //! # Memory
 //!
-//! A link takes two segments of about 290 KiB each, whose pages are there once they are used, and up to four descriptors on
-//! each side.
+//! A link takes two segments of about 290 KiB each, whose pages are allocated when they are first used, and
+//! up to four descriptors on each side.
 
 #![deny(unsafe_code)]
 
@@ -52,7 +53,7 @@ mod segment;
 #[expect(unsafe_code, reason = "maps memory that processes share")]
 mod shareable;
 mod sync;
-#[expect(unsafe_code, reason = "asks the kernel what no safe interface asks")]
+#[expect(unsafe_code, reason = "makes system calls without a safe interface")]
 mod sys;
 mod transport;
 

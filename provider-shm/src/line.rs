@@ -1,7 +1,7 @@
 //! The layout of a frame's first line, and of the lines with further pieces of its payload.
 //!
-//! A line is 8 words. The first is there in every line; which others follow it depends on the header, and
-//! payload takes the words that are left if it fits, filled up with zeros to a whole word:
+//! A line is 8 words. Every line has the first; which others follow depends on the header. Payload that fits
+//! takes the remaining words, padded with zeros to a whole word:
 //!
 //! ```text
 //!  word 0, from its lowest bit                            then, each only where the header has it
@@ -17,19 +17,19 @@
 //! has. The two highest bits of the flags are the line's own: `OUTSIDE` and `LONG`. So is kind 0, a `piece`,
 //! which is no header.
 //!
-//! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in
-//! the data area. That is all of the payload unless the header says `LONG`: then `length` is what all pieces
-//! make together, and lines of kind `piece` follow, one for each. Where in the data area a piece lies is not
-//! said: it follows the piece before it.
+//! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece in the data area.
+//! This is the whole payload unless the flags contain `LONG`: then `length` is the sum of all pieces, and a
+//! line of kind `piece` follows for each further one. Pieces have no offset: each follows the one before it
+//! in the data area.
 //!
-//! The sequence number says which lap of the ring a line is of: in its place there is either the line of this
-//! lap, or still that of the lap before. The bytes of the first word, taken together, are always the same
-//! ([`is_sound`]), which the first check brings about; the second is [over](homespun_engine::wire::check)
-//! words and length. So no change of a single byte passes unnoticed, be it in the sequence number: then the
-//! line is neither of the two.
+//! The sequence number tells to which lap of the ring a line belongs: its place holds either the line of this
+//! lap or that of the lap before. The first check makes the exclusive or of all bytes of the first word a
+//! constant ([`is_sound`]); the second [covers](homespun_engine::wire::check) words and length. So the
+//! consumer detects a change of any single byte. If that byte is in the sequence number, the line is of
+//! neither lap.
 //!
-//! Every header with its payload has exactly one such form for each length of a first piece: what [`parse`]
-//! accepts is what [`emit`] writes.
+//! A header with its payload has exactly one layout for each length of a first piece: [`parse`] accepts only
+//! what [`emit`] writes.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -39,19 +39,19 @@ use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS
 
 use crate::segment::{LINE_WORDS, LINES};
 
-/// The largest piece of a payload that a line announces. Small enough that the consumer copies one piece
-/// while the producer copies the next, and large enough that the lines cost nothing.
+/// The largest piece of a payload that a line announces. It is small enough that the consumer copies one
+/// piece while the producer copies the next, and large enough that the cost of a line is negligible.
 pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
 
 /// The smallest piece that is not the last of its payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
 
-/// The longest payload that any line has room for.
+/// The longest payload that fits into a line.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// Where the parts of the first word start, counted in bits.
+/// The bit offsets of the fields of the first word.
 mod field {
     pub(super) const SEQUENCE: u32 = 0;
     pub(super) const CHECK: u32 = 16;
@@ -67,16 +67,16 @@ const _: () = assert!(field::KIND == field::WORDS_CHECK + u8::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
 const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
-// The first word, those of the header, and the length of a payload in pieces.
+// A line has room for the first word, the words of any header, and the length of a payload in pieces.
 const _: () = assert!(WORDS_MAX + 2 <= LINE_WORDS);
 
-/// The kind of the line of a further piece. No header is of this kind.
+/// The kind of a line that announces a further piece. No header has this kind.
 const PIECE: u8 = 0;
 
 /// The payload, or its first piece, lies in the data area.
 const OUTSIDE: u8 = 1 << FLAGS_BITS;
 
-/// There are further pieces.
+/// Further pieces follow.
 const LONG: u8 = 1 << (FLAGS_BITS + 1);
 
 /// The payload that goes with a header.
@@ -88,37 +88,36 @@ pub(crate) enum Payload<'a> {
     Outside(usize),
 }
 
-/// A line as it was found.
+/// A parsed line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A frame, and what is there of its payload.
+    /// A frame, and where its payload is.
     Frame(Header, Found),
-    /// The length of a further piece, which may yet be longer than what is left of the frame, or there may be
-    /// no frame.
+    /// The length of a further piece. The caller still has to check that a frame was begun and that the piece
+    /// is no longer than the rest of it.
     Piece(usize),
 }
 
-/// The payload that was found with a header.
+/// Where the payload of a parsed frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// All of it, of this length, in the buffer that was given for it.
+    /// The whole payload, of this length, in the caller's buffer.
     Inline(usize),
     /// The length of its first piece, which is in the data area.
     Outside(usize),
 }
 
-/// What all bytes of a first word make together. Not zero, so that no memory is taken for a line that never
-/// was one.
+/// The exclusive or of all bytes of a first word. It is not zero, so that zeroed memory is no line.
 const FOLDED: u8 = 0xa5;
 
-/// The sequence number of a line with a number since the ring was made. Never that of the line which was
-/// there before.
+/// The sequence number of the line at a position, counted since the ring was created. It differs from that of
+/// the line one lap before.
 #[inline]
 pub(crate) fn sequence(position: u64) -> u16 {
     position.wrapping_add(1) as u16
 }
 
-// Two lines of one place are a lap apart, which is not all that a sequence number can count.
+// Two lines in the same place are one lap apart, so their sequence numbers differ.
 const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
@@ -127,14 +126,14 @@ pub(crate) fn sequence_of(first: u64) -> u16 {
     (first >> field::SEQUENCE) as u16
 }
 
-/// Whether a correct producer may have written this first word, as far as it can be told from the word alone.
+/// Whether a first word has the right check. A correct producer writes no other.
 #[inline]
 pub(crate) fn is_sound(first: u64) -> bool {
     fold(first) == FOLDED
 }
 
-/// Whether this is what is found in the place of a line that is still to come: the line of the lap before, or
-/// nothing yet.
+/// Whether a first word may stand in the place of a line that is not yet published: it is that of the lap
+/// before, or zero in the first lap.
 pub(crate) fn is_awaited(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
         Some(before) => sequence_of(first) == sequence(before) && is_sound(first),
@@ -142,7 +141,7 @@ pub(crate) fn is_awaited(first: u64, position: u64) -> bool {
     }
 }
 
-/// How much payload has room in a line beside this header.
+/// How much payload fits into a line beside this header.
 #[inline]
 pub(crate) fn room_bytes(header: &Header) -> usize {
     let mut words = 0;
@@ -155,9 +154,9 @@ fn room_beside(words: usize) -> usize {
     ROOM_MAX_BYTES - words * WORD_BYTES
 }
 
-/// Writes the first line of a frame: `put` gets each word but the first, once and in order, and the first is
-/// returned. What is said about the payload must be true of the header: a payload that has room is inline,
-/// and a first piece is one that [`is_piece`].
+/// Writes the first line of a frame: calls `put` for each word but the first, once and in order, and returns
+/// the first. `payload` must match the header: inline if it fits into the line, else a first piece of a
+/// length that [`is_piece`] accepts.
 #[inline]
 pub(crate) fn emit(
     sequence: u16,
@@ -167,7 +166,7 @@ pub(crate) fn emit(
 ) -> u64 {
     let mut used = 1;
     let mut push = |word: u64| {
-        // A line cannot overflow: `room_bytes` has counted the words. The remainder spares the check of it.
+        // A line cannot overflow: `room_bytes` has counted the words. The remainder saves a bounds check.
         put(used % LINE_WORDS, word);
         used += 1;
     };
@@ -204,7 +203,7 @@ pub(crate) fn emit(
     first(sequence, check, form.kind(), flags, here_bytes)
 }
 
-/// The only word of the line of a further piece, which must be one that [`is_piece`].
+/// The only word of a line that announces a further piece, of a length that [`is_piece`] accepts.
 #[inline]
 pub(crate) fn emit_piece(sequence: u16, piece_bytes: usize) -> u64 {
     first(sequence, Check::default(), PIECE, 0, piece_bytes)
@@ -213,7 +212,8 @@ pub(crate) fn emit_piece(sequence: u16, piece_bytes: usize) -> u64 {
 #[inline]
 fn first(sequence: u16, check: Check, kind: u8, flags: u8, len_bytes: usize) -> u64 {
     let words_check = check.finish();
-    // What makes `is_sound` true, from the parts, so that it need not wait for the check of the words.
+    // The check that makes `is_sound` true, computed from the fields so that it does not depend on the check
+    // of the words.
     let halves = sequence ^ len_bytes as u16;
     let check = (halves ^ halves >> 8) as u8 ^ kind ^ flags ^ FOLDED ^ words_check;
     u64::from(sequence) << field::SEQUENCE
@@ -224,8 +224,7 @@ fn first(sequence: u16, check: Check, kind: u8, flags: u8, len_bytes: usize) -> 
         | (len_bytes as u64) << field::LEN
 }
 
-/// A first word as it would be if a correct producer had written it, whatever it says, together with these
-/// words.
+/// A first word with the checks that a correct producer would have written for it and these words.
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
@@ -237,7 +236,7 @@ pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     unchecked | u64::from(fold(unchecked) ^ FOLDED) << field::CHECK
 }
 
-/// Whether a correct producer may make a piece of this length where `left_bytes` of the payload are left.
+/// Whether a correct producer may write a piece of this length when `left_bytes` of the payload remain.
 #[inline]
 pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
     let is_last = piece_bytes as u64 == left_bytes && piece_bytes > 0;
@@ -245,12 +244,11 @@ pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
     piece_bytes <= PIECE_MAX_BYTES && (is_last || is_one_of_many)
 }
 
-/// Reads a line of which the first word is known, and the others are asked for once, as far as they are
-/// needed.
+/// Reads a line, given its first word; calls `word` once for each further word that it needs.
 ///
 /// # Errors
 ///
-/// What no correct producer writes.
+/// The line is malformed: no correct producer writes it.
 #[inline]
 pub(crate) fn parse(
     first: u64,
@@ -264,7 +262,7 @@ pub(crate) fn parse(
     let kind = (first >> field::KIND) as u8;
     let flags = (first >> field::FLAGS) as u8;
     let here_bytes = usize::from((first >> field::LEN) as u16);
-    // Most lines are these. Here the kind is a constant, and so is what follows from it.
+    // The common case, with a constant kind so that the compiler can specialise it.
     if kind == COMMON_KIND && flags & (OUTSIDE | LONG) == 0 {
         let form = Form::new(COMMON_KIND, flags)?;
         return parse_inline(form, words_check, here_bytes, word, payload);
@@ -276,12 +274,12 @@ pub(crate) fn parse(
     match (flags & OUTSIDE != 0, flags & LONG != 0) {
         (false, false) => parse_inline(form, words_check, here_bytes, word, payload),
         (true, is_long) => parse_outside(form, is_long, words_check, here_bytes, word),
-        // Only where there is one piece can there be another.
+        // A further piece without a first one.
         (false, true) => Err(WireError::UnknownFlag),
     }
 }
 
-/// Reads the line of a frame that is all in it.
+/// Reads the line of a frame whose payload is inline.
 #[inline(always)]
 fn parse_inline(
     form: Form,
@@ -331,8 +329,7 @@ fn parse_piece(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Parsed,
     Ok(Parsed::Piece(piece_bytes))
 }
 
-/// Puts a header together from the words of its line, and says how many they were. After them may come the
-/// length.
+/// Reads a header from the words of its line and returns how many words it has. The length may follow them.
 #[inline(always)]
 fn raise(
     form: Form,
@@ -356,7 +353,7 @@ fn raise(
     Ok((header, used))
 }
 
-/// Takes payload out of the words that it has, from `place` on.
+/// Copies inline payload out of the words from `place` on.
 #[inline]
 fn copy_inline(
     len_bytes: usize,

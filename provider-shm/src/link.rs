@@ -14,14 +14,14 @@ use crate::memory::PeerMemory;
 use crate::ring::{Consumer, Producer};
 use crate::segment::{MapError, Segment};
 
-/// What stands behind the number of a link.
+/// The state of a link, stored under its number.
 #[derive(Debug)]
 pub(crate) enum Slot {
     /// A connection.
     Made(Box<Link>),
-    /// A connection to a peer that lets no more wait.
+    /// A connection to a peer whose backlog is full; it is tried again.
     Waiting(Address),
-    /// A connection that could not be made; this is still to be reported.
+    /// A connection that failed; the next pass reports it.
     Failed(LinkError),
 }
 
@@ -30,55 +30,55 @@ pub(crate) enum Slot {
 pub(crate) struct Link {
     pub(crate) control: Control,
     pub(crate) origin: Origin,
-    /// What this side sends with. An acceptor has it once it knows the peer.
+    /// This side's ring. An acceptor creates it when it has the peer's greeting.
     pub(crate) outgoing: Option<Outgoing>,
-    /// What the peer sends with, once it has said hello.
+    /// The peer's ring, once its greeting has arrived.
     pub(crate) incoming: Option<Incoming>,
-    /// The peer, or its process, has ended: nothing arrives any more but what is in the ring.
+    /// The peer or its process has ended: only the frames in the ring still arrive.
     pub(crate) has_hung_up: bool,
-    /// What the peer has done that no correct peer does, if that is why.
+    /// The protocol violation that ended the link, if one did.
     pub(crate) fault: Option<&'static str>,
 }
 
-/// Who made a link.
+/// The side that made a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// This side, to this address.
     Connected(Address),
-    /// The peer; the how-manieth to do so.
+    /// The peer; the number counts the accepted connections.
     Accepted(u64),
 }
 
-/// This side's ring, and what belongs to it.
+/// The sending half of a link: this side's ring, its doorbell and its cookie.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
     doorbell: CloseOnForkFd,
     pub(crate) cookie: Cookie,
-    /// Whether the link is listed as one whose peer may have to be woken.
+    /// Whether the link is in the transport's list of those whose peer may have to be woken.
     pub(crate) in_dirty: bool,
-    /// Whether something was sent since something has arrived.
+    /// Whether this side has sent since the last frame arrived.
     pub(crate) has_sent: bool,
-    /// Whether the link is listed as one that had no room.
+    /// Whether the link is in the transport's list of those that had no room.
     pub(crate) in_full: bool,
 }
 
-/// The peer's ring, and what belongs to it.
+/// The receiving half of a link: the peer's ring, its doorbell, its process and its memory.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
-    /// What the peer wakes this side with.
+    /// The peer rings it to wake this side.
     pub(crate) doorbell: CloseOnForkFd,
     pub(crate) pidfd: Option<CloseOnForkFd>,
     pub(crate) peer_memory: PeerMemory,
-    /// How often in a row the ring was found empty.
+    /// How many polls in a row found the ring empty.
     pub(crate) empty_polls: u32,
-    /// Whether the ring is looked at in every pass.
+    /// Whether every pass polls the ring.
     pub(crate) is_hot: bool,
 }
 
 impl Outgoing {
-    /// Makes a ring. The descriptor is for the peer; it need not be kept.
+    /// Creates a ring. The returned descriptor is for the peer; this side need not keep it.
     pub(crate) fn open() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
         let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -96,29 +96,29 @@ impl Outgoing {
 
     /// Wakes the peer.
     pub(crate) fn ring_doorbell(&self) {
-        // A counter that is at its end would be one that nobody needs to be told of.
+        // The write fails only if the counter is at its maximum; then the doorbell is readable already.
         #[expect(clippy::host_endian_bytes, reason = "an eventfd counts in the host's own numbers")]
         let one = 1_u64.to_ne_bytes();
         if let Err(error) = rustix::io::write(&self.doorbell, &one) {
-            tracing::debug!(%error, "the doorbell does not ring");
+            tracing::debug!(%error, "cannot ring the doorbell");
         }
     }
 }
 
 impl Incoming {
-    /// Takes over what came with the peer's greeting.
+    /// Maps the ring that came with the peer's greeting.
     pub(crate) fn take_over(handover: Handover, control: &Control) -> Result<Incoming, LinkError> {
         let Handover { greeting, ring, doorbell } = handover;
         let segment = Segment::map(&ring).map_err(|error| match error {
             MapError::System(error) => LinkError::System(crate::control::errno(&error)),
-            MapError::NotARing => LinkError::Protocol("what was handed over is no ring"),
+            MapError::NotARing => LinkError::Protocol("the descriptor handed over is no ring"),
         })?;
         let peer_memory = PeerMemory { pid: control.peer().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         Ok(Incoming {
             ring: Consumer::new(segment),
             doorbell: CloseOnForkFd::new(doorbell),
-            // A process that hears of its own end hears too late.
+            // A link within one process needs no pidfd: nothing is left to be told when it ends.
             pidfd: if is_own { None } else { control.pidfd() },
             peer_memory,
             empty_polls: 0,
@@ -138,11 +138,11 @@ impl Link {
         Link { control, origin, outgoing: None, incoming: None, has_hung_up: false, fault: None }
     }
 
-    /// Looks at the ring no more until the doorbell rings, unless there is something in it, or the end is to be reported of a
-    /// link whose ring is spoilt. Whether that is so now.
+    /// Stops polling the ring until the doorbell rings, and returns true; false if the ring has a frame, or
+    /// is malformed, so that the end of the link is to be reported.
     pub(crate) fn make_cold(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
-        // Nobody will look for a while, and the peer may wait for room as well.
+        // This side may sleep next, and the peer may be waiting for room.
         incoming.ring.publish_progress();
         let is_cold = incoming.ring.make_cold().unwrap_or_else(|reason| {
             (self.has_hung_up, self.fault) = (true, Some(reason.reason()));
@@ -153,7 +153,7 @@ impl Link {
         is_cold
     }
 
-    /// Wakes a peer that sleeps until there is room in its ring, if there is now.
+    /// Wakes a peer that waits for room in its ring, if this side has published progress.
     pub(crate) fn notify_room(&mut self) {
         if let (Some(incoming), Some(outgoing)) = (&mut self.incoming, &self.outgoing)
             && incoming.ring.take_room_request()
@@ -162,7 +162,7 @@ impl Link {
         }
     }
 
-    /// The descriptors that are watched.
+    /// The descriptors that the transport's poller watches.
     pub(crate) fn watched(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
         let incoming = self.incoming.as_ref();
         let doorbell = incoming.map(|incoming| incoming.doorbell.as_fd());

@@ -1,4 +1,4 @@
-//! The sockets that take connections in.
+//! The listening sockets.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,18 +12,19 @@ use crate::fork::CloseOnForkFd;
 use crate::limits::BACKLOG_CONNECTIONS;
 use crate::name;
 
-/// The listening sockets of an endpoint, one for each address that it is bound to.
+/// The listening sockets of an endpoint, one for each address to which it is bound.
 #[derive(Debug)]
 pub(crate) struct Listener {
     sockets: SmallVec<[CloseOnForkFd; 2]>,
-    /// Connections may be waiting: the kernel says so once, and not again before the queue was found empty.
+    /// Connections may be waiting. The kernel reports this once, and again only after an accept has found the
+    /// queue empty.
     is_pending: bool,
-    /// Descriptors or memory ran out; connections wait until it is time to try again.
+    /// An accept failed for lack of descriptors or memory; connections wait until the next try.
     is_starved: bool,
 }
 
 impl Listener {
-    /// Binds an endpoint and returns the address that it is known by.
+    /// Binds an endpoint and returns the address at which peers reach it.
     pub(crate) fn bind(to: Address, instance: u64) -> io::Result<(Listener, Address)> {
         if to.is_specific() && !name::is_local(to.ip()) {
             return Err(rustix::io::Errno::ADDRNOTAVAIL.into());
@@ -52,22 +53,22 @@ impl Listener {
         self.is_pending = true;
     }
 
-    /// Whether connections may be waiting that could be taken in.
+    /// Whether connections may be waiting, and descriptors are available.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_pending && !self.is_starved
     }
 
-    /// Whether connections wait for something to become free.
+    /// Whether connections wait for descriptors or memory.
     pub(crate) fn is_starved(&self) -> bool {
         self.is_starved
     }
 
-    /// It is time to try again, or something has become free.
+    /// Lets the next pass accept again, because time has passed or a descriptor has become free.
     pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }
 
-    /// Accepts a connection, if one is waiting.
+    /// Accepts a waiting connection, if there is one.
     pub(crate) fn accept(&mut self) -> Option<OwnedFd> {
         if !self.is_ready() {
             return None;
@@ -77,11 +78,11 @@ impl Listener {
                 Ok(accepted) => return Some(accepted),
                 Err(rustix::io::Errno::AGAIN) => {}
                 Err(error) if is_exhaustion(error) => {
-                    tracing::debug!(%error, "connections wait until there are descriptors again");
+                    tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                     self.is_starved = true;
                     return None;
                 }
-                // What happened to one connection says nothing about the next, which has its turn in the next pass.
+                // The error concerns this connection only; the next pass accepts the next one.
                 Err(error) => {
                     tracing::debug!(%error, "a connection ended before it was accepted");
                     return None;
@@ -100,7 +101,7 @@ fn bind_one(address: Address) -> io::Result<CloseOnForkFd> {
     Ok(socket)
 }
 
-/// Whether the system has run out of something, so that the connection keeps waiting.
+/// Whether an accept failed for lack of descriptors or memory, so that the connection keeps waiting.
 fn is_exhaustion(error: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].contains(&error)

@@ -1,4 +1,4 @@
-//! Cross-memory copies: payload that a peer exposed is read out of the peer's memory.
+//! Cross-memory copies: this process reads payload that a peer has exposed from the peer's memory.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
@@ -9,20 +9,20 @@ use smallvec::SmallVec;
 use crate::cookie::CookieLocation;
 use crate::sys::{self, RemoteSlice};
 
-/// A piece in a [`Remote`]: address and length, little-endian.
+/// The size of one slice in a [`Remote`]: address and length, little-endian.
 const DESCRIBED_SLICE_BYTES: usize = 2 * size_of::<u64>();
 
 type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 
-/// Whose memory is read.
+/// The memory of a peer's process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeerMemory {
-    /// 0 for a process that has no number here, and cannot be reached.
+    /// The peer's process id in this PID namespace; 0 if it has none, so that its memory cannot be read.
     pub(crate) pid: i32,
     pub(crate) cookie: CookieLocation,
 }
 
-/// Says where payload lies.
+/// Describes the addresses of exposed payload.
 pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
     let mut bytes = SmallVec::<[u8; IOV_LIMIT * DESCRIBED_SLICE_BYTES]>::new();
     for slice in payload {
@@ -33,7 +33,7 @@ pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
 }
 
 impl PeerMemory {
-    /// Fills `into` with what the owner exposed, from an offset on.
+    /// Fills `into` with what the peer has exposed, from an offset on.
     pub(crate) fn pull(self, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         if self.pid == 0 {
             return Pull::Refused;
@@ -55,20 +55,22 @@ impl PeerMemory {
             Ok(copied) if copied == all_bytes && u64::from_le_bytes(cookie) == self.cookie.value => {
                 Pull::Done
             }
-            // What was copied is followed by something else, or by nothing: it is not what was exposed.
+            // The cookie after the payload is missing or different: the payload is not exposed any more.
             Ok(copied) if copied >= wanted_bytes => Pull::Gone,
             Ok(_) => self.fault(),
             Err(error) => match error.raw_os_error() {
                 Some(libc::EFAULT) => self.fault(),
                 Some(libc::EINVAL) => Pull::Fault,
                 Some(libc::ESRCH) => Pull::Gone,
-                // EPERM and ENOSYS where it is barred. A lack of memory may pass, and is no reason to fail either.
+                // EPERM and ENOSYS mean that the system bars copies. A lack of memory is temporary and fails
+                // no transfer either.
                 _ => Pull::Refused,
             },
         }
     }
 
-    /// What it means that a piece cannot be read: that it was described wrong, or that the owner is gone.
+    /// Why a slice cannot be read: its description is wrong ([`Pull::Fault`]), or the peer is gone
+    /// ([`Pull::Gone`]).
     fn fault(self) -> Pull {
         let mut cookie = [0; size_of::<u64>()];
         let at = RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
@@ -79,7 +81,8 @@ impl PeerMemory {
     }
 }
 
-/// Whether this process may read the memory of others at all: reading its own is allowed unless the call is barred.
+/// Tries `process_vm_readv` on this process itself, which succeeds unless the system bars the call
+/// altogether.
 pub(crate) fn probe() -> io::Result<()> {
     let (there, mut here) = ([7_u8; 1], [0_u8; 1]);
     let pid = rustix::process::getpid().as_raw_pid();
@@ -90,7 +93,7 @@ pub(crate) fn probe() -> io::Result<()> {
     }
 }
 
-/// The part of what is described that starts at an offset and has a length, or `None` if it is not all there.
+/// The slices of a range of the described memory, or `None` if the description does not cover the range.
 fn described_range(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<RemoteSlices> {
     let (described, rest) = from.as_bytes().as_chunks::<DESCRIBED_SLICE_BYTES>();
     if !rest.is_empty() {
@@ -138,7 +141,7 @@ mod tests {
             (peer_memory.pull(&remote, offset_bytes, into), [&left[..], &right].concat())
         };
         assert_eq!(pull(peer_memory, 80), (Pull::Done, [[1; 20].as_slice(), &[2; 50]].concat()));
-        assert_eq!(pull(peer_memory, 81).0, Pull::Fault, "one byte less than asked for");
+        assert_eq!(pull(peer_memory, 81).0, Pull::Fault, "the range ends one byte beyond the payload");
 
         drop(cookie);
         assert_eq!(pull(peer_memory, 80).0, Pull::Gone);
@@ -170,7 +173,8 @@ mod tests {
         ) {
             let remote = Remote::new(&bytes).unwrap();
             if let Some(pieces) = described_range(&remote, offset_bytes, wanted_bytes) {
-                prop_assert_eq!(pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum::<u128>(), u128::from(wanted_bytes));
+                let len_bytes: u128 = pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum();
+                prop_assert_eq!(len_bytes, u128::from(wanted_bytes));
             }
         }
 
@@ -190,10 +194,9 @@ mod tests {
             }
             let pieces = described_range(&Remote::new(&bytes).unwrap(), offset, wanted);
             let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
-            let found = pieces.map(|pieces| {
-                pieces.iter().flat_map(|piece| piece.address..piece.address + piece.len_bytes).collect::<Vec<_>>()
-            });
-            // An offset beyond the end is as good as the end, if nothing is wanted there.
+            let addresses = |piece: &RemoteSlice| piece.address..piece.address + piece.len_bytes;
+            let found = pieces.map(|pieces| pieces.iter().flat_map(addresses).collect::<Vec<_>>());
+            // An empty range may start beyond the end.
             prop_assert_eq!(found.unwrap_or_default(), expected.unwrap_or_default());
         }
     }

@@ -1,7 +1,7 @@
 //! The names of endpoints: abstract UNIX addresses made of IP address and port.
 //!
-//! An abstract name belongs to the network namespace, as IP addresses do, and vanishes with its socket; nothing of it is
-//! in any file system.
+//! An abstract name belongs to the network namespace, as IP addresses do, and vanishes with its socket; it is
+//! in no file system.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,27 +17,27 @@ const PORTS_START: u16 = 49_152;
 
 const _: () = assert!(PORTS_START.checked_add(PORTS_MAX - 1).is_some());
 
-/// The name of the endpoint that is bound to this address.
+/// The socket name of the endpoint at an address.
 pub(crate) fn of(address: Address) -> io::Result<SocketAddrUnix> {
     let name = format!("homespun/shm/{}", address.socket_addr());
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// The addresses that an endpoint is bound to: the one that is asked for, and if that is a wildcard first of all the one
-/// that it is known by.
+/// The addresses to bind for an endpoint: the requested one; for a wildcard the loopback address, at which
+/// peers reach it, and then the wildcard.
 pub(crate) fn bindings(bind: Address) -> SmallVec<[Address; 2]> {
     if bind.is_specific() { smallvec![bind] } else { smallvec![loopback(bind), bind] }
 }
 
-/// The addresses that an endpoint may be bound to that answers at this one.
+/// The addresses to which the endpoint that answers at `to` may be bound.
 pub(crate) fn candidates(to: Address) -> SmallVec<[Address; 2]> {
     let wildcard = to.format().wildcard().with_port(to.port());
-    // A wildcard stands for the addresses of this host only.
+    // A wildcard answers for the addresses of this host only.
     if to.is_specific() && is_local(to.ip()) { smallvec![to, wildcard] } else { smallvec![to] }
 }
 
-/// The ports to try for an endpoint: the one that is asked for, else the dynamic ones from a point on that depends on
-/// the endpoint.
+/// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ones, starting at one that
+/// depends on the instance.
 pub(crate) fn ports(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     let (start, count) = match asked {
         0 => ((instance % u64::from(PORTS_MAX)) as u16, PORTS_MAX),
@@ -51,12 +51,12 @@ pub(crate) fn ports(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
 
 /// Whether this host has the address.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
-    // The kernel lets a socket be bound to its own addresses only.
+    // The kernel binds sockets to addresses of this host only.
     ip.is_loopback()
         || match UdpSocket::bind(SocketAddr::new(ip, 0)) {
             Ok(_) => true,
-            // With no descriptor to ask with nobody can tell. Whatever follows needs one as well, and fails for the right
-            // reason.
+            // Without a free descriptor the check is impossible. The caller's next step needs one too and
+            // fails with this error.
             Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
         }
 }

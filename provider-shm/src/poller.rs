@@ -1,4 +1,4 @@
-//! What the kernel has to tell: connections, greetings, hang-ups, doorbells, and the deaths of processes.
+//! Events of the kernel: connections, greetings, hang-ups, doorbells, and the deaths of processes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use crate::fork::CloseOnForkFd;
 use crate::limits::EVENTS_MAX;
 
-/// What something happened to.
+/// The descriptor to which an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventSource {
     /// The listening sockets.
@@ -51,7 +51,7 @@ impl EventSource {
     }
 }
 
-/// An epoll instance, edge-triggered: each thing that happens is told once.
+/// An edge-triggered epoll instance: it reports each event once.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: CloseOnForkFd,
@@ -64,20 +64,20 @@ impl Poller {
         Ok(Poller { epoll, happened: Vec::new() })
     }
 
-    /// Tells of what happens to a descriptor from now on, and of what is there already.
+    /// Watches a descriptor. Reports what is already pending, too.
     pub(crate) fn add(&self, fd: impl AsFd, source: EventSource) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
 
-    /// Tells nothing more of it. Closing the descriptor would do, were it not for copies in forked children.
+    /// Stops watching a descriptor. Closing it is not enough: a forked child may hold a copy.
     pub(crate) fn remove(&self, fd: impl AsFd) {
         if let Err(error) = epoll::delete(&self.epoll, fd) {
             tracing::debug!(%error, "the descriptor was not watched");
         }
     }
 
-    /// What has happened since the last time, as far as [`EVENTS_MAX`] goes.
+    /// The events since the last poll, at most [`EVENTS_MAX`].
     pub(crate) fn poll(&mut self) -> impl Iterator<Item = EventSource> + '_ {
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,4 +1,4 @@
-//! The provider: what it offers, and how its endpoints are opened.
+//! The provider: its attributes, and how it opens endpoints.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
 
-/// Opens endpoints that reach each other through shared memory: those of processes of one user on one host, in one
-/// network namespace.
+/// Opens endpoints that reach each other through shared memory: those of processes of one user on one host,
+/// in one network namespace.
 ///
 /// ```
 /// use homespun_engine::address::AddressFormat;
@@ -31,15 +31,16 @@ pub struct ShmProvider {
 }
 
 impl ShmProvider {
-    /// A provider that leaves the process as it is.
+    /// A provider that changes no setting of the process.
     pub fn new() -> ShmProvider {
         ShmProvider::default()
     }
 
-    /// Lets every process of this user read this one's memory, once an endpoint is opened, where the Yama security module
-    /// lets only descendants do so (`kernel.yama.ptrace_scope = 1`). Large messages then go across by one copy between
-    /// processes of any descent; without this they take two. It also lets debuggers attach to this process, which is why
-    /// it is not done unasked. Has no effect where Yama is not in the way.
+    /// Lets every process of this user read this one's memory (`PR_SET_PTRACER_ANY` in `prctl(2)`) once an
+    /// endpoint is opened. It matters where the Yama security module restricts this to ancestors
+    /// (`kernel.yama.ptrace_scope = 1`): large messages then take one copy between any two processes instead
+    /// of two. It also lets debuggers of this user attach to the process, so it is off by default. Without
+    /// Yama it has no effect.
     #[must_use]
     pub fn with_any_tracer(mut self) -> ShmProvider {
         self.allows_any_tracer = true;
@@ -72,7 +73,7 @@ impl Provider for ShmProvider {
         if self.allows_any_tracer
             && let Err(error) = sys::allow_any_tracer()
         {
-            tracing::debug!(%error, "other processes are let in by nobody but Yama, which is not here");
+            tracing::debug!(%error, "cannot allow any tracer: the Yama security module is absent");
         }
         ShmTransport::open(bind, instance).map_err(|error| control::errno(&error))
     }

@@ -1,21 +1,22 @@
-//! Memory that processes share: a region of one, which the others write and read without its help.
+//! Shareable memory: a region of one process that others map, and read and write without its help.
 //!
-//! It is a sealed file in memory, whose descriptor stays with the process that has made it. A peer opens it through that
-//! process's entry in `/proc`, as it reads other memory of that process by its number; that the number is still that of the
-//! same process is known from a nonce at the start of the file.
+//! It is a sealed memory file, whose descriptor stays with the process that has allocated it. A peer opens it
+//! through that process's entry in `/proc`. A nonce at the start of the file shows that the process id still
+//! belongs to the same process.
 //!
 //! ```text
 //!  first page                 the following pages
 //!  +-------+---------+- - -+---------------------+
-//!  | nonce | retired |     | what is shared      |
+//!  | nonce | retired |     | shared words        |
 //!  +-------+---------+- - -+---------------------+
 //!    8       4
 //! ```
 //!
-//! The pages are given back when nobody has mapped them any more, so whoever has been late finds what was there.
+//! The kernel frees the pages when no process maps them any more, so a peer that has not yet noticed the end
+//! of the region still accesses valid memory.
 //!
-//! A forked child has nothing to do with any of it. What its parent has mapped of peers it does not even have; what its parent
-//! has allocated it has, since the application may read there, but it does not end it.
+//! A forked child does not inherit mappings of peers' memory. It inherits what its parent has allocated,
+//! since the application may read it, but it does not end the region.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -34,19 +35,19 @@ use rustix::system::sysinfo;
 
 use crate::fork::ForkGeneration;
 
-/// Where what is shared starts in the file.
+/// The offset of the shared words in the file.
 const START_BYTES: usize = 4096;
 
-/// The seals without which the owner could take the memory away.
+/// The seals that keep the owner from truncating the memory.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// In a description: the number of a descriptor, and the nonce.
+/// The size of a description: the number of a descriptor, and the nonce.
 const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
 
 #[repr(C)]
 struct FirstPage {
     nonce: AtomicU64,
-    /// Not 0 once the owner has ended it.
+    /// Not 0 once the owner has ended the region.
     retired: AtomicU32,
 }
 
@@ -59,27 +60,27 @@ struct Mapping {
     /// The number of words that are shared.
     words: usize,
     generation: ForkGeneration,
-    /// Whether a forked child does not have it.
+    /// Whether it is a peer's memory, which a forked child does not inherit.
     belongs_to_peer: bool,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and all that is ever referred to in it is atomic.
+// SAFETY: the mapping belongs to the process, not to a thread, and all references into it are to atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// What is allocated: the file, and this process's mapping of it.
+/// Memory that this process has allocated: the file and its mapping.
 #[derive(Debug)]
 struct Allocation {
     mapping: Mapping,
     file: OwnedFd,
 }
 
-/// Allocates so many bytes, at least one, all zero.
+/// Allocates at least this many bytes, all zero.
 pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let words = len_bytes.div_ceil(size_of::<u64>());
     let file_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
-    // The kernel would give this much away, and stop whoever touches it.
+    // The kernel overcommits: it would grant more than the host has, and kill the process that touches it.
     let host = sysinfo();
     let all_bytes = u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap));
     if file_bytes as u64 > all_bytes {
@@ -96,7 +97,8 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     Ok(Arc::new(Allocation { mapping, file }))
 }
 
-/// Maps what the process with this number has allocated, or nothing if that is not so, or not allowed.
+/// Maps memory that the process `pid` has allocated. `None` if the description is wrong or the system
+/// refuses.
 pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
     let (descriptor, nonce) = from.as_bytes().split_first_chunk()?;
     let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
@@ -106,7 +108,8 @@ pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn Sha
         return None;
     }
     let path = format!("/proc/{pid}/fd/{}", u32::from_le_bytes(*descriptor));
-    // Opened to be looked at only: what else a descriptor may lead to could do something when it is opened.
+    // `O_PATH` first: the descriptor may lead to anything, such as a device, and opening that could have
+    // effects.
     let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let status = fstat(&found).ok()?;
     let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -115,67 +118,69 @@ pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn Sha
     }
     let path = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    // Only files in memory know of seals. Asked before the size, so that the answer lasts.
+    // Only memory files have seals. Read them before the size: sealed, it cannot change any more.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
         return None;
     }
     let mapping = Mapping::of(&file, words, true).ok()?;
-    let is_meant = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
-    is_meant.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
+    let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
+    has_nonce.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
 }
 
-/// How large the file is for so many words.
+/// The size of the file for this many shared words.
 fn file_bytes(words: usize) -> Option<usize> {
     let bytes = words.checked_mul(size_of::<u64>())?.checked_add(START_BYTES)?;
     isize::try_from(bytes).is_ok().then_some(bytes)
 }
 
 impl Mapping {
-    /// Maps a sealed file of the size for so many words.
+    /// Maps a sealed file of the size for this many words.
     fn of(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel picks the place, so no other memory is affected.
+        // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
         let first_page = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping =
             Mapping { start: first_page, words, generation: ForkGeneration::current(), belongs_to_peer };
         if belongs_to_peer {
-            // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `words`, `is_retired` and
-            // `drop`.
+            // SAFETY: this is the mapping just made. A forked child, which does not inherit it, never touches
+            // it, see `words`, `is_retired` and `drop`.
             unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
         }
         Ok(mapping)
     }
 
     fn first_page(&self) -> &FirstPage {
-        // SAFETY: the mapping lives as long as `self`, starts at a page, is longer than that and cannot lose its length.
-        // There are atomics only, for which any bits are valid. A child that does not have it does not come here.
+        // SAFETY: the mapping lives as long as `self`, starts at a page, is longer than a page, and the seals
+        // keep its length. The page holds only atomics, for which all bit patterns are valid. A forked child
+        // that does not inherit the mapping does not get here.
         unsafe { self.start.as_ref() }
     }
 }
 
 impl SharedMemory for Mapping {
     fn words(&self) -> &[AtomicU64] {
-        // A child would find something else there, or nothing.
+        // A forked child may have another mapping at this address.
         if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return &[];
         }
-        // SAFETY: as in `first_page`; so many words follow the first page, where a word may start.
+        // SAFETY: as in `first_page`; `self.words` words follow the first page, whose end is aligned for
+        // them.
         unsafe {
             let start = self.start.cast::<u8>().add(START_BYTES).cast::<AtomicU64>();
             slice::from_raw_parts(start.as_ptr(), self.words)
         }
     }
 
-    /// Peers' memory is not shown to others.
+    /// This process does not pass on descriptions of its peers' memory.
     fn describe(&self) -> Option<Remote> {
         None
     }
 
     fn retire(&self) {
-        // What was allocated by the parent of this process is that one's to end.
+        // Only the process that has allocated the memory may end it.
         if self.generation.is_in_forked_child() {
             return;
         }
@@ -212,13 +217,13 @@ impl SharedMemory for Allocation {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // A child has something else there, if anything.
+        // A forked child may have another mapping at this address.
         if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return;
         }
         let len_bytes = file_bytes(self.words).unwrap_or_default();
-        // SAFETY: this is the mapping that `of` has made, all of it, and no reference outlives `self`. A forked child has
-        // a mapping of its own there, or was turned away above.
+        // SAFETY: this is the whole mapping that `of` has made, and no reference outlives `self`. A forked
+        // child either has a mapping of its own there or has returned above.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
@@ -276,7 +281,7 @@ mod tests {
     fn map_of_unsealed_or_other_files_fails() {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, (START_BYTES + 8) as u64).unwrap();
-        assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "it is not sealed");
+        assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "an unsealed file was mapped");
         fcntl_add_seals(&file, SEALS).unwrap();
         assert!(map(own_pid(), &described(&file, 0), 8).is_some());
         for path in ["/dev/zero", "/", "/proc/self/exe"] {

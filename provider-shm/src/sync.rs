@@ -1,16 +1,17 @@
 //! Atomics and fences, of the standard library or of loom.
 //!
-//! Where two sides meet, both carry a comment `SYNC POINT` with the same name:
+//! Where an access of one side pairs with one of the other, both carry a comment `SYNC POINT` with the same
+//! name:
 //!
-//! | name | one side | the other side |
-//! | --- | --- | --- |
-//! | line | the producer publishes a line, release | the consumer finds its sequence number, acquire |
-//! | room | the consumer publishes its progress, release | the producer looks for room, acquire |
-//! | doorbell | the producer publishes a line, fence, looks whether the ring is cold | the consumer marks the ring cold, fence, looks for a line |
-//! | room wanted | the consumer publishes its progress, fence, looks for a wish | the producer leaves a wish, fence, looks for room |
-//! | finished | the producer says where the ring ends, release | the consumer asks, acquire |
+//! - line: the producer publishes a line, release; the consumer finds its sequence number, acquire.
+//! - room: the consumer publishes its progress, release; the producer looks for room, acquire.
+//! - doorbell: the producer publishes a line, fence, reads the cold mark; the consumer marks the ring cold,
+//!   fence, looks for a line.
+//! - room requested: the consumer publishes its progress, fence, looks for a request; the producer leaves a
+//!   request, fence, looks for room.
+//! - finished: the producer stores where the ring ends, release; the consumer reads it, acquire.
 //!
-//! With the two that have fences, at least one side sees what the other has done, so that nobody sleeps through it.
+//! At the two with fences at least one side sees what the other has done, so no wakeup is lost.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

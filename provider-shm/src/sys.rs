@@ -1,4 +1,4 @@
-//! What no safe interface asks of the kernel: who is at the other end of a socket, and copying from its memory.
+//! System calls without a safe interface: the credentials of a socket's peer, and copies from its memory.
 
 use std::io::{self, IoSliceMut};
 use std::mem;
@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use smallvec::SmallVec;
 
-/// Who made the other end of a UNIX socket.
+/// The credentials of the process at the other end of a UNIX socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// The process, as this process would call it; 0 if it has no name for it.
+    /// The process id in this process's PID namespace; 0 if it has none there.
     pub(crate) pid: i32,
     pub(crate) uid: u32,
 }
 
-/// A piece of another process's memory.
+/// A slice of another process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RemoteSlice {
     pub(crate) address: u64,
@@ -26,7 +26,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The credentials of the process that connected, or that called `listen(2)`.
 pub(crate) fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
-    // Not a type that says that a process has a number: one in another namespace has none here.
+    // rustix has no type for this: a process in another PID namespace has the id 0 here.
     let mut raw = libc::ucred { pid: 0, uid: 0, gid: 0 };
     option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
     Ok(Credentials { pid: raw.pid, uid: raw.uid })
@@ -39,7 +39,7 @@ pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     if raw < 0 {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // SAFETY: the kernel has just installed this descriptor for the caller, and nothing else knows of it.
+    // SAFETY: the kernel has just opened this descriptor for the caller, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
@@ -47,8 +47,8 @@ pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len_bytes = mem::size_of::<T>() as libc::socklen_t;
     let place = (&raw mut *value).cast();
-    // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, which is a `T` that is borrowed exclusively; the
-    // two types that are used consist of integers, which any bytes are.
+    // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, a `T` that is borrowed exclusively; the
+    // callers' two types consist of integers, for which all bit patterns are valid.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, place, &raw mut len_bytes) };
     match result {
@@ -58,8 +58,8 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
     }
 }
 
-/// Copies from the memory of process `pid`, the pieces one after the other, to `into`. Returns how many bytes were copied:
-/// all of them, or as many as come before the first that cannot be read.
+/// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes it
+/// has copied: all, or those before the first that cannot be read.
 pub(crate) fn read_memory(pid: i32, from: &[RemoteSlice], into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let remote: SmallVec<[libc::iovec; 8]> = from
         .iter()
@@ -68,8 +68,8 @@ pub(crate) fn read_memory(pid: i32, from: &[RemoteSlice], into: &mut [IoSliceMut
             iov_len: usize::try_from(piece.len_bytes).unwrap_or(usize::MAX),
         })
         .collect();
-    // SAFETY: an `IoSliceMut` has the layout of an `iovec` and borrows its memory exclusively, and the kernel writes only
-    // within these. Addresses of the other process are never used in this one.
+    // SAFETY: an `IoSliceMut` has the layout of an `iovec` and borrows its memory exclusively, and the kernel
+    // writes only within these. Addresses of the other process are never used in this one.
     let copied = unsafe {
         libc::process_vm_readv(
             pid,
@@ -83,7 +83,8 @@ pub(crate) fn read_memory(pid: i32, from: &[RemoteSlice], into: &mut [IoSliceMut
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets every process of this user reach this one's memory as if it were a descendant: `PR_SET_PTRACER` in `prctl(2)`.
+/// Lets every process of this user read this one's memory, as Yama lets its ancestors: `PR_SET_PTRACER` in
+/// `prctl(2)`.
 pub(crate) fn allow_any_tracer() -> io::Result<()> {
     // SAFETY: this operation takes a number and touches no memory of the caller.
     match unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) } {

@@ -33,9 +33,11 @@ use crate::shareable;
 
 /// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
 ///
-/// Dropping it ends all links at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in order.
+/// Dropping it ends all links at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in
+/// order.
 ///
-/// In a forked child it is an endpoint whose links have all ended: it neither reads nor changes anything of its parent's.
+/// In a forked child all its links have ended: the child neither reads nor changes anything of its parent's
+/// endpoint.
 #[derive(Debug)]
 pub struct ShmTransport {
     generation: ForkGeneration,
@@ -44,24 +46,24 @@ pub struct ShmTransport {
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
-    /// Links whose ring is looked at in every pass. The others' peers ring when there is something.
+    /// The hot links, whose rings every pass polls. Peers of the others ring when they have sent.
     hot: Vec<LinkId>,
-    /// Which of them has the first turn.
+    /// The index of the hot link that the next pass polls first.
     turn: usize,
-    /// Links whose control socket has something to say, or whose end is to be reported.
+    /// Links whose control socket may be readable, or whose end is to be reported.
     control_ready: Vec<LinkId>,
-    /// Links whose peer may have to be told that there is something in its ring.
+    /// Links on which this side has sent since the last flush, so that the peer may have to be woken.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
     full: Vec<LinkId>,
-    /// Connections to peers that let no more wait.
+    /// Connections to peers whose backlog is full.
     waiting: Vec<LinkId>,
-    /// Accepted links whose peer has not said hello, by the order in which they came.
+    /// Accepted links without the peer's hello, in the order in which they came.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
-    /// How many passes in a row have found nothing.
+    /// How many passes in a row have reported nothing.
     idle_passes: u32,
-    /// How many passes there were since the kernel was asked.
+    /// How many passes there were since the last poll of the kernel.
     passes_since_kernel_poll: u32,
 }
 
@@ -103,7 +105,7 @@ impl Transport for ShmTransport {
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
             Some(Slot::Made(link)) => link.control.peer().pid != 0,
-            // Nobody knows yet, and what a link can do may only shrink.
+            // The peer is not known yet, and capabilities of a link may shrink but not grow.
             Some(Slot::Waiting(_)) => true,
             Some(Slot::Failed(_)) | None => false,
         };
@@ -142,7 +144,7 @@ impl Transport for ShmTransport {
     }
 
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
-        // The cookie says how long it is exposed.
+        // The cookie marks how long the payload is exposed.
         self.link(link)?.outgoing.as_ref()?;
         memory::describe(payload)
     }
@@ -194,7 +196,7 @@ impl Transport for ShmTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // A child has nothing to sleep on: its copy is closed.
+        // A forked child has no descriptor: its copy is closed.
         (!self.generation.is_in_forked_child()).then(|| self.poller.as_fd())
     }
 
@@ -212,7 +214,7 @@ impl Transport for ShmTransport {
             }
             self.hot.pop();
         }
-        // Before links are asked for room, for a connection may be made here that had none.
+        // Before the requests for room: this may establish a connection that had none.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
         let mut may_go_on = false;
@@ -234,7 +236,8 @@ impl Transport for ShmTransport {
         Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
-    /// What was taken is in the ring, which the peer has or will get, so there is nothing left to wait for.
+    /// Frames that were taken are in the ring, which the peer has or will get, so there is nothing to wait
+    /// for.
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
         if how == Close::Drain
@@ -244,7 +247,7 @@ impl Transport for ShmTransport {
             outgoing.ring.finish();
         }
         self.remove(link);
-        // Its number may be given to another at once.
+        // The next link may get this number at once.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
         }
@@ -263,7 +266,7 @@ impl Transport for ShmTransport {
 }
 
 impl ShmTransport {
-    /// The connection behind a number; none in a forked child, where the rings are not mapped.
+    /// The link with this number; none in a forked child, which does not inherit the rings.
     #[inline]
     fn link(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {
@@ -275,7 +278,7 @@ impl ShmTransport {
         }
     }
 
-    /// Lets a link write, and notes what is to be done about it next.
+    /// Writes on a link, and enlists it for the flush, and as full if it has not taken everything.
     #[inline]
     fn write<T>(
         &mut self,
@@ -293,7 +296,7 @@ impl ShmTransport {
         let becomes_dirty = !mem::replace(&mut outgoing.in_dirty, true);
         let becomes_full = !is_whole(&written) && !mem::replace(&mut outgoing.in_full, true);
         if outgoing.ring.is_broken() {
-            link.fault = Some("claims to have read what was not written");
+            link.fault = Some("claims to have read lines that were not written");
             self.mark_hung_up(id);
         }
         if becomes_dirty {
@@ -305,7 +308,7 @@ impl ShmTransport {
         Some(written)
     }
 
-    /// Learns from the kernel what has changed.
+    /// Polls the kernel for events, accepts connections, and retries connects.
     fn poll_kernel(&mut self) {
         if self.generation.is_in_forked_child() {
             self.control_ready = self.links.ids().collect();
@@ -333,7 +336,7 @@ impl ShmTransport {
         self.accept();
         for id in mem::take(&mut self.waiting) {
             self.try_connect(id);
-            // Whoever wanted to send before was told that there is no room.
+            // Earlier sends on this link were refused; as a full link it wakes the sender.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
                 && !mem::replace(&mut outgoing.in_full, true)
@@ -343,7 +346,7 @@ impl ShmTransport {
         }
     }
 
-    /// Reads the hot rings in turn.
+    /// Polls the hot rings in turn.
     #[inline]
     fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.generation.is_in_forked_child() {
@@ -390,7 +393,7 @@ impl ShmTransport {
                     incoming.empty_polls = 0;
                     reported += count;
                     link.notify_room();
-                    // Where messages go to and fro, the answer is due next.
+                    // In a ping-pong the answer follows next.
                     if let Some(outgoing) = &mut link.outgoing
                         && mem::take(&mut outgoing.has_sent)
                     {
@@ -413,7 +416,7 @@ impl ShmTransport {
         reported
     }
 
-    /// Ends a link and reports it, unless it is one that was never mentioned.
+    /// Ends a link, and reports the end unless the link was never reported.
     fn end(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connected() || link.outgoing.is_some(),
@@ -422,7 +425,7 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.remove(id);
-        // An application that never sleeps never looks through these.
+        // Only `arm` clears this list, and an application that polls never calls it.
         self.full.retain(|full| *full != id);
         if is_known {
             receiver.link(id, LinkEvent::Down(error));
@@ -430,7 +433,8 @@ impl ShmTransport {
         u32::from(is_known)
     }
 
-    /// Ends a link and frees its number. From here on, nothing that was exposed on it is believed by the peer.
+    /// Ends a link and frees its number. From here on the peer discards copies of payload that was exposed on
+    /// it.
     fn remove(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         if let Origin::Accepted(serial) = link.origin {
@@ -462,11 +466,11 @@ impl Drop for ShmTransport {
     }
 }
 
-/// What becomes of links in a forked child.
+/// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError =
     LinkError::Denied("the endpoint belongs to the process that this one was forked from");
 
-/// Has a link's ring looked at in every pass.
+/// Makes a link hot: from now on every pass polls its ring.
 fn make_hot(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
     if let Some(incoming) = &mut link.incoming {
         incoming.empty_polls = 0;

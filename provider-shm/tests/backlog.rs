@@ -1,4 +1,4 @@
-//! Peers that let no more connections wait.
+//! Peers whose backlog of connections is full.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -11,8 +11,8 @@ use homespun_shm::ShmProvider;
 
 use crate::raw::{RawSocket, listen_at, vacant};
 
-/// A connection for which there is no place waits for one. When it has it, that is something to do: whoever could send
-/// nothing before can send now.
+/// A connect to a peer with a full backlog waits for a place. Once it has one, the transport stays awake,
+/// because sends that were refused before may succeed now.
 #[test]
 fn connect_to_a_full_backlog_waits() {
     let provider = ShmProvider::new();
@@ -28,25 +28,25 @@ fn connect_to_a_full_backlog_waits() {
         endpoint.transmit();
         assert_eq!(endpoint.receive(BUDGET_FRAMES), 0);
     }
-    assert_eq!(endpoint.waiting_frames(link), 1, "nobody has taken it");
+    assert_eq!(endpoint.waiting_frames(link), 1, "sent without a connection");
     let Armed::Asleep { look_again_after: Some(_) } = endpoint.transport.arm() else {
-        panic!("nobody tells of a place in a queue");
+        panic!("no event announces a place in a backlog, so the transport must ask for a timer");
     };
 
-    // One that is closed meanwhile is no longer tried.
-    let given_up = endpoint.connect(address);
-    endpoint.close(given_up, Close::Drain);
+    // A link that is closed meanwhile is not tried again.
+    let closed = endpoint.connect(address);
+    endpoint.close(closed, Close::Drain);
 
-    drop(raw::accept(&silent).expect("one waits there"));
+    drop(raw::accept(&silent).expect("a waiting connection"));
     assert_eq!(endpoint.transport.arm(), Armed::Ready, "there is room now");
     endpoint.transmit();
-    assert!(endpoint.is_posted(), "it was taken");
-    drop((first, raw::accept(&silent).expect("the other one waits there")));
+    assert!(endpoint.is_posted(), "the frame was taken");
+    drop((first, raw::accept(&silent).expect("the other waiting connection")));
     assert!(raw::accept(&silent).is_none());
     drive(array::from_mut(&mut endpoint), "the end of the link", |[a]| a.recorder.down(link).is_some());
 }
 
-/// It may also happen that the peer which let nobody in ends, and another endpoint comes to its address.
+/// The peer with the full backlog may end, and another endpoint may open at its address.
 #[test]
 fn waiting_connect_reaches_the_next_endpoint() {
     let provider = ShmProvider::new();

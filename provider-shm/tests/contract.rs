@@ -4,7 +4,7 @@ use homespun_shm::ShmProvider;
 
 homespun_conformance::transport_contract!(ShmProvider::new());
 
-/// Otherwise the contract demands nothing of the kind.
+/// The contract tests pulling and waking only if the provider offers them.
 #[test]
 fn provider_pulls_and_wakes() {
     assert!(homespun_conformance::transport::pulls(&ShmProvider::new()));

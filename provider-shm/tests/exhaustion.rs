@@ -1,6 +1,6 @@
-//! Endpoints of a process that runs out of descriptors.
+//! Endpoints in a process that runs out of descriptors.
 //!
-//! All descriptors of the process are used up on purpose, so this is the only test of its binary.
+//! The test uses up all descriptors of the process, so it is the only one of its binary.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -14,18 +14,19 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-/// How many descriptors the process may have: few, so that they are soon used up.
+/// The limit of descriptors during the test: low, so that it is soon reached.
 const LIMIT_FDS: u64 = 128;
 
-/// More than either side needs for a link, and for whatever it tries meanwhile.
+/// More than either side needs for a link and for retries meanwhile.
 const PLENTY_FDS: usize = 8;
 
 fn limit_fds(count: u64) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum }).expect("it is allowed");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum })
+        .expect("the process may lower its limit");
 }
 
-/// As long as this is there, so many descriptors are free and no more.
+/// Holds all descriptors of the process but a given number, until it is dropped.
 struct Shortage(Vec<OwnedFd>);
 
 impl Shortage {
@@ -45,14 +46,14 @@ impl Drop for Shortage {
     }
 }
 
-/// When descriptors are short.
+/// The phase of connecting in which descriptors are short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The connector makes its connection and its ring.
+    /// The connector opens its socket and creates its ring.
     Connecting,
-    /// The acceptor takes in the connection and the connector's ring, and makes its own.
+    /// The acceptor accepts the connection, receives the connector's ring, and creates its own.
     Accepting,
-    /// The connector takes in the acceptor's ring.
+    /// The connector receives the acceptor's ring.
     Answered,
 }
 
@@ -60,7 +61,7 @@ fn open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
-/// What became of a link that was made while descriptors were short.
+/// Connects while only `free` descriptors are left in a phase; returns the link, and its error if it failed.
 fn connect_with_few_descriptors(
     endpoints: &mut Endpoints,
     phase: Phase,
@@ -97,7 +98,7 @@ fn count_downs(endpoint: &TestEndpoint<ShmTransport>) -> usize {
     endpoint.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
 }
 
-/// Sends something on a link that is up, and closes it.
+/// Sends frames on a link that is up, and closes it.
 fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
     let before = endpoints[1].recorder.log().len();
     for size in [10, 100_000] {
@@ -110,8 +111,8 @@ fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }
 
-/// Rings that were handed over to somebody who does not look are counted against their user, unless that is root, and there
-/// may be no more of them than a process may have descriptors. Further links wait until somebody has looked.
+/// Unless the user is root, the kernel limits the descriptors that a user has in flight to as many as a
+/// process may have. Rings that a peer has not yet received count; further links wait until it receives some.
 fn unread_rings_delay_further_links(provider: &ShmProvider) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let to = endpoints[1].address();
@@ -125,7 +126,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
         }
         assert_eq!(count_downs(&endpoints[0]), 0);
     }
-    // Both sides are in this process, which is to have room for all of them at once.
+    // Both sides are in this process, which needs descriptors for all links at once.
     limit_fds(8 * LIMIT_FDS);
     drive(&mut endpoints, "all that was sent", |[_, b]| {
         let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
@@ -158,10 +159,10 @@ fn descriptor_exhaustion_fails_one_link_only() {
 
     let emfile = LinkError::System(Errno::EMFILE);
     let reset = LinkError::System(Errno::ECONNRESET);
-    // What the connector hears, from how many free descriptors on, and up to how many.
+    // The connector's error, and the numbers of free descriptors with which it occurs.
     let phases = [
         (Phase::Connecting, 0..=2, emfile.clone()),
-        // With none at all the connection waits until there are some.
+        // Without any free descriptor the connection waits in the backlog.
         (Phase::Accepting, 1..=3, reset),
         (Phase::Answered, 0..=1, emfile),
     ];
@@ -178,7 +179,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
             let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, PLENTY_FDS);
             assert_eq!(failure, None, "{phase:?}, after a link with {free} descriptors");
             use_and_close(&mut endpoints, link);
-            drive(&mut endpoints, "everything to be given back", |_| open_fds() == before);
+            drive(&mut endpoints, "all descriptors to be closed", |_| open_fds() == before);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Peers of the same user that are no endpoints, or bad ones: whatever they say first, their own link ends and nothing else.
+//! Peers of the same user that send bad greetings: each ends its own link and nothing else.
 //!
-//! The descriptors of the process are counted, so this is the only test of its binary.
+//! The test counts the descriptors of the process, so it is the only one of its binary.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -26,7 +26,7 @@ fn open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
-/// What somebody says first who is no endpoint, or a bad one.
+/// A first message that is no correct greeting, and the descriptors that come with it.
 struct BadGreeting {
     what: &'static str,
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl BadGreeting {
     }
 }
 
-/// Greetings that no endpoint takes for one.
+/// Messages that an endpoint must not accept as a greeting.
 fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     let good = greeting(from, 5);
     let changed = |place: usize, byte: u8| {
@@ -54,16 +54,16 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     };
     let pair = || vec![ring(), doorbell()];
 
-    add("nothing, and yet a message", &[], pair());
+    add("an empty message", &[], pair());
     add("one byte", &good[..1], pair());
-    add("a byte less", &good[..good.len() - 1], pair());
-    add("a byte more", &[good.as_slice(), &[0]].concat(), pair());
+    add("one byte too short", &good[..good.len() - 1], pair());
+    add("one byte too long", &[good.as_slice(), &[0]].concat(), pair());
     add("far too much", &[7; 10_000], pair());
     add("zeros", &vec![0; good.len()], pair());
     add("another protocol", &changed(0, b'H'), pair());
     add("another version", &changed(8, 77), pair());
-    add("an address of no form", &changed(10, 5), pair());
-    add("a reserved byte", &changed(11, 1), pair());
+    add("an unknown address format", &changed(10, 5), pair());
+    add("a reserved byte that is not zero", &changed(11, 1), pair());
 
     let other_format: SocketAddr = ([0, 0, 0, 0, 0, 0, 0, 1], from.port()).into();
     add("an address of another format", &greeting(other_format.into(), 5), pair());
@@ -72,15 +72,15 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     add("one descriptor", &good, vec![ring()]);
     add("three descriptors", &good, vec![ring(), doorbell(), doorbell()]);
     add("many descriptors", &good, (0..16).map(|_| ring()).collect());
-    add("the wrong way round", &good, vec![doorbell(), ring()]);
+    add("ring and doorbell swapped", &good, vec![doorbell(), ring()]);
 
-    let file = |path| OwnedFd::from(File::open(path).expect("it is everywhere"));
+    let file = |path| OwnedFd::from(File::open(path).expect("the file exists on every Linux"));
     let (both, none) = (SealFlags::SHRINK | SealFlags::GROW, SealFlags::empty());
     let pipe = || OwnedFd::from(std::io::pipe().expect("descriptors").0);
     let read_only = {
         let memory = ring();
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
-        OwnedFd::from(File::open(path).expect("its own"))
+        OwnedFd::from(File::open(path).expect("a descriptor of this process"))
     };
     for (what, no_ring) in [
         ("a directory for a ring", file("/")),
@@ -91,9 +91,9 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
         ("memory that can shrink", memory(SEGMENT_BYTES, SealFlags::GROW)),
         ("memory that is too short", memory(SEGMENT_BYTES - 1, both)),
         ("memory that is too long", memory(SEGMENT_BYTES + 4096, both)),
-        ("no memory", memory(0, both)),
-        ("memory that nobody may write to", memory(SEGMENT_BYTES, both | SealFlags::WRITE)),
-        ("memory that this side may not write to", read_only),
+        ("memory of length 0", memory(0, both)),
+        ("memory sealed against writing", memory(SEGMENT_BYTES, both | SealFlags::WRITE)),
+        ("a descriptor without write access", read_only),
     ] {
         add(what, &good, vec![no_ring, doorbell()]);
     }
@@ -107,7 +107,7 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     all
 }
 
-/// Doorbells that are none, but do no harm: nothing is ever read from them.
+/// Descriptors that are no doorbells but do no harm, because the endpoint never reads from them.
 fn odd_doorbells() -> Vec<OwnedFd> {
     let (reader, writer) = std::io::pipe().expect("descriptors");
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
@@ -115,13 +115,13 @@ fn odd_doorbells() -> Vec<OwnedFd> {
     vec![reader.into(), writer.into(), epoll]
 }
 
-/// Lets everybody go on until something is the case.
+/// Drives both endpoints until `done` returns true.
 #[track_caller]
 fn until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(&Endpoints) -> bool) {
     drive(endpoints, what, |endpoints| done(endpoints));
 }
 
-/// The endpoints have a link, and what they send on it arrives.
+/// Asserts that a frame on the link arrives.
 fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
     let peer = endpoints[1].recorder.ups()[0].0;
     let before = endpoints[1].recorder.frame_count(peer);
@@ -139,7 +139,7 @@ fn bad_greeting_ends_its_own_link_only() {
     let here = vacant();
     let before = open_fds();
 
-    // Those who connect are not mentioned.
+    // The endpoint never reports connections with a bad greeting.
     let all = bad_greetings(here);
     let mut expected = open_fds();
     for bad in all {
@@ -147,7 +147,7 @@ fn bad_greeting_ends_its_own_link_only() {
         bad.send_on(&raw);
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
-        until(&mut endpoints, bad.what, |_| raw.has_hung_up());
+        until(&mut endpoints, bad.what, |_| raw.poll_hang_up());
         drop(raw);
         assert_eq!(endpoints[1].recorder.up_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);
@@ -155,7 +155,7 @@ fn bad_greeting_ends_its_own_link_only() {
     }
     assert_eq!(open_fds(), before);
 
-    // Those who are connected to are reported to be down.
+    // It reports links that it has made to a peer with a bad greeting as down.
     let listener = listen_at(here, 8);
     for bad in bad_greetings(here) {
         let heard = endpoints[0].recorder.log().len();
@@ -170,7 +170,7 @@ fn bad_greeting_ends_its_own_link_only() {
         });
         drop((raw, bad.descriptors));
         let why = endpoints[0].recorder.down(refused);
-        // An empty message cannot be told from the end of the connection.
+        // The endpoint cannot distinguish an empty message from the end of the connection.
         let is_named = match why {
             Some(LinkError::System(Errno::ECONNRESET)) => bad.bytes.is_empty(),
             why => matches!(why, Some(LinkError::Protocol(_))),
@@ -216,28 +216,28 @@ fn second_hello_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
     assert_link_works(endpoints, link, "a second hello");
 }
 
-/// Hundreds connect and say nothing. Others connect all the same.
+/// Hundreds of connections without a greeting do not keep another endpoint from connecting.
 fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     const SILENT: usize = 300;
     let mut silent = Vec::new();
     for _ in 0..SILENT {
         silent.push(RawSocket::connect(endpoints[1].address()));
-        // They are taken in now and then, as it happens.
+        // The endpoint accepts them now and then.
         if silent.len() % 100 == 0 {
             endpoints[1].receive(BUDGET_FRAMES);
         }
     }
     let another = endpoints[0].connect(endpoints[1].address());
-    until(endpoints, "a link beside those that are not", |[_, b]| b.recorder.up_count() == 2);
-    assert_link_works(endpoints, link, "silence");
+    until(endpoints, "a link beside the silent connections", |[_, b]| b.recorder.up_count() == 2);
+    assert_link_works(endpoints, link, "silent connections");
     endpoints[0].close(another, Close::Drain);
     let before = open_fds();
     drop(silent);
     let deadline = Deadline::new();
-    // Of those that were accepted, the endpoint bears so many.
+    // The endpoint keeps no more than `HALF_OPEN_MAX_LINKS` of the accepted ones.
     while open_fds() > before - SILENT - SILENT.min(HALF_OPEN_MAX_LINKS) {
         endpoints[1].receive(BUDGET_FRAMES);
-        deadline.pause("the silent ones to be forgotten");
+        deadline.pause("the silent connections to be closed");
     }
     until(endpoints, "the end of the other link", |[_, b]| b.recorder.up_count() == 1);
 }

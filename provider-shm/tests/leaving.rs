@@ -1,4 +1,4 @@
-//! Processes that end right after they have sent something.
+//! Processes that exit right after they have sent frames.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -10,13 +10,13 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, Transport};
 use homespun_shm::ShmProvider;
 
-/// Tells the process in which a test runs again that it is the one to leave, and to whom it is to send before.
+/// Environment variable of the child process: the address to which it sends before it exits.
 const SEND_TO: &str = "HOMESPUN_TEST_SEND_TO";
 
-/// How the process takes its leave.
+/// Environment variable of the child process: whether it closes the link before it exits.
 const HOW: &str = "HOMESPUN_TEST_HOW";
 
-/// What is sent fits into a ring.
+/// Payloads that fit into a ring together.
 fn payloads() -> impl Iterator<Item = Vec<u8>> {
     SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| payload(size, 1))
 }
@@ -33,12 +33,12 @@ fn send_and_exit(to: Address) -> ! {
         endpoint.close(link, Close::Drain);
         endpoint.transport.flush();
     }
-    // Nothing is dropped.
+    // Exit without running destructors.
     process::exit(0);
 }
 
-/// A ring is handed over with the first message, so that what was sent arrives although its sender was never accepted, and
-/// is no more when it is.
+/// The connector hands its ring over with its greeting. So its frames arrive even if it exits before the peer
+/// accepts it.
 #[test]
 fn frames_of_an_exited_process_arrive() {
     if let Ok(to) = env::var(SEND_TO) {

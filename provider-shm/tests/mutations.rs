@@ -1,5 +1,5 @@
-//! A peer whose lines are not what a correct producer has written: whatever has become of a byte of a header,
-//! its link ends with a reason, and no other link does.
+//! Peers whose lines have a changed byte: for any change of a byte of a header, the peer's link ends with a
+//! protocol error, and no other link ends.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -19,7 +19,7 @@ use crate::raw::{RawSocket, doorbell, greeting, ring, vacant};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-/// How many peers there are at a time.
+/// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
 /// Where the lines of a ring begin, how many there are, and how long each is.
@@ -27,8 +27,8 @@ const LINES_START_BYTES: u64 = 192;
 const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
 
-/// What is written to a doorbell. The same in every host's own numbers: the kernel counts, and no test reads
-/// how far.
+/// The value written to a doorbell, the same in either byte order. The kernel adds it to a counter that the
+/// test never reads.
 const ONE: [u8; WORD_BYTES] = [1; WORD_BYTES];
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -68,23 +68,21 @@ mod flag {
     pub(super) const WRITTEN_DATA: u8 = 1 << 0;
     pub(super) const DURABLE: u8 = 1 << 1;
     pub(super) const EVERYTHING: u8 = 1 << 2;
-    /// Of headers that have one flag: that the receiver cannot pull, that there was a fault, that matches are
-    /// asked for.
+    /// The only flag of some headers: the receiver cannot pull, a fault occurred, the fence asks for matches.
     pub(super) const ONLY: u8 = 1 << 0;
     /// Of every line.
     pub(super) const OUTSIDE: u8 = 1 << 6;
     pub(super) const LONG: u8 = 1 << 7;
 }
 
-/// What a line says: its kind, its flags, the length of the payload that it announces, and the words of its
-/// header.
+/// The content of a line: its kind, its flags, its payload length, and the words of its header.
 #[derive(Debug, Clone, Copy)]
 struct LineSpec(u8, u8, u16, &'static [u64]);
 
 const ACK: LineSpec = LineSpec(kind::ACK, 0, 0, &[1]);
 
 fn xor_of(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |all, byte| all ^ byte)
+    bytes.iter().fold(0, |xor, byte| xor ^ byte)
 }
 
 impl LineSpec {
@@ -101,7 +99,7 @@ impl LineSpec {
     }
 }
 
-/// Lines of every kind, with every flag. What follows a header is zeros, and so is payload.
+/// Lines of every kind, with every flag. Payload and padding are zeros.
 fn samples() -> Vec<LineSpec> {
     const LONGEST: u64 = 1 << 40;
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
@@ -152,7 +150,7 @@ fn samples() -> Vec<LineSpec> {
     ]
 }
 
-/// What may become of a byte: nothing but zeros or ones, any one bit another, all of them.
+/// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
 fn mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
@@ -161,18 +159,18 @@ fn mutations(byte: u8) -> Vec<u8> {
     all
 }
 
-/// What a peer has written into its ring.
+/// The lines that a peer has written into its ring.
 struct Case {
     what: String,
-    /// Sound lines, from the first on.
+    /// Correct lines, from the first on.
     sound: Vec<LineSpec>,
-    /// What is in the place of the line after them.
+    /// The bytes in the place of the line after them.
     spoilt: Vec<u8>,
-    /// How many frames there are in the sound lines.
+    /// How many frames the correct lines hold.
     frames: usize,
 }
 
-/// A line with each of its bytes changed in every way, after these.
+/// Cases with a line, each of its bytes changed in every way, after correct lines.
 fn spoil(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
     let line = spec.at(sound.len() as u64);
     let mut cases = Vec::new();
@@ -187,15 +185,14 @@ fn spoil(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
     cases
 }
 
-/// Peers that share memory with an endpoint, each with a ring that was written before the endpoint gets to
-/// see it.
+/// Two endpoints with a link, one of which peers connect to that have written their rings before.
 struct Fixture {
     endpoints: Endpoints,
     link: LinkId,
     from: Address,
 }
 
-/// A peer, and what it shares with the endpoint.
+/// A peer, and the descriptors that it shares with the endpoint.
 struct Peer {
     #[expect(dead_code, reason = "the link ends with it")]
     control: RawSocket,
@@ -203,7 +200,7 @@ struct Peer {
     doorbell: OwnedFd,
 }
 
-/// What was heard of a peer.
+/// What the endpoint has reported about a peer.
 #[derive(Debug, Default)]
 struct PeerLog {
     frames: Vec<Header>,
@@ -219,8 +216,8 @@ impl Fixture {
         Fixture { endpoints, link, from: vacant() }
     }
 
-    /// Lets a peer of this instance connect that has written a case's lines. The last one is still to be
-    /// written if its place is that of the first.
+    /// Connects a peer of this instance that has written the lines of a case. If the last line belongs in the
+    /// place of the first, the caller writes it later.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (ring(), doorbell());
         let mut lines: Vec<u8> = Vec::new();
@@ -237,8 +234,8 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Goes on until something has been heard of so many peers since `heard`. The endpoint goes to sleep in
-    /// between, as one does that has nothing to do.
+    /// Drives the endpoint until `done` accepts the logs of its peers since event `heard`. The endpoint is
+    /// armed after each pass, as an idle one would be.
     fn observe_until(
         &mut self,
         heard: usize,
@@ -273,7 +270,7 @@ impl Fixture {
         }
     }
 
-    /// What the endpoints send on their link arrives.
+    /// Asserts that a frame on the link of the two endpoints arrives.
     fn assert_link_works(&mut self, after: &str) {
         let heard = self.endpoints[1].recorder.log().len();
         self.endpoints[0].post(self.link, payload(100, 1));
@@ -296,7 +293,7 @@ fn changed_header_byte_ends_the_link() {
         let heard = fixture.endpoints[1].recorder.log().len();
         let peers: Vec<_> =
             (first..).zip(batch).map(|(instance, case)| fixture.connect_peer(instance, case)).collect();
-        // They are all still there, and nothing more comes from them.
+        // The peers stay connected and write nothing more.
         let logs = fixture.observe_until(heard, "the end of each spoilt link", |logs| {
             logs.len() == batch.len() && logs.values().all(|log| log.down.is_some())
         });
@@ -309,7 +306,7 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// A line whose sequence number has become that of the lap before looks as if it were still to come, but for
+/// A line whose sequence number was changed to that of the lap before differs from an unpublished one only in
 /// its check.
 #[test]
 fn line_with_previous_sequence_number_ends_the_link() {
@@ -319,7 +316,7 @@ fn line_with_previous_sequence_number_ends_the_link() {
         .into_iter()
         .filter(|case| case.spoilt[2..] == spec.at(LINES as u64)[2..])
         .collect();
-    assert!(cases.iter().any(|case| case.spoilt[..2] == ACK.at(0)[..2]), "that very number");
+    assert!(cases.iter().any(|case| case.spoilt[..2] == ACK.at(0)[..2]), "no case has the previous number");
     for (case, instance) in cases.iter().zip(100..) {
         let heard = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, case);
@@ -327,7 +324,7 @@ fn line_with_previous_sequence_number_ends_the_link() {
             logs.get(&instance).is_some_and(|log| log.frames.len() == LINES)
         });
         pwrite(&peer.ring, &case.spoilt, LINES_START_BYTES).unwrap();
-        // Asleep, it looks when it is told to.
+        // The endpoint sleeps, so ring its doorbell.
         write(&peer.doorbell, &ONE).unwrap();
         let logs = fixture.observe_until(heard, "the end", |logs| logs[&instance].down.is_some());
         let why = &logs[&instance].down;
@@ -336,17 +333,22 @@ fn line_with_previous_sequence_number_ends_the_link() {
     }
 }
 
-/// Who ends before its frame does, or before its line is there, has ended in the middle.
+/// A peer that ends inside a frame, or before it has published its line, has not ended in order.
 #[test]
 fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();
     let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
-    // All of a line but the word that says that it is there.
-    let mut unsaid = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).at(1);
-    unsaid[..WORD_BYTES].fill(0);
+    // A line without its first word, which publishes it.
+    let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).at(1);
+    unpublished[..WORD_BYTES].fill(0);
     let cases = [
         Case { what: "a first piece".into(), sound: vec![ACK, begun], spoilt: vec![], frames: 1 },
-        Case { what: "a line without its first word".into(), sound: vec![ACK], spoilt: unsaid, frames: 1 },
+        Case {
+            what: "a line without its first word".into(),
+            sound: vec![ACK],
+            spoilt: unpublished,
+            frames: 1,
+        },
     ];
     for (case, instance) in cases.iter().zip(100..) {
         let heard = fixture.endpoints[1].recorder.log().len();

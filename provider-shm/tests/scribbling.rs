@@ -1,4 +1,4 @@
-//! A process that scribbles over everything that two endpoints share, while they use it.
+//! A process that overwrites the memory that two endpoints share, while they use it.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -17,17 +17,17 @@ use crate::raw::{RawMessage, RawSocket, SEGMENT_BYTES, accept, listen_at, vacant
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-/// How many links are spoilt.
+/// How many links the test spoils.
 const LINKS: u64 = 30;
 
-/// How many passes a link is given to fall. One that still stands then is closed.
+/// After this many passes the test closes a link that has not ended.
 const PASSES: usize = 200;
 
-/// Where a ring's counters end, and where its lines do.
+/// The offsets in a ring at which its counters and its lines end.
 const COUNTERS_END: u64 = 192;
 const LINES_END: u64 = COUNTERS_END + 512 * 64;
 
-/// Ends the scribbling, also when the test fails.
+/// Stops the scribbling thread, also when the test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -36,14 +36,14 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Somebody who stands interceptor two endpoints: they talk through these sockets, and their rings went through its hands.
+/// A process between two endpoints: it forwards their greetings over these sockets and keeps their rings.
 struct Interceptor {
     sockets: [RawSocket; 2],
     rings: Vec<OwnedFd>,
 }
 
 impl Interceptor {
-    /// Hands on what one side says.
+    /// Forwards a greeting from one side to the other.
     fn forward(&mut self, from: usize) {
         let [from, to] = [&self.sockets[from], &self.sockets[1 - from]];
         if let Some(RawMessage { bytes, descriptors }) = from.receive()
@@ -56,14 +56,15 @@ impl Interceptor {
     }
 }
 
-/// Gives two endpoints a link that leads through somebody's hands: the connector's number for it, and the acceptor's.
+/// Connects two endpoints through an interceptor. Returns the connector's number for the link and the
+/// acceptor's.
 fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
     let address = vacant();
     let listener = listen_at(address, 8);
     let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let link = endpoints[0].connect(address);
     let mut interceptor = None;
-    drive(endpoints, "a link that leads through somebody's hands", |[a, b]| {
+    drive(endpoints, "an intercepted link", |[a, b]| {
         match &mut interceptor {
             None => {
                 interceptor = accept(&listener).map(|left| {
@@ -91,7 +92,7 @@ fn scribble(rng: &mut Rng, ring: &OwnedFd) {
     let mut bytes = [0; 8];
     pread(ring, &mut bytes, word).expect("it is memory");
     match rng.u8(..6) {
-        // Something else that a word may be taken for: nearly the same, a little more, or what another line says.
+        // A plausible value: one bit flipped, a little more or less, or a word of another line.
         0 => bytes[(place % 8) as usize] ^= 1 << rng.u8(..8),
         1 => bytes = u64::from_le_bytes(bytes).wrapping_add(rng.u64(..3)).to_le_bytes(),
         2 => bytes = u64::from_le_bytes(bytes).wrapping_sub(1).to_le_bytes(),
@@ -107,15 +108,15 @@ fn scribble(rng: &mut Rng, ring: &OwnedFd) {
     pwrite(ring, &bytes, word).expect("it is memory");
 }
 
-/// Lets both sides send whatever there is, until the link falls on either side.
+/// Lets both sides send frames until the link goes down on either side.
 fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
     let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
-    let has_fallen = |endpoint: &TestEndpoint<ShmTransport>, heard: usize| {
+    let is_down = |endpoint: &TestEndpoint<ShmTransport>, heard: usize| {
         endpoint.recorder.log()[heard..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
     };
     for _ in 0..PASSES {
         for at in [0, 1] {
-            if has_fallen(&endpoints[at], heard[at]) {
+            if is_down(&endpoints[at], heard[at]) {
                 return;
             }
             let endpoint = &mut endpoints[at];
@@ -123,13 +124,13 @@ fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2])
                 endpoint.post(links[at], payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
             endpoint.transmit();
-            // Step by step, so that as much as possible is changed in between, or all at once.
+            // In single steps, so that much changes in between, or all at once.
             let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
             for _ in 0..times {
                 endpoint.receive(budget_frames);
             }
             if rng.u8(..4) == 0 {
-                // Whatever is found there, it is found at once.
+                // Arming checks the ring as well.
                 let (Armed::Ready | Armed::Asleep { .. }) = endpoint.transport.arm();
             }
         }

@@ -1,20 +1,20 @@
-//! Which link is worth reading without asking the kernel first.
+//! Which link to read without asking the kernel first.
 
 use homespun_engine::transport::LinkId;
 
 use crate::limits::{BLIND_PASSES_MAX, FOCUS_READS_MIN};
 
-/// Watches which links bring something.
+/// Tracks which link brings frames.
 ///
-/// While two endpoints take turns, every pass at either is about one link, and asking which link is ready before
-/// each read costs a system call right where the other side waits. So after some reads in a row from one link,
-/// passes read that link blindly, and only every few passes is the kernel asked about all links.
+/// While two endpoints take turns, every pass at either concerns one link, and asking the kernel which link
+/// is ready costs a system call while the other side waits. So after some reads in a row from one link,
+/// passes read it blindly, and ask the kernel about all links every few passes only.
 #[derive(Debug, Default)]
 pub(crate) struct Focus {
     link: Option<LinkId>,
-    /// How many reads in a row this link has brought something, and no other.
+    /// How many reads in a row have brought something from this link and from no other.
     reads: u32,
-    /// How many passes have not asked the kernel.
+    /// How many passes in a row have not asked the kernel.
     blind_passes: u32,
 }
 
@@ -28,12 +28,12 @@ impl Focus {
         }
     }
 
-    /// Notes that the kernel has something else to say that matters, such as that there is room to write.
+    /// Makes the next pass ask the kernel, because another event matters, such as room to write.
     pub(crate) fn reset(&mut self) {
         *self = Focus::default();
     }
 
-    /// The link to read in this pass, or `None` if the kernel is to be asked.
+    /// Counts a pass; returns the link to read in it, or `None` if the pass must ask the kernel.
     pub(crate) fn next_blind_read(&mut self) -> Option<LinkId> {
         if self.reads < FOCUS_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
             self.blind_passes = 0;

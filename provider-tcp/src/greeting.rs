@@ -1,4 +1,4 @@
-//! What the two sides of a new connection learn about each other.
+//! The peer's hello, and the address that it is believed to have.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use homespun_engine::address::Address;
 use homespun_engine::wire::WireError;
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 
-/// A hello that is arriving.
+/// Reads a hello as it arrives.
 #[derive(Debug)]
 pub(crate) struct HelloReader {
     bytes: [u8; HELLO_BYTES],
@@ -18,7 +18,8 @@ impl HelloReader {
         HelloReader { bytes: [0; HELLO_BYTES], len_bytes: 0 }
     }
 
-    /// Takes the next bytes of the stream. Returns the hello once it is complete, and what follows it.
+    /// Takes the next bytes of the stream. Returns the hello once it is complete, and the bytes that follow
+    /// it.
     pub(crate) fn feed<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Hello, &'a [u8])>, WireError> {
         let missing = &mut self.bytes[self.len_bytes..];
         let (ours, rest) = bytes.split_at(missing.len().min(bytes.len()));
@@ -32,17 +33,17 @@ impl HelloReader {
     }
 }
 
-/// The address at which the peer of an accepted connection is taken to be.
+/// The address that the peer of an accepted connection is believed to have.
 ///
-/// Its hello claims one, but anybody can claim anything. The port has to be believed; the host only as far as the
-/// connection itself comes from there. Two addresses of this very host are as good as one another: a peer that is
-/// bound to a wildcard claims one interface and connects through loopback.
+/// The hello claims an address, which may be false. Its port cannot be checked; its host is believed only if
+/// the connection comes from there. Any two addresses of this host are equal: a peer that is bound to a
+/// wildcard claims the address of an interface and connects through loopback.
 pub(crate) fn believed_address(
     claimed: Address,
     remote: SocketAddr,
     is_local: impl Fn(IpAddr) -> bool,
 ) -> Address {
-    // The scope id of the connection is the one that means something here, so it is kept along with its address.
+    // Only the connection's scope id is valid on this host, so it stays with its address.
     let observed = Address::from(remote).with_port(claimed.port());
     let same_format = claimed.format() == observed.format();
     if same_format && claimed.ip() != observed.ip() && is_local(observed.ip()) && is_local(claimed.ip()) {
@@ -59,8 +60,8 @@ mod tests {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
-    /// The peer is believed to be at `believed` if it claims `claimed` over a connection from `remote`. This host has
-    /// loopback, 10.0.0.1, fd00::1 and fe80::1.
+    /// Asserts that a peer which claims `claimed` over a connection from `remote` is believed to be at
+    /// `believed`. This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
     fn check(claimed: &str, remote: &str, believed: &str) {
         let ours = ["10.0.0.1", "fd00::1", "fe80::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let is_local = |ip: IpAddr| ip.is_loopback() || ours.contains(&ip);
@@ -73,21 +74,21 @@ mod tests {
 
     #[test]
     fn believed_address_follows_claim_and_connection() {
-        // From the host that it names.
+        // The connection comes from the claimed host.
         check("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
         check("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
-        // From another host: only the port is believed.
+        // It comes from another host: only the port is believed.
         check("10.0.0.7:100", "10.0.0.8:5555", "10.0.0.8:100");
-        // A stranger claims to be this host, or this host's traffic comes in another way.
+        // Another host claims to be this one.
         check("127.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         check("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
-        // This host claims to be a stranger.
+        // This host claims to be another one.
         check("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
         // Two addresses of this host.
         check("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
         check("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
         check("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
-        // Of this host, but of a family in which this endpoint could not answer.
+        // An address of this host, but of a family in which this endpoint cannot answer.
         check("10.0.0.1:100", "[::1]:5555", "[::1]:100");
     }
 

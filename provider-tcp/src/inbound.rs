@@ -13,39 +13,40 @@ use crate::greeting::HelloReader;
 use crate::limits::{LARGE_FRAME_BYTES, PROBE_BYTES};
 use crate::socket;
 
-/// What a stream ends with where the peer did not end it in order.
+/// The error of a stream that the peer did not end in order.
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// What the peer has said so far, and what may come.
+/// The receiving half of a link: the state of the peer's stream.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     state: StreamState,
-    /// The kernel reported the end of the stream or an error, so a short read does not mean that there is no more.
+    /// The kernel has reported the end of the stream or an error, so after a short read there is still the
+    /// end to read.
     hung_up: bool,
-    /// The last frame that did not fit into one read was a large one, so the next may be.
+    /// The last frame that did not fit into one read was large, so the next may be too.
     expects_large: bool,
 }
 
 #[derive(Debug)]
 enum StreamState {
-    /// The hello is still to come, or part of it.
+    /// The hello has not yet arrived in full.
     Hello(HelloReader),
     /// Frames follow.
     Frames(Decoder),
-    /// The link was closed from this side; what still comes is dropped.
+    /// This side has closed the link; it drops what still arrives.
     Discard,
 }
 
-/// What one read came to.
+/// The outcome of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadOutcome {
-    /// There was nothing to read. Something may come later.
+    /// Nothing to read at the moment.
     Blocked,
     /// Something was read.
     Progress {
         /// How many frames and events were reported.
         reported: u32,
-        /// Nothing more is there, as far as is known.
+        /// The socket is empty, as far as is known.
         drained: bool,
     },
     /// The stream ended between two frames.
@@ -59,17 +60,17 @@ impl Inbound {
         Inbound { state: StreamState::Hello(HelloReader::new()), hung_up: false, expects_large: false }
     }
 
-    /// Whether the peer has said who it is.
+    /// Whether the peer's hello has arrived.
     pub(crate) fn is_greeted(&self) -> bool {
         !matches!(self.state, StreamState::Hello(_))
     }
 
-    /// Notes that there is an end to be found behind what can be read.
+    /// Notes that the end of the stream, or an error, follows the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.hung_up = true;
     }
 
-    /// Drops whatever comes from now on.
+    /// Drops all bytes that arrive from now on.
     pub(crate) fn discard(&mut self) {
         self.state = StreamState::Discard;
     }
@@ -135,7 +136,7 @@ impl Inbound {
             } else if left_bytes == 0 && placed_bytes == 0 {
                 self.expects_large = false;
             }
-            // Part of a payload was dealt with: that is progress, even if it completed nothing.
+            // Part of a payload counts as progress, even if it completes no frame.
             reported = reported.max(1);
         }
         Ok(reported)
@@ -145,21 +146,21 @@ impl Inbound {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
-            // A peer that ends in order says hello first.
+            // A peer that ends in order sends its hello first.
             StreamState::Hello(_) => ReadOutcome::Broken(RESET),
         }
     }
 }
 
-/// Where the bytes of one read went.
+/// How many bytes one read has placed in the receiver's space and in the buffer.
 struct Filled {
     placed_bytes: usize,
     buffered_bytes: usize,
-    /// Fewer than asked for.
+    /// The read has returned fewer bytes than it asked for.
     is_short: bool,
 }
 
-/// Reads payload to where it belongs, and what follows it into the buffer, in one system call.
+/// Reads payload into the receiver's space, and the bytes that follow it into the buffer, in one system call.
 fn read_payload(
     id: LinkId,
     stream: &TcpStream,
@@ -169,7 +170,7 @@ fn read_payload(
 ) -> io::Result<Filled> {
     let mut space = receiver.space(id);
     let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();
-    // Payload that has no place is taken through the whole buffer.
+    // Payload without a place goes through the whole buffer.
     let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { probe_bytes };
     space.push(IoSliceMut::new(&mut buffer[..buffer_bytes]));
     let read_bytes = retry_interrupted(|| (&*stream).read_vectored(&mut space))?;

@@ -1,17 +1,17 @@
-//! The TCP backend of homespun: endpoints that reach each other over non-blocking stream sockets, IPv4 and IPv6.
+//! The TCP backend of homespun: endpoints that reach each other over non-blocking stream sockets, IPv4 and
+//! IPv6.
 //!
-//! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address and
-//! connects on demand; each connection is a link. Both sides say a hello first, the one that accepted when it has heard
-//! the other's, then frames, laid out as
-//! [`homespun_engine::wire`] says.
+//! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address
+//! and connects on demand; each connection is a link. Both sides send a hello first, the acceptor after it
+//! has received the connector's. Then they send frames in the layout of [`homespun_engine::wire`].
 //!
-//! Small frames are copied to a staging buffer and leave together; larger payload is written straight from the
-//! caller's slices and read straight to where the receiver wants it. An idle pass costs one system call, a small
-//! message one write at its sender and at most an `epoll_wait(2)` and a read at its receiver, however many links
-//! there are.
+//! Small frames are copied to a staging buffer and leave together; larger payload is written straight from
+//! the caller's slices and read straight into the receiver's space. An idle pass costs one system call, a
+//! small message one write at its sender and at most an `epoll_wait(2)` and a read at its receiver, however
+//! many links there are.
 //!
-//! Everything a peer sends is checked, and a connection tells nothing about who is at its other end: there is no
-//! authentication.
+//! Everything that a peer sends is checked, but there is no authentication: any process that can connect can
+//! be a peer.
 //!
 //! # Example
 //!
@@ -24,7 +24,7 @@
 //! use homespun_engine::wire::{Awaits, Header, Message};
 //! use homespun_tcp::TcpProvider;
 //!
-//! /// Collects messages. It has no places for payload to be read into, so all of it comes in chunks.
+//! /// Collects messages. It offers no space for payload, so all of it comes in chunks.
 //! #[derive(Default)]
 //! struct Inbox {
 //!     messages: Vec<Vec<u8>>,
@@ -88,7 +88,7 @@ mod outbound;
 mod provider;
 mod socket;
 mod staging;
-#[expect(unsafe_code, reason = "asks the kernel what no safe interface asks")]
+#[expect(unsafe_code, reason = "makes system calls without a safe interface")]
 mod sys;
 mod transport;
 

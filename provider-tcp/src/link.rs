@@ -19,18 +19,18 @@ use crate::{socket, sys};
 /// Which side made the connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin {
-    /// This one, to reach this address.
+    /// This side, to reach this address.
     Connected(Address),
     /// The peer.
     Accepted {
-        /// Where the connection comes from.
+        /// The source address of the connection.
         remote: SocketAddr,
-        /// How many connections were accepted before.
+        /// The number of connections accepted before.
         serial: u64,
     },
 }
 
-/// One connection and everything known about it.
+/// One connection and its state.
 ///
 /// ```text
 ///   connect --> connecting --+                 +--> ended, reported as down
@@ -45,22 +45,22 @@ pub(crate) struct Link {
     pub(crate) outbound: Outbound,
     inbound: Inbound,
     closing: Option<Closing>,
-    /// Whether the link is in the transport's list of those to read.
+    /// Whether the link is in the transport's list of links to read.
     pub(crate) in_ready: bool,
-    /// Whether the link is in the transport's list of those to write.
+    /// Whether the link is in the transport's list of links to write.
     pub(crate) in_dirty: bool,
 }
 
-/// How far a link that this side closed is.
+/// The progress of a link that this side has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
-    /// What was taken is still being written.
+    /// Frames that were taken are still being written.
     Writing,
-    /// The end of the stream is written; the peer's is awaited.
+    /// The end of the stream is written; that of the peer's stream has not arrived.
     Reading,
 }
 
-/// Whether a link goes on.
+/// The state of a link after a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadStep {
     /// There may be more to read.
@@ -89,7 +89,8 @@ impl Link {
         self.closing.is_some()
     }
 
-    /// Whether the connection was accepted and its peer has not said who it is: the receiver does not know of this link.
+    /// Whether the connection was accepted and the peer's hello has not arrived. Such a link was not
+    /// reported.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.origin, Origin::Accepted { .. }) && !self.inbound.is_greeted()
     }
@@ -99,7 +100,7 @@ impl Link {
         self.outbound.has_staged() && self.outbound.may_write()
     }
 
-    /// Notes that behind what can be read there is an end.
+    /// Notes that the end of the stream, or an error, follows the bytes that can be read.
     pub(crate) fn mark_hung_up(&mut self) {
         self.inbound.mark_hung_up();
     }
@@ -109,7 +110,7 @@ impl Link {
         self.outbound.flush(&self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
-                tracing::trace!(%error, "the peer was gone before the link was closed");
+                tracing::trace!(%error, "the peer had gone before the link was closed");
                 self.fail(Errno::ENOTCONN);
             }
             self.closing = Some(Closing::Reading);
@@ -118,7 +119,7 @@ impl Link {
         }
     }
 
-    /// Notes that the kernel reported the socket writable, or broken.
+    /// Handles the kernel's report that the socket is writable or broken.
     pub(crate) fn handle_writable(&mut self) {
         match self.origin {
             Origin::Connected(to) if self.outbound.is_connecting() => self.finish_connecting(to),
@@ -126,13 +127,13 @@ impl Link {
         }
     }
 
-    /// Finds out whether the connection was made. Nothing is written for that, so that the hello can leave together
-    /// with the first frames.
+    /// Checks whether the connection was made. It writes nothing, so that the hello can leave together with
+    /// the first frames.
     fn finish_connecting(&mut self, to: Address) {
         match self.stream.take_error() {
             Ok(Some(error)) | Err(error) => self.fail(socket::errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
-            // A port without a listener may be the very one that the kernel chose for this socket, which is then
+            // If a port has no listener, the kernel may have chosen it for this socket, which is then
             // connected to itself.
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.fail(Errno::ECONNREFUSED);
@@ -147,7 +148,7 @@ impl Link {
         self.inbound.mark_hung_up();
     }
 
-    /// Reads once and reports what came.
+    /// Reads once and reports frames and events.
     pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
@@ -169,34 +170,35 @@ impl Link {
             (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
             (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),
             (ReadOutcome::Blocked, None) => ReadStep::Idle(0),
-            // The peer ended in order, and was not there any more for what this side wrote after that.
+            // The peer has ended in order, before this side's last write.
             (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => ReadStep::Ended(LinkError::Closed),
             (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => ReadStep::Ended(error),
             (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => ReadStep::Ended(error),
             (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
                 ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
             }
-            // The write has taken the error from the socket, so the read does not see it.
+            // A failed write has taken the error from the socket, so the read does not get it.
             (_, Some(errno)) => ReadStep::Ended(LinkError::System(errno)),
         }
     }
 
-    /// Lets what was taken go out and drops what comes in.
+    /// Starts to drain: writes the frames that were taken, and drops those that arrive.
     pub(crate) fn close(&mut self) {
         self.inbound.discard();
         self.closing = Some(Closing::Writing);
     }
 
-    /// Whether the peer's kernel has all that this side wrote. The end of the stream may be under way: this side's kernel repeats
-    /// it if need be, and the peer's takes its time to acknowledge what comes alone.
+    /// Whether the peer's kernel has acknowledged everything but the end of the stream. The end may still be
+    /// in flight: this side's kernel repeats it if necessary, and the peer's kernel delays its
+    /// acknowledgement.
     pub(crate) fn is_delivered(&self) -> bool {
         const END_BYTES: usize = 1;
-        // Where the kernel does not say, the peer's end of the stream does.
+        // If the kernel cannot tell, the link ends with the peer's stream.
         self.closing == Some(Closing::Reading)
             && sys::unacknowledged_bytes(&self.stream).is_ok_and(|left| left <= END_BYTES)
     }
 
-    /// Makes sure that the peer does not take the end for one in order if it misses something.
+    /// Makes the peer see a reset instead of an orderly end if it misses frames.
     pub(crate) fn reset_if_incomplete(&self) {
         if !self.outbound.is_complete()
             && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))

@@ -10,12 +10,12 @@ use crate::link::Link;
 #[derive(Debug, Default)]
 pub(crate) struct Links(LinkTable<Slot>);
 
-/// What stands behind a number.
+/// The state of a link, stored under its number.
 #[derive(Debug)]
 pub(crate) enum Slot {
     /// A connection, made or being made.
     Made(Box<Link>),
-    /// A connection that could not even be begun; this is still to be reported.
+    /// A connect that failed at once; the next pass reports it.
     Failed(Errno),
 }
 
@@ -28,7 +28,7 @@ impl Links {
         self.0.get(id)
     }
 
-    /// The connection behind a number.
+    /// The connection with this number.
     pub(crate) fn link(&mut self, id: LinkId) -> Option<&mut Link> {
         match self.0.get_mut(id)? {
             Slot::Made(link) => Some(link),

@@ -1,4 +1,4 @@
-//! The socket that takes connections in.
+//! The listening socket.
 
 use std::net::SocketAddr;
 use std::{io, mem};
@@ -10,13 +10,14 @@ use mio::{Interest, Registry, Token};
 use crate::limits::ACCEPT_RETRY_PASSES;
 use crate::socket;
 
-/// A listening socket and whether connections may be waiting at it.
+/// A listening socket, and whether connections may be waiting.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
-    /// Connections may be waiting: the kernel says so once, and not again before the queue was found empty.
+    /// Connections may be waiting. The kernel reports this once, and again only after an accept has found the
+    /// queue empty.
     is_pending: bool,
-    /// How many passes to let go by, after descriptors or memory ran out.
+    /// How many passes to wait after descriptors or memory ran out.
     pause_passes: u32,
 }
 
@@ -31,22 +32,24 @@ impl Listener {
         self.is_pending = true;
     }
 
-    /// Notes that a descriptor has become free.
+    /// Ends a pause, because a descriptor has become free.
     pub(crate) fn unpause(&mut self) {
         self.pause_passes = 0;
     }
 
-    /// Whether connections may be waiting that could be taken in now.
+    /// Whether connections may be waiting and the listener is not paused.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_pending && self.pause_passes == 0
     }
 
-    /// Whether connections wait for descriptors or memory; if so the next pass tries again, however soon it comes.
+    /// Ends a pause, so that the next pass accepts again. Returns whether connections were waiting for
+    /// descriptors or memory.
     pub(crate) fn resume_accepting(&mut self) -> bool {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
 
-    /// Accepts a connection, if one is waiting and it is time to look.
+    /// Accepts a waiting connection, if there is one and the listener is not paused. A call during a pause
+    /// counts as a pass.
     pub(crate) fn accept(&mut self) -> Option<(TcpStream, SocketAddr)> {
         if !self.is_pending {
             return None;
@@ -59,17 +62,16 @@ impl Listener {
             Ok(accepted) => return Some(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_pending = false,
             Err(error) if is_exhaustion(socket::errno(&error)) => {
-                tracing::debug!(%error, "connections wait until there are descriptors again");
+                tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                 self.pause_passes = ACCEPT_RETRY_PASSES;
             }
-            // What happened to a connection while it waited says nothing about the next one, which is accepted in
-            // the next pass.
+            // The error concerns this connection only; the next pass accepts the next one.
             Err(error) => tracing::debug!(%error, "a connection ended before it was accepted"),
         }
         None
     }
 
-    /// Closes the socket; the kernel resets the connections that wait at it.
+    /// Closes the socket; the kernel resets waiting connections.
     pub(crate) fn close(mut self, registry: &Registry) {
         if let Err(error) = registry.deregister(&mut self.socket) {
             tracing::debug!(%error, "the listener was not registered");
@@ -77,7 +79,7 @@ impl Listener {
     }
 }
 
-/// Whether the system has run out of something, so that the connection keeps waiting.
+/// Whether an accept failed for lack of descriptors or memory, so that the connection keeps waiting.
 fn is_exhaustion(errno: Errno) -> bool {
     [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM].contains(&errno)
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use homespun_engine::address::{Address, AddressFormat};
 use if_addrs::Interface;
 
-/// The address that peers reach a listener under: where it is bound to a wildcard, that of an interface, the preferred
-/// one if it has any.
+/// The address at which peers reach a listener. For a wildcard it is that of an interface: of the preferred
+/// one if possible.
 pub(crate) fn reachable(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
     let address = Address::from(bound);
     if address.is_specific() {
@@ -19,19 +19,19 @@ pub(crate) fn reachable(bound: SocketAddr, preferred: Option<&str>) -> io::Resul
 
 /// Whether this host has the address.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
-    // Where the interfaces cannot be listed nothing is known to be local, and the connection's address counts.
+    // If the interfaces cannot be listed, no other address is known to be local.
     ip.is_loopback()
         || if_addrs::get_if_addrs()
             .is_ok_and(|interfaces| interfaces.iter().any(|interface| interface.ip() == ip))
 }
 
-/// The preferred interface's address, else the first that other hosts may route to, or loopback if there is none.
+/// The preferred interface's address, else the first that other hosts may route to, else loopback.
 fn routable(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
     let (is_v4, loopback): (bool, IpAddr) = match format {
         AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
         AddressFormat::SockaddrIn6 => (false, Ipv6Addr::LOCALHOST.into()),
     };
-    // A link-local address of IPv6 says nothing to a peer: the scope that it needs is this host's.
+    // A link-local address of IPv6 is useless to a peer: its scope id is valid on this host only.
     let usable = |interface: &&Interface| {
         interface.is_oper_up() && interface.ip().is_ipv4() == is_v4 && (is_v4 || !interface.is_link_local())
     };
@@ -114,7 +114,7 @@ mod tests {
     fn is_local_accepts_loopback_and_interfaces() {
         assert!(is_local("127.9.9.9".parse().unwrap()));
         assert!(is_local(Ipv6Addr::LOCALHOST.into()));
-        // What the kernel lists, link-local addresses among them; a host without IPv6 has no such file.
+        // The kernel's list has link-local addresses too; a host without IPv6 has no such file.
         for line in fs::read_to_string("/proc/net/if_inet6").unwrap_or_default().lines() {
             let digits = line.split_whitespace().next().unwrap();
             let ip = Ipv6Addr::from(u128::from_str_radix(digits, 16).unwrap());

@@ -13,14 +13,14 @@ use crate::limits::INLINE_MAX_BYTES;
 use crate::socket::{self, SendSocket};
 use crate::staging::{SpareBuffers, Staging};
 
-/// Staging (which may wrap), header and payload, in the order in which they leave.
+/// Staging (two slices, since it may wrap), header and payload, in the order in which they are written.
 type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
 
-/// What is on its way to the peer, and whether more can be.
+/// The sending half of a link: staged bytes, and whether more can be written.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     staging: Staging,
-    /// A frame was taken whose payload is not finished; nothing else may come between.
+    /// A frame was taken in part; no other may be written before its rest.
     unfinished: bool,
     write_state: WriteState,
 }
@@ -30,11 +30,11 @@ pub(crate) struct Outbound {
 enum WriteState {
     /// The connection is being made.
     Connecting,
-    /// As far as is known there is room in the kernel's buffer.
+    /// The kernel's buffer has room, as far as is known.
     Writable,
-    /// There was none; the kernel reports when there is again.
+    /// The kernel's buffer is full; the kernel reports when it has room again.
     Blocked,
-    /// A write failed with this error; none is attempted again.
+    /// A write has failed with this error; there are no further writes.
     Failed(Errno),
 }
 
@@ -45,13 +45,13 @@ impl Outbound {
         Outbound { staging: Staging::default(), unfinished: false, write_state }
     }
 
-    /// Stages the hello, which comes before all frames.
+    /// Stages the hello, which precedes all frames.
     pub(crate) fn greet(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
         self.staging.append(hello, spare);
     }
 
-    /// Notes that the connection was made, or that the kernel reported the socket writable or broken: the next write
-    /// will tell.
+    /// Allows writes again, because the connection was made, or because the kernel has reported the socket
+    /// writable or broken; the next write finds out which.
     pub(crate) fn mark_writable(&mut self) {
         if self.failure().is_none() {
             self.write_state = WriteState::Writable;
@@ -62,7 +62,7 @@ impl Outbound {
         matches!(self.write_state, WriteState::Connecting)
     }
 
-    /// Why nothing can be written any more.
+    /// The error after which nothing can be written any more, if there was one.
     pub(crate) fn failure(&self) -> Option<Errno> {
         match self.write_state {
             WriteState::Failed(errno) => Some(errno),
@@ -70,7 +70,7 @@ impl Outbound {
         }
     }
 
-    /// Gives up with an error that was found otherwise than by a write.
+    /// Stops writing because of an error that no write has found.
     pub(crate) fn fail(&mut self, errno: Errno) {
         self.write_state = WriteState::Failed(errno);
     }
@@ -80,12 +80,12 @@ impl Outbound {
         !self.staging.is_empty()
     }
 
-    /// Whether the stream can end here without the peer missing anything.
+    /// Whether the stream can end here without a loss for the peer.
     pub(crate) fn is_complete(&self) -> bool {
         self.staging.is_empty() && !self.unfinished
     }
 
-    /// Copies a frame in whole, or takes nothing of it. Writes only to make room.
+    /// Copies a frame to staging, whole or not at all. Writes only to make room.
     pub(crate) fn stage(
         &mut self,
         socket: &impl SendSocket,
@@ -93,7 +93,7 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> Result<(), Full> {
-        // While the connection is being made nothing is taken: what was taken could fail in silence.
+        // Take nothing while the connection is being made: if it failed, the frame would be lost in silence.
         if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
@@ -113,7 +113,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Copies a small frame, or writes a larger one from where it lies, behind what is staged.
+    /// Copies a small frame, or writes a larger one without a copy, behind the staged bytes.
     pub(crate) fn send(
         &mut self,
         socket: &impl SendSocket,
@@ -139,7 +139,7 @@ impl Outbound {
             return Sent::Full;
         }
         let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
-            // Part of the header is with the kernel, so the frame is begun and the rest must follow.
+            // The kernel has part of the header, so the frame is begun and its rest must follow.
             self.staging.append(&head[beyond_staged..head_bytes], spare);
             self.unfinished = true;
             return Sent::Partial(0);
@@ -148,7 +148,7 @@ impl Outbound {
         if self.unfinished { Sent::Partial(taken) } else { Sent::Whole }
     }
 
-    /// Goes on with the unfinished frame.
+    /// Continues the unfinished frame.
     pub(crate) fn resume(
         &mut self,
         socket: &impl SendSocket,
@@ -168,7 +168,7 @@ impl Outbound {
         }
     }
 
-    /// Writes what is staged, as far as it goes.
+    /// Writes staged bytes until the kernel's buffer is full.
     pub(crate) fn flush(&mut self, socket: &impl SendSocket, spare: &mut SpareBuffers) {
         while !self.staging.is_empty() && self.may_write() {
             self.write(socket, &[], &[], spare);
@@ -180,8 +180,8 @@ impl Outbound {
         matches!(self.write_state, WriteState::Writable)
     }
 
-    /// Writes staging, header and payload in one system call, if one is worth it, and returns how many bytes beyond
-    /// the staged ones left.
+    /// Writes staging, header and payload in one system call, unless the socket is known to be blocked.
+    /// Returns how many bytes beyond the staged ones were written.
     fn write(
         &mut self,
         socket: &impl SendSocket,
@@ -208,12 +208,13 @@ impl Outbound {
 }
 
 impl WriteState {
-    /// Writes, and learns from how it went.
+    /// Writes, and updates the state with the result.
     fn write(&mut self, socket: &impl SendSocket, slices: &[IoSlice<'_>], offered_bytes: usize) -> usize {
         loop {
             return match socket.send(slices) {
                 Ok(written) => {
-                    // The kernel takes less than it is offered only when its buffer is full, and reports room later.
+                    // The kernel takes less than it is offered only when its buffer is full, and reports room
+                    // later.
                     *self = if written < offered_bytes { WriteState::Blocked } else { WriteState::Writable };
                     written
                 }

@@ -1,4 +1,4 @@
-//! The provider: what opens transports.
+//! The provider, which opens transports.
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
@@ -16,29 +16,29 @@ pub struct TcpProvider {
 }
 
 impl TcpProvider {
-    /// A provider that leaves the kernel's buffers to the kernel, which sizes them by what a connection needs.
+    /// A provider with the kernel's default buffers, which grow as a connection needs.
     pub fn new() -> TcpProvider {
         TcpProvider::default()
     }
 
-    /// Names the interface (`eth0`) whose address an endpoint gives as its own when it is bound to all of them. If it
-    /// has none of the right format, or is down, the choice is made as if no interface had been named.
+    /// Sets the preferred interface (such as `eth0`): an endpoint that is bound to a wildcard gives its peers
+    /// the address of this interface. If it is down or has no address of the right format, it is ignored.
     #[must_use]
     pub fn with_interface(mut self, name: &str) -> TcpProvider {
         self.interface = Some(name.into());
         self
     }
 
-    /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in `socket(7)`). The
-    /// kernel doubles it, and keeps it within its own limits.
+    /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in
+    /// `socket(7)`). The kernel doubles it, and keeps it within its own limits.
     #[must_use]
     pub fn with_send_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.send_bytes = Some(bytes);
         self
     }
 
-    /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in `socket(7)`).
-    /// The kernel doubles it, and keeps it within its own limits.
+    /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in
+    /// `socket(7)`). The kernel doubles it, and keeps it within its own limits.
     #[must_use]
     pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
         self.buffers.receive_bytes = Some(bytes);

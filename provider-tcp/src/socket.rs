@@ -1,4 +1,4 @@
-//! How sockets are made, and how they are written to.
+//! Creates sockets, sets their options, and writes to them.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::limits::{
     BACKLOG_CONNECTIONS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, USER_TIMEOUT_MS,
 };
 
-/// The sizes asked for the kernel's buffers of each socket; `None` leaves them to the kernel.
+/// The requested sizes of the kernel's buffers for each socket; `None` is the kernel's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KernelBuffers {
     pub(crate) send_bytes: Option<usize>,
@@ -35,8 +35,8 @@ impl KernelBuffers {
 
 /// A socket that listens at an address.
 ///
-/// Its port is its own: with SO_REUSEADDR Linux lets a listener have the port of connections that are still winding
-/// down, but never that of another listener, and SO_REUSEPORT stays off.
+/// It does not share its port: with SO_REUSEADDR Linux permits the port of old connections (TIME_WAIT), but
+/// never that of another listener, and SO_REUSEPORT stays off.
 pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpListener> {
     let socket = stream_socket(at)?;
     socket.set_reuse_address(true)?;
@@ -50,7 +50,7 @@ pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpLi
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// A socket that is being connected. With a `source`, the connection comes from that IP address and some port.
+/// Starts to connect a socket. With a `source`, the connection comes from that IP address and any port.
 pub(crate) fn connect(
     to: SocketAddr,
     source: Option<SocketAddr>,
@@ -73,7 +73,7 @@ pub(crate) fn connect(
     Ok(TcpStream::from_std(socket.into()))
 }
 
-/// Sets what every connection has set, whichever side made it.
+/// Sets the options that every connection has, on both sides.
 pub(crate) fn tune(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(
@@ -85,15 +85,15 @@ pub(crate) fn tune(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(Duration::from_millis(USER_TIMEOUT_MS)))
 }
 
-/// What a link writes to.
+/// A socket to which a link writes.
 pub(crate) trait SendSocket {
-    /// Writes as much of the slices as there is room for, in one system call.
+    /// Writes as much of the slices as the kernel takes, in one system call.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
 impl SendSocket for TcpStream {
-    /// `write_vectored` would be `writev(2)`, which raises SIGPIPE where the peer is gone. A Rust program ignores that
-    /// signal, but the C program that loads homespun as a plugin need not, and would die of it.
+    /// Uses `send` with `MSG_NOSIGNAL`: `write_vectored` is `writev(2)`, which raises SIGPIPE if the peer is
+    /// gone. A Rust program ignores that signal, but it may kill a C program that loads homespun as a plugin.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL;
         let sent = match slices {

@@ -1,20 +1,20 @@
-//! What a link still has to write.
+//! The staging buffer of a link.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
-/// Bytes that were taken from the caller and have not left yet: hello, headers, small frames.
+/// Bytes that were taken from the caller and not yet written: hello, headers, small frames.
 ///
-/// It holds memory only while it holds bytes: a buffer comes from the [`SpareBuffers`] ones and goes back there, so that an
-/// idle link has none and a busy one does not allocate.
+/// It holds memory only while it holds bytes: its buffer comes from [`SpareBuffers`] and returns there. So an
+/// idle link has no buffer, and a busy one does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     bytes: VecDeque<u8>,
 }
 
-/// Emptied buffers, shared by the links of a transport.
+/// Empty buffers, shared by the links of a transport.
 #[derive(Debug, Default)]
 pub(crate) struct SpareBuffers {
     buffers: Vec<VecDeque<u8>>,
@@ -49,7 +49,7 @@ impl Staging {
         [IoSlice::new(first), IoSlice::new(second)]
     }
 
-    /// Forgets the first bytes, which have left.
+    /// Removes the first bytes, which were written.
     pub(crate) fn consume(&mut self, count_bytes: usize, spare: &mut SpareBuffers) {
         self.bytes.drain(..count_bytes);
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
@@ -75,7 +75,7 @@ mod tests {
         let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         let mut expected = VecDeque::new();
         let mut next = 0_u8;
-        // More is taken than the buffer holds, in pieces of unlike size, so that the buffer wraps.
+        // Pieces of different sizes, more in sum than the buffer holds, make it wrap.
         for round in 0..2_000 {
             let piece: Vec<u8> = (0..round % 97)
                 .map(|_| {

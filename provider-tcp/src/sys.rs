@@ -1,14 +1,14 @@
-//! What only the kernel knows and no safe interface tells: another system is another file like this.
+//! System calls without a safe interface. A port to another system replaces this file.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// How many bytes the peer's kernel has not acknowledged, the end of the stream counting as one (SIOCOUTQ in `tcp(7)`).
-/// When no more than the end is left, what was written arrives whatever becomes of this process.
+/// How many bytes the peer's kernel has not acknowledged, the end of the stream counting as one (SIOCOUTQ in
+/// `tcp(7)`). When no more than the end is left, all written bytes arrive even if this process dies.
 pub(crate) fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
-    // SAFETY: the descriptor is open while it is borrowed, and this request writes one int to its argument, which lives
-    // until after the call.
+    // SAFETY: the descriptor is open while it is borrowed, and this request writes one int to its argument,
+    // which lives until after the call.
     let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     match answer {
         0 => Ok(usize::try_from(count).unwrap_or(0)),

@@ -1,4 +1,4 @@
-//! Endpoints driven by hand, and a receiver that remembers everything, for the tests of this crate.
+//! Endpoints driven by hand, and a frame handler that records everything, for the tests of this crate.
 
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,21 +17,21 @@ use crate::{TcpProvider, TcpTransport};
 
 static NEXT_INSTANCE: AtomicU64 = AtomicU64::new(1 << 40);
 
-/// How long a test waits for something before it fails. Nothing is expected to take nearly as long.
+/// How long a test waits for an event before it fails; far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the payload of unfinished frames goes.
+/// How much space the recorder offers for the payload of unfinished frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// To a buffer of the right size.
+    /// Space for all of it.
     Direct,
-    /// To a buffer that holds this much; the rest has no place.
+    /// Space for this many bytes; the rest comes in chunks.
     UpTo(usize),
-    /// There is no place for it.
+    /// No space: all of it comes in chunks.
     Nowhere,
 }
 
-/// What came in on one link.
+/// Everything that was reported of one link.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
@@ -66,12 +66,13 @@ impl Inbox {
     }
 }
 
-/// Remembers everything, and fails where the contract of [`FrameHandler`] is broken.
+/// Records everything, and panics if the transport breaks the contract of [`FrameHandler`].
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) placement: Placement,
-    /// By link, and those whose number was used again under the number before.
+    /// The inboxes of current links, by number.
     pub(crate) inboxes: BTreeMap<LinkId, Inbox>,
+    /// The inboxes of ended links whose number was reused.
     pub(crate) past: Vec<Inbox>,
 }
 
@@ -110,7 +111,7 @@ impl FrameHandler for Recorder {
         let unfinished = self.live(link).unfinished.as_mut().expect("space for no frame");
         let from = unfinished.filled_bytes.min(unfinished.placeable_bytes);
         let open = &mut unfinished.buffer[from..unfinished.placeable_bytes];
-        // In two pieces, so that what is behind the first is found too.
+        // In two slices, so that transports must fill both.
         let (first, second) = open.split_at_mut(open.len() / 3);
         let pieces = [first, second].into_iter().filter(|piece| !piece.is_empty());
         pieces.map(IoSliceMut::new).collect()
@@ -147,7 +148,7 @@ impl FrameHandler for Recorder {
     }
 }
 
-/// An endpoint and what it received.
+/// An endpoint and its recorder.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) transport: TcpTransport,
@@ -227,7 +228,7 @@ impl Pair {
     }
 }
 
-/// Drives endpoints until something is the case.
+/// Drives endpoints until `done` returns true.
 pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
     let begin = Instant::now();
     while !done(sides) {
@@ -251,7 +252,7 @@ pub(crate) fn message(len_bytes: usize, tag: u64) -> Header {
     })
 }
 
-/// Payload that differs from place to place and from frame to frame.
+/// Payload without repeated sequences, different for each seed.
 pub(crate) fn payload(len_bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len_bytes)
@@ -262,14 +263,14 @@ pub(crate) fn payload(len_bytes: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A frame on its way, as an engine would keep it.
+/// A frame that is being sent, in the state that an engine keeps.
 #[derive(Debug)]
 pub(crate) struct Sending {
     header: Header,
     payload: Vec<u8>,
     is_begun: bool,
     taken_bytes: usize,
-    /// How often part of the payload was taken.
+    /// How often the transport took part of the payload.
     pub(crate) partial_count: usize,
 }
 
@@ -278,7 +279,7 @@ impl Sending {
         Sending { header, payload, is_begun: false, taken_bytes: 0, partial_count: 0 }
     }
 
-    /// Sends on, and returns whether all of it was taken.
+    /// Sends or resumes the frame; returns whether all of it was taken.
     pub(crate) fn advance(&mut self, transport: &mut TcpTransport, link: LinkId) -> bool {
         let rest = &self.payload[self.taken_bytes..];
         let (first, second) = rest.split_at(rest.len() / 2);

@@ -28,34 +28,35 @@ use crate::local;
 use crate::socket::{self, KernelBuffers};
 use crate::staging::SpareBuffers;
 
-/// The links' tokens are their numbers, which are smaller.
+/// The token of the listener. Those of links are their numbers, which are smaller.
 const LISTENER: Token = Token(usize::MAX);
 
 /// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
 ///
-/// Dropping it closes them all at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in order.
+/// Dropping it closes them all at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in
+/// order.
 #[derive(Debug)]
 pub struct TcpTransport {
     poll: Poll,
     events: Events,
     listener: Option<Listener>,
     links: Links,
-    /// Links that may have something to read. A link stands here until a read finds nothing more.
+    /// Links that may have something to read. A link stays in the list until a read finds nothing more.
     ready: VecDeque<LinkId>,
-    /// Links that have something staged and may be able to write it.
+    /// Links with staged bytes that may be writable.
     dirty: Vec<LinkId>,
-    /// A link that had no room may have some since the transport was armed last.
+    /// Since the transport was armed last, a blocked link may have become writable.
     has_new_room: bool,
-    /// Accepted links whose peer has not said hello, by the order in which they came.
+    /// Accepted links without the peer's hello, in the order in which they came.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
-    /// Links that were closed and are not finished with. The application is waiting for these.
+    /// Closed links that are still draining.
     draining: Vec<LinkId>,
     focus: Focus,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
-    /// Where outgoing connections come from; `None` leaves it to the routing table.
+    /// The source address of outgoing connections; `None` leaves the choice to the routing table.
     source: Option<SocketAddr>,
     hello: [u8; HELLO_BYTES],
     buffers: KernelBuffers,
@@ -141,7 +142,8 @@ impl Transport for TcpTransport {
     fn flush(&mut self) {
         let mut dirty = mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
-            // A number may stand here twice, or for a link that is gone: the mark at the link decides.
+            // A number may be in the list twice, or belong to a link that has ended: the link's own mark
+            // decides.
             if self.links.link(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
                 self.flush_link(id);
             }
@@ -149,9 +151,9 @@ impl Transport for TcpTransport {
         self.dirty = dirty;
     }
 
-    /// Every read counts against the budget, also one that completes no frame, and counts as one frame in what is
-    /// returned if it brought payload. One read may bring as many frames as fit into
-    /// [`READ_BUFFER_BYTES`], and so go beyond the budget.
+    /// Every read counts against the budget, even if it completes no frame; if it has brought payload, it
+    /// counts as one frame in the result. One read may bring as many frames as fit into
+    /// [`READ_BUFFER_BYTES`], and so exceed the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
@@ -179,7 +181,7 @@ impl Transport for TcpTransport {
     }
 
     fn arm(&mut self) -> Armed {
-        // The passes before may not have asked the kernel.
+        // The last passes may have read blindly, without asking the kernel.
         self.collect_events();
         let has_connections = self.listener.as_ref().is_some_and(Listener::is_ready);
         let has_new_room = mem::take(&mut self.has_new_room);
@@ -198,7 +200,8 @@ impl Transport for TcpTransport {
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
                 made.close();
                 self.draining.push(link);
-                // What was left unread must be read too: unread bytes would turn the end into a reset.
+                // Read the rest, too: with unread bytes the kernel would send a reset instead of an orderly
+                // end.
                 enlist_ready(&mut self.ready, link, made);
                 self.flush_link(link);
             }
@@ -206,7 +209,7 @@ impl Transport for TcpTransport {
         }
     }
 
-    /// Connections whose peer has not said hello are dropped too: they were not accepted as links yet.
+    /// Drops half-open connections, too: they were not reported as links.
     fn stop_accepting(&mut self) {
         if let Some(listener) = self.listener.take() {
             listener.close(self.poll.registry());
@@ -222,14 +225,14 @@ impl Transport for TcpTransport {
 }
 
 impl TcpTransport {
-    /// Learns from the kernel what has changed.
+    /// Polls the kernel for events.
     fn collect_events(&mut self) {
         if let Err(error) = self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             tracing::trace!(%error, "no events in this pass");
             return;
         }
-        // Links only change their marks here. None ends before the last event was looked at, and a link that ends
-        // leaves the kernel's set first, so that no event can be meant for an earlier link of the same number.
+        // This loop only marks links, and ends none. A link that ends is deregistered first, so no event can
+        // belong to an earlier link of the same number.
         for event in &self.events {
             if event.token() == LISTENER {
                 if let Some(listener) = &mut self.listener {
@@ -258,14 +261,14 @@ impl TcpTransport {
         }
     }
 
-    /// Takes in connections that wait at the listener.
+    /// Accepts connections that wait at the listener.
     fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
             let Some((stream, remote)) = self.listener.as_mut().and_then(Listener::accept) else { return };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
             {
-                tracing::debug!(link = oldest.0, "dropped: too many connections owe their hello");
+                tracing::debug!(link = oldest.0, "dropped: too many connections without a hello");
                 self.drop_link(oldest);
             }
             let serial = self.accepted_count;
@@ -277,16 +280,16 @@ impl TcpTransport {
                     tracing::debug!(link = id.0, %remote, "accepted");
                     self.half_open.insert(serial, id);
                     if let Some(link) = self.links.link(id) {
-                        // Usually the peer's hello is there already.
+                        // Usually the peer's hello has already arrived.
                         enlist_ready(&mut self.ready, id, link);
                     }
                 }
-                Err(error) => tracing::debug!(%remote, %error, "dropped: it could not be taken in"),
+                Err(error) => tracing::debug!(%remote, %error, "dropped: cannot register the connection"),
             }
         }
     }
 
-    /// Makes a link of a connection.
+    /// Creates a link for a connection and registers it with the kernel.
     fn register_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let mut link = Link::new(stream, origin);
         if let Origin::Connected(_) = origin {
@@ -304,17 +307,17 @@ impl TcpTransport {
         Ok(id)
     }
 
-    /// Lets a link write, and notes what is to be done about it next.
+    /// Writes on a link, and enlists it for the flush; or for a read, if the write has failed.
     fn write<T>(&mut self, id: LinkId, write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T) -> Option<T> {
         let link = self.links.link(id).filter(|link| !link.is_closing())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.may_write() {
-            // The sooner there is known to be room again, the better.
+            // Ask the kernel in the next pass, to learn soon when there is room.
             self.focus.reset();
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
-            // What the peer has sent before is read first; then the link ends.
+            // Frames that the peer has sent before are read first; then the link ends.
             link.mark_hung_up();
             enlist_ready(&mut self.ready, id, link);
         }
@@ -333,8 +336,8 @@ impl TcpTransport {
         }
     }
 
-    /// Lets closed links write, and lets go of those whose peer's kernel has everything. Waiting for the peer to end the
-    /// stream as well would make the end of one endpoint depend on the progress of another.
+    /// Flushes draining links, and ends links whose data the peer's kernel has acknowledged. It does not wait
+    /// for the peer's end of the stream: the end of one endpoint must not depend on the progress of another.
     fn advance_draining(&mut self) {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
@@ -345,7 +348,7 @@ impl TcpTransport {
         }
     }
 
-    /// Reads one link once and returns how much was reported.
+    /// Reads one link once; returns how many frames and events it has reported.
     fn read_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
             self.links.remove(id);
@@ -360,8 +363,9 @@ impl TcpTransport {
             && !link.is_half_open()
             && self.half_open.remove(&serial).is_some()
         {
-            // Not sooner: a peer that has been answered takes the link for one that is up here too, and a half-open one
-            // that is dropped for a break. It would then give up its other links to this endpoint unread.
+            // Not sooner: a peer that has this side's hello believes that the link is up on both sides. If
+            // this side then dropped the half-open link, the peer would see a broken link and give up its
+            // other links unread.
             link.outbound.greet(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
@@ -393,7 +397,7 @@ impl TcpTransport {
             self.draining.retain(|draining| *draining != id);
         }
         link.reset_if_incomplete();
-        // Closing the socket would do, were it not for a forked child that may hold it open.
+        // Closing the socket is not enough: a forked child may hold a copy.
         if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
             tracing::debug!(link = id.0, %error, "the connection was not registered");
         }

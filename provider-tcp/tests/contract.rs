@@ -4,7 +4,7 @@ use homespun_tcp::TcpProvider;
 
 homespun_conformance::transport_contract!(TcpProvider::new());
 
-/// With sockets whose buffers hold little, so that links are full and frames are cut all the time.
+/// With small socket buffers, so that links are often full and frames are often cut.
 mod tight {
     use super::*;
 
@@ -13,7 +13,7 @@ mod tight {
     );
 }
 
-/// Otherwise the contract demands nothing of the kind.
+/// The contract tests waking only if the provider offers it.
 #[test]
 fn provider_wakes() {
     assert!(homespun_conformance::transport::wakes(&TcpProvider::new()));

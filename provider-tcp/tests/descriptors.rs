@@ -1,4 +1,5 @@
-//! Every descriptor that was opened is closed again. Alone in its file: descriptors belong to the whole process.
+//! The transport closes every descriptor that it has opened. The test counts descriptors of the process, so
+//! it is the only one of its binary.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LINKS: usize = 20;
 
-/// Keeps count of the links.
+/// Records which links came up and went down.
 #[derive(Default)]
 struct Links {
     up: Vec<LinkId>,
@@ -87,11 +88,11 @@ fn ended_links_close_their_descriptors() {
         server.links = Links::default();
     }
 
-    // Strangers, and connections that nobody answers.
+    // Connections without a hello, and connects to a vacant address.
     let mut stranger = TcpStream::connect(server.transport.address().socket_addr()).unwrap();
     stranger.write_all(b"hello?").unwrap();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    client.transport.connect(nobody.into());
+    let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    client.transport.connect(vacant.into());
     until("both to end", &mut [&mut client, &mut server], |sides| {
         sides[0].links.down.len() == 1 && descriptor_count() == begin + 1
     });
@@ -103,21 +104,21 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let (mut client, mut server) = (Side::open(), Side::open());
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
-    // Room for the sockets of all that connect and a few that accept, not for all.
+    // Enough descriptors for all connecting sockets and a few accepted ones.
     let room = (descriptor_count() + LINKS + 5) as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
     let mut links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
     let is_exhausted = || TcpProvider::new().open(address.with_port(0), 1).err() == Some(Errno::EMFILE);
     until("descriptors to run out", &mut [&mut client, &mut server], |_| is_exhausted());
 
-    // One more cannot even be begun.
+    // One more connect fails at once.
     let extra = client.transport.connect(address);
     until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
     assert_eq!(client.links.down, [(extra, LinkError::System(Errno::EMFILE))]);
     let accepted = server.links.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
-    // As links end, others get their turn, although no new connection wakes the listener.
+    // As links end, the listener accepts others, although no new connection wakes it.
     let mut ended = 0;
     until("every link to have been up", &mut [&mut client, &mut server], |sides| {
         if ended < LINKS - 1 && sides[0].links.up.len() > ended {

@@ -1,5 +1,5 @@
-//! A peer whose frames arrive other than it has sent them: whatever has become of a byte of a header, its link ends with a
-//! reason, and no other link does.
+//! Peers whose frames have a changed byte: for any change of a byte of a header, the peer's link ends with a
+//! protocol error, and no other link ends.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,19 +21,19 @@ use homespun_engine::wire::{
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
-/// How long the test waits for something before it fails. Nothing is expected to take nearly as long.
+/// How long the test waits for an event before it fails; far longer than any event takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many peers there are at a time.
+/// How many peers the test connects at a time.
 const PEERS: usize = 32;
 
-/// The instance that the peer has whose frames are sound. The others' are the numbers of their cases.
+/// The instance of the peer with correct frames. Those of the others are the numbers of their cases.
 const SOUND: u64 = u64::MAX;
 
 /// The frame that each peer sends before the one in question.
 const FIRST: Header = Header::Ack { received: 1 };
 
-/// What becomes of each peer, by its instance.
+/// What the endpoint has reported about each peer, by its instance.
 #[derive(Default)]
 struct PeerLogs {
     live: BTreeMap<LinkId, u64>,
@@ -95,10 +95,10 @@ impl Side {
     }
 }
 
-/// A peer that has said hello, and then these bytes.
+/// Connects a peer that sends a hello, a frame, and then these bytes.
 fn peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
-    // It leaves no trace in the kernel when it goes.
+    // Close with a reset, so that no connection stays in TIME_WAIT.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
     let hello = Hello { address: address.into(), instance }.emit();
@@ -175,7 +175,7 @@ fn samples() -> Vec<Header> {
     ]
 }
 
-/// What may become of a byte: nothing but zeros or ones, any one bit another, all of them.
+/// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
 fn mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
@@ -184,7 +184,7 @@ fn mutations(byte: u8) -> Vec<u8> {
     all
 }
 
-/// What a peer says after its first frame, and whether that is all that it will ever say.
+/// The bytes that a peer sends after its first frame, and whether it then ends its stream.
 struct Case {
     what: String,
     bytes: Vec<u8>,
@@ -211,7 +211,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A frame goes over the link that is sound.
+/// Asserts that a frame on the correct peer's link arrives.
 fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
     let heard = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
     let before = heard(side);
@@ -247,7 +247,7 @@ fn changed_header_byte_ends_the_link() {
             })
             .collect();
         let instances = first..first + batch.len() as u64;
-        // They are all still there, and nothing more comes from them: what they have said is enough.
+        // The peers stay connected and send nothing more.
         side.until("the end of each spoilt link", |side| side.logs.down.len() as u64 == instances.end);
         drop(peers);
         for (instance, case) in instances.zip(batch) {
@@ -262,7 +262,7 @@ fn changed_header_byte_ends_the_link() {
     }
 }
 
-/// Whoever is connected to and says hello has said all of it, or is refused.
+/// A connector refuses a hello with any changed byte.
 #[test]
 fn changed_hello_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -17,8 +17,8 @@ fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: Awaits
     Message { len_bytes: len_bytes as u64, tag, data, awaits }
 }
 
-/// Parses words, all of which must be asked for once and none beyond them. With what was found comes the
-/// payload, if that is in the line.
+/// Parses words and asserts that `parse` reads each of them once and none beyond. Returns the parsed line and
+/// its inline payload.
 fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     let asked = std::cell::RefCell::new(vec![0; words.len()]);
     let word = |n: usize| {
@@ -30,7 +30,7 @@ fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     Ok(found)
 }
 
-/// The words of a frame's first line, which come in order.
+/// The words of a frame's first line. Asserts that `emit` writes them in order.
 fn emitted(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     let mut words = vec![0];
     let first = emit(sequence, header, payload, |place, word| {
@@ -159,7 +159,7 @@ fn line_layout_is_as_documented() {
         assert_eq!(words, unchecked, "{header:?}");
     }
     let piece = emit_piece(SEQUENCE, 0x1234);
-    // The check of no words, and what makes all bytes of this word 0xa5.
+    // The check of no words, and the check that makes the exclusive or of all bytes 0xa5.
     assert_eq!(piece, 0x1234_0000_5a88_beef);
     assert_eq!(parsed(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
     assert_eq!(sequence_of(piece), SEQUENCE);
@@ -197,7 +197,7 @@ fn parse_refuses_malformed_lines() {
     let line = |len: u64, flags: u8, kind: u64| len << 48 | u64::from(flags) << 40 | kind << 32;
     let (tag_and_data, piece, pieces) = (0b11, OUTSIDE, OUTSIDE | LONG);
     let cases: &[(&[u64], WireError)] = &[
-        // Kinds and flags that there are not.
+        // Unknown kinds and flags.
         (&[u64::MAX], WireError::UnknownKind),
         (&[line(0, 0, 31)], WireError::UnknownKind),
         (&[line(60, piece, 31)], WireError::UnknownKind),
@@ -208,19 +208,19 @@ fn parse_refuses_malformed_lines() {
         (&[line(0, 1, 2), 0], WireError::UnknownFlag),
         (&[line(60, piece | 1, 2), 0], WireError::UnknownFlag),
         (&[line(0, 5, 18), 0], WireError::UnknownFlag),
-        // A piece has none.
+        // A piece has no flags.
         (&[line(100, 1, 0)], WireError::UnknownFlag),
         (&[line(100, piece, 0)], WireError::UnknownFlag),
-        // There are further pieces only after a first.
+        // Further pieces without a first.
         (&[line(8, LONG, 1), 0], WireError::UnknownFlag),
         (&[line(8, LONG, 12), 0], WireError::UnknownFlag),
-        // Payload where there is none.
+        // Payload after a header that has none.
         (&[line(1, 0, 2), 0, 0], WireError::ImpossibleLength),
         (&[line(1, 1, 9), 0], WireError::ImpossibleLength),
         (&[line(64, piece, 11), 0, 0, 0, 0], WireError::ImpossibleLength),
         (&[line(least, pieces, 15), 0, 2 * least], WireError::ImpossibleLength),
         (&[line(1, 3, 18), 0, 0], WireError::ImpossibleLength),
-        // More than there is room for, or outside although there is room.
+        // Payload too long for the line, or outside although it fits.
         (&[line(57, 0, 1)], WireError::ImpossibleLength),
         (&[line(49, 0, 5), 0], WireError::ImpossibleLength),
         (&[line(25, tag_and_data, 3), 0, 0, 0, 0], WireError::ImpossibleLength),
@@ -228,7 +228,7 @@ fn parse_refuses_malformed_lines() {
         (&[line(24, piece | 1, 12), 0, 0, 0, 0], WireError::ImpossibleLength),
         (&[line(56, piece, 1)], WireError::ImpossibleLength),
         (&[line(0, piece, 1)], WireError::ImpossibleLength),
-        // What the header itself does not allow.
+        // Values that the header does not allow.
         (&[line(65, piece, 3), 0, 0], WireError::ImpossibleLength),
         (&[line(256, piece, 3), 0, 0], WireError::ImpossibleLength),
         (&[line(least, pieces, 3), 0, 0, 2 * least], WireError::ImpossibleLength),
@@ -236,14 +236,14 @@ fn parse_refuses_malformed_lines() {
         (&[line(0, 0, 11), 0, 0, 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(most, pieces, 1), MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[line(257, piece, 18), 0], WireError::ImpossibleLength),
-        // Pieces that are too large or too small, or not the first of several.
+        // Pieces that are too large, too small, or not the first of several.
         (&[line(most + 1, piece, 1)], WireError::ImpossibleLength),
         (&[line(least - 1, pieces, 1), 2 * most], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least - 1], WireError::ImpossibleLength),
-        // Bytes behind the payload are zero.
+        // Padding that is not zero.
         (&[line(1, 0, 1), 0x0100], WireError::ReservedNotZero),
-        // Atomic operations that there are not, and such whose payload is of another length.
+        // Unknown atomic operations, and payloads of the wrong length.
         (&[line(0, 0, 16), 0, 0, 0, 16 << 32 | 1], WireError::UnknownOperation),
         (&[line(2, 0, 16), 0, 0, 0, 1], WireError::ImpossibleLength),
         (&[line(1, 0, 16), 0, 0, 0, 1 << 48 | 10 << 40 | 1], WireError::ImpossibleLength),
@@ -252,14 +252,14 @@ fn parse_refuses_malformed_lines() {
         (&[line(least, pieces, 16), 0, 0, 0, least + 2, least + 1], WireError::ImpossibleLength),
     ];
     for (words, reason) in cases {
-        // Not all of them have the words that they say they have.
+        // Some cases are shorter than their header claims.
         let word = |n: usize| words.get(n).copied().unwrap_or(0);
         let first = sealed(words[0], word);
         assert_eq!(found(first, word), Err(*reason), "{words:#x?}");
     }
 }
 
-/// Words, and the payload that goes with the last of them, of which some suit each kind of header.
+/// Last words of headers, each with a payload length; every kind of header accepts some of them.
 fn ends() -> Vec<(u64, u64)> {
     let atomic = |kind, op, datatype, count| {
         let form = AtomicForm::new(kind, op, datatype, count).unwrap();
@@ -282,11 +282,11 @@ fn ends() -> Vec<(u64, u64)> {
     ]
 }
 
-/// Each of its bytes is another.
+/// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
-/// The header with this form, the first of these words, `last` as the last of them, and so much payload, if
-/// there is one.
+/// The header with this form, these words with `last` as the last, and this payload length, if the form
+/// allows it.
 fn header(form: Form, words: &[u64], last: u64, payload_len_bytes: u64) -> Option<Header> {
     let mut used = 0;
     let word = || {
@@ -296,8 +296,8 @@ fn header(form: Form, words: &[u64], last: u64, payload_len_bytes: u64) -> Optio
     Header::raise(Fields { form, payload_len_bytes }, word).ok()
 }
 
-/// How a correct producer passes on a payload, given all bytes that a line may take of it, and how large its
-/// pieces are.
+/// The payload as a correct producer passes it to `emit`: inline if it fits, else as a first piece of at most
+/// this length.
 fn payload_of<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
         Ok(len_bytes) if len_bytes <= room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
@@ -306,7 +306,7 @@ fn payload_of<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Paylo
     }
 }
 
-/// Lines of every form, with numbers of which each byte is something else.
+/// Lines of every form, with different numbers.
 fn samples() -> Vec<Vec<u64>> {
     let mut lines = vec![];
     for form in Form::all() {
@@ -339,7 +339,7 @@ fn parse_refuses_any_changed_header_byte() {
             for change in 1..=u64::from(u8::MAX) {
                 let mut changed = line.clone();
                 changed[at / WORD_BYTES] ^= change << (at % WORD_BYTES * 8);
-                // What other lines have left behind the line may be anything.
+                // Memory behind the line may hold anything.
                 let word = |n: usize| changed.get(n).copied().unwrap_or(0x5555_5555_5555_5555);
                 let found = found(changed[0], word);
                 assert!(found.is_err(), "byte {at} of {parsed:?}, changed by {change:#x}: {found:?}");
@@ -364,7 +364,10 @@ fn is_awaited_accepts_only_the_previous_lap() {
         assert_ne!(sequence_of(before), sequence_of(next));
         for at in 0..2 {
             for change in 1..=u64::from(u8::MAX) {
-                assert!(!is_awaited(next ^ change << (8 * at), position), "its sequence number was changed");
+                assert!(
+                    !is_awaited(next ^ change << (8 * at), position),
+                    "a changed sequence number was accepted"
+                );
             }
         }
     }

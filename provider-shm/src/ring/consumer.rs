@@ -1,4 +1,4 @@
-//! The side that reads.
+//! The reading side of a ring.
 
 use std::mem;
 
@@ -10,11 +10,11 @@ use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, occupied_bytes}
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
-/// The size of the buffer through which payload goes that has no place yet: a part of the first-level cache.
+/// The size of the buffer for payload that has no place yet: a part of the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often a ring that is alone is looked at before the caller hears that there is nothing. The way to the caller and back
-/// takes as long as some looks; a message that arrives in the meantime would have to wait for it.
+/// How often [`spin`](Consumer::spin) polls an empty ring before the pass ends. Leaving the pass and entering
+/// the next takes as long as some polls, and a message that arrives meanwhile would wait for it.
 const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
@@ -23,29 +23,29 @@ const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 #[derive(Debug)]
 pub(crate) struct Consumer {
     segment: Segment,
-    /// How many lines were consumed, and how many of them the producer can know of.
+    /// How many lines this side has consumed, and how many of them it has published.
     lines: u64,
     published_lines: u64,
-    /// How much of the data area was consumed, and how much of that the producer can know of.
+    /// How much of the data area this side has consumed, and how much of that it has published.
     bytes: u64,
     published_bytes: u64,
-    /// How much payload is left of a frame that was begun.
+    /// The rest of the payload of a frame that was begun.
     left_bytes: u64,
-    /// Progress was published since it was asked whether the producer waits for it.
+    /// Progress was published since the last `take_room_request`.
     has_published: bool,
     staging: Box<[u8; STAGING_BYTES]>,
-    /// The payload of the line that is being read.
+    /// The inline payload of the current line.
     payload: [u8; ROOM_MAX_BYTES],
 }
 
-/// How a ring ends, once all that is in it was consumed.
+/// How a ring ends, once the consumer has read all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RingEnd {
-    /// Between frames, and the producer has not said that nothing follows.
+    /// Between frames; the producer has not announced the end.
     Open,
-    /// Where the producer has said that nothing follows.
+    /// Where the producer has announced the end.
     Finished,
-    /// Inside a frame, or elsewhere than the producer has said.
+    /// Inside a frame, or not where the producer has announced the end.
     Cut,
 }
 
@@ -55,7 +55,7 @@ impl Consumer {
         Consumer::starting_at(segment, 0, 0)
     }
 
-    /// The consumer of an empty ring that was in use before.
+    /// The consumer of an empty ring that has been used before.
     pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Consumer {
         Consumer {
             segment,
@@ -70,11 +70,11 @@ impl Consumer {
         }
     }
 
-    /// Reports up to `budget_frames` frames and further pieces of frames, and how many they were.
+    /// Reports up to `budget_frames` frames and further pieces, and returns how many.
     ///
     /// # Errors
     ///
-    /// What no correct producer writes, if that is the first thing to be found. The ring is not to be read any more.
+    /// The next line is malformed. The ring must not be read any more.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -91,7 +91,7 @@ impl Consumer {
             match self.take(first, link, receiver) {
                 Ok(()) => {}
                 Err(reason) if count == 0 => return Err(reason),
-                // What came before counts. This is found again.
+                // Report the frames before it first; the next call finds the error again.
                 Err(_) => break,
             }
             self.lines += 1;
@@ -105,13 +105,13 @@ impl Consumer {
         Ok(count)
     }
 
-    /// Whether nothing is to be read at the moment.
+    /// Whether the ring holds no unread line at the moment.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         line::sequence_of(self.first_word()) != line::sequence(self.lines)
     }
 
-    /// Gives what is on its way a moment to arrive.
+    /// Polls an empty ring a few times more, to catch a frame that is about to arrive.
     #[inline]
     pub(crate) fn spin(&self) {
         for _ in 0..SPIN_POLLS {
@@ -121,13 +121,13 @@ impl Consumer {
         }
     }
 
-    /// To be called before looking no more. True means that the ring is empty and the producer will ring when it is not;
-    /// false, that there is something to read.
+    /// Asks the producer to ring for the next line. True means that the ring is empty and the caller may stop
+    /// polling it; false, that there is a line to read.
     ///
     /// # Errors
     ///
-    /// There is nothing to read because what no correct producer writes is in its place. It would be in the way for ever, and
-    /// this is where looking for it costs nothing.
+    /// The place of the next line holds neither that line nor the one of the lap before, so no further line
+    /// can ever be read. The check is here because it costs nothing in this place.
     pub(crate) fn make_cold(&mut self) -> Result<bool, WireError> {
         self.segment.cold().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
@@ -142,13 +142,13 @@ impl Consumer {
         Ok(is_empty)
     }
 
-    /// To be called when the ring is looked at again, so that the producer need not ring.
+    /// Withdraws the request to ring, when the caller polls the ring again.
     pub(crate) fn make_hot(&mut self) {
         self.segment.cold().store(0, Ordering::Relaxed);
     }
 
-    /// Lets the producer know what was consumed. It happens by itself often enough that a producer never lacks room in a
-    /// ring that was read to its end.
+    /// Publishes progress to the producer. `receive` does this often enough that a producer never lacks room
+    /// in a ring that was read to its end.
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
             return;
@@ -160,8 +160,9 @@ impl Consumer {
         self.has_published = true;
     }
 
-    /// Whether the producer has to be woken because there is room. True at most once for each time that it goes to sleep;
-    /// costs nothing unless progress was published since the last call.
+    /// Clears the producer's request for room, and returns whether there was one and progress was published.
+    /// True at most once each time that the producer goes to sleep; costs nothing unless progress was
+    /// published since the last call.
     #[inline]
     pub(crate) fn take_room_request(&mut self) -> bool {
         if !mem::take(&mut self.has_published) {
@@ -173,7 +174,7 @@ impl Consumer {
         wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// How the ring ends. To be asked after the producer is gone, and everything was read.
+    /// How the ring ends. Valid once the producer is gone and everything was read.
     pub(crate) fn end(&self) -> RingEnd {
         // SYNC POINT: finished
         let finished_at = self.segment.finished_at().load(Ordering::Acquire);
@@ -191,11 +192,11 @@ impl Consumer {
         self.segment.line(self.lines)[0].load(Ordering::Acquire)
     }
 
-    /// Reports what a line says, of which the first word was read. Nothing is reported of a line that is refused.
+    /// Parses and reports a line, given its first word. Reports nothing of a line that it refuses.
     #[inline]
     fn take(&mut self, first: u64, link: LinkId, receiver: &mut impl FrameHandler) -> Result<(), WireError> {
         let line = self.segment.line(self.lines);
-        // Each word is read once. What is found is checked, and believed only as far as it was.
+        // Each word is read once, and only checked values are used.
         match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
             Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
             Parsed::Frame(header, Found::Inline(len_bytes)) => {
@@ -209,13 +210,13 @@ impl Consumer {
         Ok(())
     }
 
-    /// How many lines were consumed since the ring was made.
+    /// How many lines were consumed since the ring was created.
     #[cfg(all(any(test, fuzzing), not(loom)))]
     pub(crate) fn position(&self) -> u64 {
         self.lines
     }
 
-    /// The first piece of a frame, perhaps all of it.
+    /// Takes the first piece of a frame, perhaps all of it.
     fn take_first(
         &mut self,
         link: LinkId,
@@ -236,7 +237,7 @@ impl Consumer {
         }
     }
 
-    /// A further piece of a frame that was begun.
+    /// Takes a further piece of a frame that was begun.
     fn take_piece(
         &mut self,
         link: LinkId,
@@ -253,7 +254,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Copies a piece to where the receiver wants it.
+    /// Copies a piece into the receiver's space, or through the staging buffer.
     fn deliver(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {

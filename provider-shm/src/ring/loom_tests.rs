@@ -1,4 +1,4 @@
-//! Every order in which the two sides of a ring may see what the other does, as far as loom explores it.
+//! Loom models of the ring: they run the interleavings of its two sides, up to a bound of preemptions.
 
 use std::io::IoSlice;
 
@@ -13,7 +13,7 @@ use super::recorder::{LINK, Recorder};
 use super::*;
 use crate::segment::Segment;
 
-/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such algorithms need two.
+/// The bound of preemptions. Known bugs of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
 fn explore(test: impl Fn() + Sync + Send + 'static) {
@@ -31,7 +31,8 @@ fn message(len_bytes: usize) -> Header {
     Header::Message(Message { len_bytes: len_bytes as u64, tag: None, data: None, awaits: Awaits::Nothing })
 }
 
-/// An eventfd: what is rung before somebody waits is not lost. A wait that nobody ends is a deadlock, which loom finds.
+/// A model of an eventfd: a ring before the wait is kept. If no thread rings, the wait is a deadlock, which
+/// loom reports.
 #[derive(Clone)]
 struct Doorbell(Arc<(Mutex<bool>, loom::sync::Condvar)>);
 
@@ -54,7 +55,7 @@ impl Doorbell {
     }
 }
 
-/// Sends frames of one byte, waiting for room where there is none, and says how often it had to.
+/// Sends frames of one byte, and waits for room when the ring is full.
 fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
     let [news, room] = bells;
     for byte in 0..count {
@@ -69,7 +70,7 @@ fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
     }
 }
 
-/// Receives so many frames, sleeping where there is nothing.
+/// Receives `count` frames, and sleeps when the ring is empty.
 fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -> Recorder {
     let [news, room] = bells;
     let mut recorder = Recorder::default();
@@ -112,7 +113,7 @@ fn payload_in_the_data_area_arrives_whole() {
             let payload: Vec<u8> = (0..50).collect();
             let mut rest = payload.as_slice();
             let mut sent = producer.send(&header, &[IoSlice::new(rest)]);
-            // It asks for room a few times, and is gone then; what was taken arrives all the same.
+            // The producer tries a few times and ends; what the ring has taken arrives nevertheless.
             for _ in 0..2 {
                 match sent {
                     Sent::Whole => break,
@@ -135,7 +136,8 @@ fn payload_in_the_data_area_arrives_whole() {
     });
 }
 
-/// More frames than there are lines: none is overwritten before it was read, and neither side sleeps for ever.
+/// Sends more frames than there are lines: no line is overwritten before it was read, and neither side sleeps
+/// for ever.
 #[test]
 fn producer_and_consumer_miss_no_wakeup() {
     explore(|| {

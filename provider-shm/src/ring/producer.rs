@@ -1,4 +1,4 @@
-//! The side that writes.
+//! The writing side of a ring.
 
 use std::io::IoSlice;
 
@@ -14,21 +14,21 @@ use crate::sync::{Ordering, fence};
 #[derive(Debug)]
 pub(crate) struct Producer {
     segment: Segment,
-    /// How many lines were published.
+    /// How many lines this side has published.
     lines: u64,
-    /// How much of the data area was used, in whole units.
+    /// How much of the data area this side has used, in whole units.
     bytes: u64,
-    /// How many lines may have been published before more room is looked for.
+    /// The value of `lines` at which this side reads the consumer's progress again.
     lines_end: u64,
-    /// How much of the data area may have been used before more room is looked for.
+    /// The value of `bytes` at which this side reads the consumer's progress again.
     bytes_end: u64,
-    /// How much payload is left of a frame that was taken in part.
+    /// The rest of the payload of a frame that was taken in part.
     left_bytes: u64,
-    /// How much room in the data area was missing the last time that there was not enough.
+    /// How much room in the data area the last write without enough room wanted.
     wanted_bytes: usize,
-    /// Something was published since the doorbell was thought of.
+    /// Something was published since the last `take_wake_request`.
     has_news: bool,
-    /// The consumer has claimed what cannot be.
+    /// The consumer has published impossible progress.
     is_broken: bool,
 }
 
@@ -38,7 +38,7 @@ impl Producer {
         Producer::starting_at(segment, 0, 0)
     }
 
-    /// The producer of an empty ring that was in use before.
+    /// The producer of an empty ring that has been used before.
     pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Producer {
         Producer {
             segment,
@@ -72,7 +72,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Something is likely to be sent soon: the next line had better be here by then.
+    /// Prefetches the next line, when a frame is likely to be sent soon.
     #[inline]
     pub(crate) fn prefetch_line(&self) {
         self.segment.prefetch_line_for_write(self.lines);
@@ -110,13 +110,14 @@ impl Producer {
         self.left_bytes > 0
     }
 
-    /// Whether the consumer has claimed what cannot be. Then there is never room again.
+    /// Whether the consumer has published impossible progress. Then the ring never has room again.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Whether the consumer has to be woken for what was published. True at most once each time that it goes to sleep.
+    /// Clears the consumer's request to be woken, and returns whether there was one since the last
+    /// publication. True at most once each time that the consumer goes to sleep.
     #[inline]
     pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_news) {
@@ -128,17 +129,17 @@ impl Producer {
         cold.load(Ordering::Relaxed) != 0 && cold.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// To be called before sleeping because there was no room. True means that the consumer will ring once there is; false,
-    /// that it is worth trying again right now.
+    /// Asks the consumer to ring when there is room. The caller may sleep if this returns true; false means
+    /// that there is room already, or that the ring is broken.
     pub(crate) fn request_room(&mut self) -> bool {
         self.segment.room_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: room requested
         fence(Ordering::SeqCst);
-        // A broken ring is to be noticed, not slept on.
+        // The caller must not sleep on a broken ring.
         !self.find_room(self.wanted_bytes) && !self.is_broken
     }
 
-    /// Says that nothing follows. To be called between frames.
+    /// Announces that no frame follows. Must be called between frames.
     pub(crate) fn finish(&mut self) {
         debug_assert!(!self.is_mid_frame());
         // SYNC POINT: finished
@@ -146,13 +147,13 @@ impl Producer {
         self.has_news = true;
     }
 
-    /// The segment, for those who write into it what this producer would not.
+    /// The segment, for tests that overwrite it.
     #[cfg(all(any(test, fuzzing), not(loom)))]
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Writes further pieces as far as there is room; `taken_bytes` of the payload are taken already.
+    /// Writes further pieces while there is room; `taken_bytes` of the payload were taken before.
     fn write_pieces(
         &mut self,
         cursor: &mut PayloadCursor<'_>,
@@ -172,19 +173,20 @@ impl Producer {
         Sent::Whole
     }
 
-    /// The length of the next piece of what is left, if there is room for one.
+    /// The length of the next piece of the remaining payload, if there is room for one.
     fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
         let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
         if self.find_room(piece_bytes) {
             return Some(piece_bytes);
         }
-        // What is smaller than this is not worth a line unless it is the last.
+        // A smaller piece is not worth a line unless it is the last.
         self.wanted_bytes = left_bytes.min(PIECE_MIN_BYTES);
         let free_bytes = (self.bytes_end - self.bytes) as usize;
         self.has_known_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
     }
 
-    /// Whether there is room for a line, and for a piece of so many bytes in the data area.
+    /// Finds room for a line and for a piece in the data area; reads the consumer's progress if the known
+    /// room is too small. Returns whether there is room.
     #[inline]
     fn find_room(&mut self, piece_bytes: usize) -> bool {
         self.has_known_room(piece_bytes) || self.refresh_room(piece_bytes)
@@ -195,7 +197,7 @@ impl Producer {
         self.lines < self.lines_end && occupied_bytes(piece_bytes) <= self.bytes_end - self.bytes
     }
 
-    /// Asks how far the consumer has come.
+    /// Reads the consumer's progress, and returns whether there is room now.
     #[cold]
     fn refresh_room(&mut self, piece_bytes: usize) -> bool {
         if self.is_broken {
@@ -204,7 +206,7 @@ impl Producer {
         // SYNC POINT: room
         let lines = self.segment.consumed_lines().load(Ordering::Acquire);
         let bytes = self.segment.consumed_bytes().load(Ordering::Acquire);
-        // It neither goes back nor consumes what was not there.
+        // Progress neither decreases nor goes beyond what was published.
         let (lines_before, bytes_before) =
             (self.lines_end - LINES as u64, self.bytes_end - DATA_BYTES as u64);
         self.is_broken = !(lines_before..=self.lines).contains(&lines)

@@ -1,4 +1,4 @@
-//! A receiver that fails where a ring breaks the contract.
+//! A frame handler that panics if a ring breaks the contract.
 
 use std::io::IoSliceMut;
 use std::mem;
@@ -10,16 +10,16 @@ use homespun_engine::wire::{Header, Rma, Shown};
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
 
-/// The most payload of one frame that is kept: a frame of a faulty peer may claim any length.
+/// How much payload of one frame the recorder keeps: a faulty peer may claim any length.
 const KEEP_MAX_BYTES: usize = 1 << 20;
 
-/// The most space that is offered at once.
+/// The largest space that the recorder offers at once.
 const SPACE_MAX_BYTES: usize = 1 << 16;
 
-/// Keeps the frames it is given.
+/// Records the frames that a ring reports.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// What has arrived in whole. Of payload beyond [`KEEP_MAX_BYTES`], only its start.
+    /// The complete frames, each with at most [`KEEP_MAX_BYTES`] of its payload.
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
     /// How many frames were reported in one call, and how many pieces of others.
     pub(crate) whole: usize,
@@ -88,7 +88,7 @@ impl FrameHandler for Recorder {
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
     }
 
-    /// No space, what is left in two slices as far as that is not too much, half of it, in turn.
+    /// In turn: no space, space for the rest in two slices (up to a limit), space for half of it.
     fn space(&mut self, link: LinkId) -> Space<'_> {
         assert_eq!(link, LINK);
         let left_bytes = usize::try_from(self.left_bytes()).unwrap_or(usize::MAX).min(SPACE_MAX_BYTES);
@@ -112,11 +112,11 @@ impl FrameHandler for Recorder {
     }
 
     fn link(&mut self, _: LinkId, event: LinkEvent) {
-        panic!("a ring knows nothing of {event:?}");
+        panic!("a ring reported {event:?}");
     }
 }
 
-/// Whether a header is one that the engine may be given.
+/// Panics if a header has values that the engine must not get.
 fn check(header: &Header) {
     match header {
         Header::Message(message) => assert!(message.len_bytes <= MESSAGE_MAX_BYTES),

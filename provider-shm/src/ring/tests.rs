@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 /// More rounds than any of these tests needs.
 const ROUNDS_MAX: usize = 100_000;
 
-/// Both ends of a ring, mapped twice as by two processes.
+/// Both ends of a ring, mapped twice as two processes would.
 fn ring() -> (Producer, Consumer) {
     ring_at(0, 0)
 }
@@ -40,7 +40,7 @@ fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
     Header::Message(Message { len_bytes: len_bytes as u64, tag, data, awaits: Awaits::Nothing })
 }
 
-/// Bytes of which no two neighbourhoods look alike, and with another salt others.
+/// Payload without repeated sequences, different for each salt.
 fn payload(len_bytes: usize, salt: usize) -> Vec<u8> {
     static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         (0..4 * DATA_BYTES as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
@@ -54,7 +54,7 @@ fn slices(payload: &[u8]) -> [IoSlice<'_>; 3] {
     [IoSlice::new(start), IoSlice::new(middle), IoSlice::new(end)]
 }
 
-/// The outbox of a caller that follows the rules.
+/// The send queue of a correct caller.
 #[derive(Default)]
 struct Sender {
     frames: VecDeque<(Header, Vec<u8>)>,
@@ -62,7 +62,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Gives the ring what it takes, up to `calls_max` calls; whether it took anything.
+    /// Sends until the ring is full or `calls_max` calls were made; returns whether the ring took anything.
     fn send(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {
@@ -152,7 +152,8 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         1 => (any_message(), any::<u64>(), 0..=REMOTE_MAX_BYTES).prop_map(|(message, op, size)| {
             (Header::Request { message, op, remote_bytes: size as u8 }, size)
         }),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| (Header::Clear { op, cannot_pull }, 0)),
+        1 => (any::<u64>(), any::<bool>())
+            .prop_map(|(op, cannot_pull)| (Header::Clear { op, cannot_pull }, 0)),
         2 => (any::<u64>(), any_size())
             .prop_map(|(op, size)| (Header::Data { op, len_bytes: size as u64 }, size)),
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| (Header::Done { op, fault }, 0)),
@@ -208,7 +209,11 @@ proptest! {
     #[test]
     fn frames_arrive_whole_and_in_order(
         steps in prop::collection::vec(any_step(), 1..100),
-        start_lines in prop_oneof![Just(0), Just((1 << 16) - 3 * LINES as u64), any::<u32>().prop_map(u64::from)],
+        start_lines in prop_oneof![
+            Just(0),
+            Just((1 << 16) - 3 * LINES as u64),
+            any::<u32>().prop_map(u64::from),
+        ],
         start_units in 0_u64..10_000,
     ) {
         let start_lines = start_lines.next_multiple_of(LINES as u64);
@@ -246,7 +251,7 @@ proptest! {
         prop_assert_eq!(consumer.end(), RingEnd::Finished);
     }
 
-    /// Whatever is written over a line, in any state of the ring.
+    /// Overwrites a line with any words, in any state of the ring.
     #[test]
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
@@ -259,7 +264,8 @@ proptest! {
         let mut recorder = Recorder::default();
         if is_mid_frame {
             let long = payload(3 * DATA_BYTES, 1);
-            prop_assert!(matches!(producer.send(&message(long.len(), None, None), &slices(&long)), Sent::Partial(_)));
+            let sent = producer.send(&message(long.len(), None, None), &slices(&long));
+            prop_assert!(matches!(sent, Sent::Partial(_)), "{sent:?}");
             consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
         }
         let position = consumer.position();
@@ -320,7 +326,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
             let result = consumer.receive(LINK, u32::MAX, &mut recorder);
             assert!(recorder.frames.is_empty() && !recorder.is_mid_frame(), "bit {bit}");
             if bit < u16::BITS {
-                // The line of this lap is not there. Nor is it what was there before.
+                // The line belongs neither to this lap nor to the one before.
                 assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
                 assert_eq!(
                     consumer.make_cold(),
@@ -359,11 +365,11 @@ fn ring_is_full_after_as_many_frames_as_lines() {
 
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, PUBLISH_LINES as u32 - 1, &mut recorder), Ok(PUBLISH_LINES as u32 - 1));
-    assert!(!consumer.take_room_request(), "it has not said that there is room");
+    assert!(!consumer.take_room_request(), "progress is not yet published");
     assert!(producer.request_room());
     assert_eq!(consumer.receive(LINK, 1, &mut recorder), Ok(1));
     assert!(consumer.take_room_request());
-    assert!(!consumer.take_room_request(), "once for each wish");
+    assert!(!consumer.take_room_request(), "once for each request");
     assert!(!producer.request_room());
     for _ in 0..PUBLISH_LINES {
         producer.send_inline(&header, &[3; 8]).unwrap();
@@ -380,7 +386,7 @@ fn refused_frame_leaves_the_ring_unchanged() {
         count += 1;
     }
     assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
-    // There are lines left, but no data area.
+    // Lines are left, but no room in the data area.
     producer.send_inline(&message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Full);
     assert!(producer.request_room());
@@ -410,8 +416,8 @@ fn take_wake_request_is_true_once_per_sleep() {
     let (mut producer, mut consumer) = ring();
     let header = message(0, None, None);
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.take_wake_request(), "a new ring is looked at");
-    assert_eq!(consumer.make_cold(), Ok(false), "there is something");
+    assert!(!producer.take_wake_request(), "a new ring is polled");
+    assert_eq!(consumer.make_cold(), Ok(false), "the ring has a line");
     let mut recorder = Recorder::default();
     consumer.receive(LINK, 5, &mut recorder).unwrap();
     assert_eq!(consumer.make_cold(), Ok(true));
@@ -419,12 +425,12 @@ fn take_wake_request_is_true_once_per_sleep() {
     producer.send_inline(&header, &[]).unwrap();
     assert!(producer.take_wake_request());
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.take_wake_request(), "it was rung");
+    assert!(!producer.take_wake_request(), "the request was taken");
     consumer.receive(LINK, 5, &mut recorder).unwrap();
     assert_eq!(consumer.make_cold(), Ok(true));
     consumer.make_hot();
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.take_wake_request(), "it is looked at again");
+    assert!(!producer.take_wake_request(), "the ring is polled again");
 }
 
 #[test]
@@ -434,7 +440,7 @@ fn impossible_progress_breaks_the_ring() {
         (u64::MAX, 0),
         (0, DATA_UNIT_BYTES as u64),
         (0, u64::MAX),
-        // Whole units are what is counted.
+        // Consumed bytes are a multiple of the unit.
         (1, 1),
     ];
     for (lines, bytes) in claims {
@@ -444,7 +450,7 @@ fn impossible_progress_breaks_the_ring() {
         producer.segment().consumed_lines().store(lines, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(bytes, Ordering::Relaxed);
         assert!(!producer.is_broken());
-        assert!(!producer.request_room(), "not to be slept on");
+        assert!(!producer.request_room(), "a broken ring must not be slept on");
         assert!(producer.is_broken());
         producer.segment().consumed_lines().store(LINES as u64, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(0, Ordering::Relaxed);
@@ -466,7 +472,7 @@ fn decreasing_progress_breaks_the_ring() {
     assert!(producer.is_broken());
 }
 
-/// A ring that breaks while a piece is being measured gives no piece of nothing.
+/// A ring that breaks while `send` looks for room takes nothing of the frame.
 #[test]
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = ring();
@@ -502,7 +508,7 @@ fn ring_end_compares_consumed_lines_with_finished_at() {
 
 #[test]
 fn misplaced_pieces_are_refused() {
-    /// Kinds and flags as the layout has them.
+    /// Kinds and flags of the layout.
     const MESSAGE: u64 = 1 << 32;
     const PIECE: u64 = 0;
     const OUTSIDE_AND_LONG: u64 = 0b11 << 46;
@@ -524,7 +530,7 @@ fn misplaced_pieces_are_refused() {
         put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
         put(&producer, 1, PIECE, bad_bytes);
         let mut recorder = Recorder::default();
-        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1), "what came before counts");
+        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1), "the frame before it is reported");
         assert!(recorder.is_mid_frame());
         assert_eq!(consumer.receive(LINK, 5, &mut recorder), Err(WireError::ImpossibleLength), "{bad_bytes}");
     }

@@ -1,4 +1,4 @@
-//! A segment in memory that another process maps as well.
+//! A segment in shared memory, which another process maps too.
 
 use std::io;
 use std::mem::offset_of;
@@ -15,10 +15,10 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// The size of a segment's file.
 pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
 
-/// The seals without which the other process could take the memory away.
+/// The seals that keep the other process from truncating the memory.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// What stands where. It is never referred to as a whole.
+/// The layout of a segment. No reference to it as a whole is ever made.
 #[repr(C, align(64))]
 struct Layout {
     producer: ProducerPart,
@@ -51,19 +51,19 @@ const _: () = assert!(offset_of!(Layout, lines) == 192);
 const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
 const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
 
-/// A mapped segment. A forked child does not have it.
+/// A mapped segment. A forked child does not inherit the mapping.
 #[derive(Debug)]
 pub(crate) struct Segment {
     layout: NonNull<Layout>,
     generation: ForkGeneration,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is not shared with another `Segment`. It is not `Sync`,
-// so within this process the data area is used by one thread at a time.
+// SAFETY: the mapping belongs to the process, not to a thread, and is not shared with another `Segment`. It
+// is not `Sync`, so within this process the data area is used by one thread at a time.
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Makes a segment and its file. All of it is zero.
+    /// Creates a segment, all zero, and its file.
     pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
         let file = memfd_create("homespun-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, SEGMENT_BYTES as u64)?;
@@ -71,25 +71,25 @@ impl Segment {
         Ok((Segment::map_sealed(&file)?, file))
     }
 
-    /// Maps the segment that another process has made.
+    /// Maps a segment that another process has created.
     ///
     /// # Errors
     ///
-    /// [`MapError::NotARing`] for a file that has not the right size, or could lose it, or may not be written to; otherwise
-    /// what the system says.
+    /// [`MapError::NotARing`] if the file has the wrong size, is not sealed, or is not writable; else the
+    /// error of the system call.
     pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
-        // Only files in memory know of seals.
+        // Only memory files have seals.
         let seals = fcntl_get_seals(file).map_err(|_| MapError::NotARing)?;
         if !seals.contains(SEALS) {
             return Err(MapError::NotARing);
         }
-        // Asked after the seals, so that the answer lasts.
+        // Read the size after the seals: sealed, it cannot change any more.
         let len_bytes = fstat(file).map_err(io::Error::from)?.st_size;
         if usize::try_from(len_bytes) != Ok(SEGMENT_BYTES) {
             return Err(MapError::NotARing);
         }
         Segment::map_sealed(file).map_err(|error| match error.kind() {
-            // It may not be written to.
+            // The descriptor is not writable.
             io::ErrorKind::PermissionDenied => MapError::NotARing,
             _ => error.into(),
         })
@@ -98,12 +98,12 @@ impl Segment {
     /// Maps a file of the right size, sealed.
     fn map_sealed(file: &OwnedFd) -> io::Result<Segment> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel picks the place, so no other memory is affected.
+        // SAFETY: the kernel picks the address, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
         let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let segment = Segment { layout, generation: ForkGeneration::current() };
-        // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `drop` and
-        // `ForkGeneration::is_in_forked_child`.
+        // SAFETY: this is the mapping just made. A forked child, which does not inherit it, never touches it,
+        // see `drop` and `ForkGeneration::is_in_forked_child`.
         unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
         Ok(segment)
     }
@@ -111,56 +111,58 @@ impl Segment {
     /// 0, or one more than the number of lines that the producer has published and will ever publish.
     #[inline]
     pub(crate) fn finished_at(&self) -> &AtomicU64 {
-        // SAFETY: the mapping lives as long as `self`, has the size of `Layout` and cannot lose it, and starts at a
-        // page. All that is referred to is an atomic, which others may change and for which any bits are valid. This
-        // is so for each of the following accessors.
+        // SAFETY: the mapping lives as long as `self`, starts at a page, and has the size of `Layout`, which
+        // the seals keep. The reference is to an atomic, which other processes may change and for which all
+        // bit patterns are valid. The same holds for each of the following accessors.
         unsafe { &(*self.layout.as_ptr()).producer.finished_at }
     }
 
-    /// Not 0 if the producer sleeps until there is room.
+    /// Not 0 if the producer waits for room and asks to be woken.
     #[inline]
     pub(crate) fn room_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).producer.room_requested }
     }
 
-    /// How many lines were consumed since the ring was made.
+    /// How many lines the consumer has consumed since the ring was created.
     #[inline]
     pub(crate) fn consumed_lines(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).consumer.consumed_lines }
     }
 
-    /// How much of the data area was consumed since the ring was made.
+    /// How many bytes of the data area the consumer has consumed since the ring was created.
     #[inline]
     pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).consumer.consumed_bytes }
     }
 
-    /// Not 0 if the consumer wants to be woken.
+    /// Not 0 if the consumer has stopped polling and asks to be woken.
     #[inline]
     pub(crate) fn cold(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).cold.cold }
     }
 
-    /// The line with a number since the ring was made.
+    /// The line at a position since the ring was created.
     #[inline]
     pub(crate) fn line(&self, position: u64) -> &Line {
-        // SAFETY: as in `finished_at`. The place is one of an array, and what is referred to consists of atomics.
+        // SAFETY: as in `finished_at`. The place is an index within the array, and a line consists of
+        // atomics.
         unsafe {
             let lines = (&raw const (*self.layout.as_ptr()).lines).cast::<Line>();
             &*lines.add(line_place(position))
         }
     }
 
-    /// Asks for the line with a number since the ring was made, to write to it soon.
+    /// Prefetches the line at a position for writing.
     #[inline]
     pub(crate) fn prefetch_line_for_write(&self, position: u64) {
         let line = self.line(position);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint to the processor, which changes no memory and no register, and does nothing where it is not known.
+        // SAFETY: a hint to the processor, which changes no memory and no register; processors that do not
+        // know it ignore it.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
         }
@@ -168,16 +170,16 @@ impl Segment {
         let _ = line;
     }
 
-    /// Copies to the data area, from a position on that counts bytes since the ring was made.
+    /// Copies to the data area, from a position on, in bytes since the ring was created.
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         assert!(from.len() <= DATA_BYTES, "more than the data area holds");
         let place = data_place(position);
         let (start, rest) = from.split_at(from.len().min(DATA_BYTES - place));
-        // SAFETY: both parts are within the data area, the first because it ends at its end at the latest, the second
-        // because all of `from` is no longer than the area. Nobody in this process refers to the area, so `from` does not
-        // overlap with it. That the other process does not read what is being written is agreed on by the counters, and
-        // one that does not stick to it reads bytes, which any bits are.
+        // SAFETY: both parts are within the data area: the first ends at its end at the latest, and the
+        // second fits because `from` is no longer than the area. This process has no reference to the area,
+        // so `from` does not overlap with it. The counters keep a correct peer from reading what is being
+        // written; a faulty one reads bytes, for which all bit patterns are valid.
         unsafe {
             ptr::copy_nonoverlapping(start.as_ptr(), self.data().add(place), start.len());
             ptr::copy_nonoverlapping(rest.as_ptr(), self.data(), rest.len());
@@ -190,9 +192,9 @@ impl Segment {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");
         let place = data_place(position);
         let (start, rest) = into.split_at_mut(into.len().min(DATA_BYTES - place));
-        // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it. The other
-        // process may write there only if it is faulty; then the copy holds any bytes, which are valid, and nothing reads
-        // them a second time.
+        // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it.
+        // Only a faulty peer writes there meanwhile; then the copy holds arbitrary bytes, which are valid,
+        // and nothing reads the area a second time.
         unsafe {
             ptr::copy_nonoverlapping(self.data().add(place), start.as_mut_ptr(), start.len());
             ptr::copy_nonoverlapping(self.data(), rest.as_mut_ptr(), rest.len());
@@ -205,12 +207,13 @@ impl Segment {
         unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
     }
 
-    /// Overwrites any part of the segment, as a faulty process may. What lies beyond its end is cut off.
+    /// Overwrites any part of the segment, as a faulty process may. Bytes beyond its end are dropped.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
         let offset = offset % SEGMENT_BYTES;
         let bytes = &bytes[..bytes.len().min(SEGMENT_BYTES - offset)];
-        // SAFETY: it is within the mapping, and there are only atomics and bytes, to which no plain reference exists.
+        // SAFETY: the range is within the mapping, which holds only atomics and bytes, and no plain reference
+        // to it exists.
         unsafe {
             ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -223,11 +226,12 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // A child has something else there, if anything.
+        // A forked child may have another mapping at this address.
         if self.generation.is_in_forked_child() {
             return;
         }
-        // SAFETY: this is the mapping that `map_sealed` has made, all of it, and no reference outlives `self`.
+        // SAFETY: this is the mapping that `map_sealed` has made, all of it, and no reference outlives
+        // `self`.
         let unmapped = unsafe { munmap(self.layout.as_ptr().cast(), SEGMENT_BYTES) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,4 +1,4 @@
-//! A segment in the memory of loom, which two of its threads share.
+//! A segment in loom's memory, shared by two of its threads.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_place, line_place};
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// A segment that loom watches: of the data area, that no byte is written while it may be read.
+/// A segment that loom checks: no byte of the data area may be written while the other side may read it.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment(Arc<Layout>);
 
@@ -24,7 +24,7 @@ struct Layout {
     data: [UnsafeCell<u8>; DATA_BYTES],
 }
 
-// SAFETY: as for `mapped::Segment`; that both sides agree on who uses the data area is what loom checks.
+// SAFETY: as for `mapped::Segment`; loom checks that both sides never use a byte of the data area at once.
 unsafe impl Send for Segment {}
 
 impl Segment {

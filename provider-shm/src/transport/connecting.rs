@@ -1,4 +1,4 @@
-//! How links come up and are lost: connecting, accepting, and what control sockets have to say.
+//! How links come up and end: connecting, accepting, greetings and hang-ups.
 
 use std::io;
 use std::mem;
@@ -17,7 +17,8 @@ use crate::listener::Listener;
 use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
-    /// Connects, or waits until the peer lets more wait, or fails, which is reported later.
+    /// Tries to connect. If the peer's backlog is full, the link waits; a failure is reported by the next
+    /// pass.
     pub(super) fn try_connect(&mut self, id: LinkId) {
         let Some(&Slot::Waiting(to)) = self.links.get(id) else {
             self.control_ready.push(id);
@@ -27,7 +28,7 @@ impl ShmTransport {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
             match hand_over_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
-                // Rings of this user, handed over and not yet taken, are as many as may be: some will be taken.
+                // The kernel limits the descriptors that a user has in flight. Some peer will receive them.
                 Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
                 Err(error) => Err(ConnectError::Failed(error)),
             }
@@ -48,14 +49,14 @@ impl ShmTransport {
         }
     }
 
-    /// Takes in connections that wait at the listener.
+    /// Accepts connections that wait at the listener.
     pub(super) fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH_CONNECTIONS {
             let Some(socket) = self.listener.as_mut().and_then(Listener::accept) else { return };
             if self.half_open.len() >= HALF_OPEN_MAX_LINKS
                 && let Some((_, oldest)) = self.half_open.pop_first()
             {
-                tracing::debug!(link = oldest.0, "dropped: too many connections owe their hello");
+                tracing::debug!(link = oldest.0, "dropped: too many connections without a hello");
                 self.remove(oldest);
             }
             let Ok(control) = Control::accepted(socket) else { continue };
@@ -67,18 +68,18 @@ impl ShmTransport {
                 Ok(()) => {
                     tracing::debug!(link = id.0, "accepted");
                     self.half_open.insert(serial, id);
-                    // Usually the peer's hello is there already.
+                    // Usually the peer's hello has already arrived.
                     self.control_ready.push(id);
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "dropped: it could not be watched");
+                    tracing::debug!(%error, "dropped: cannot watch the connection");
                     self.links.remove(id);
                 }
             }
         }
     }
 
-    /// Hears what control sockets have to say, and reports what could not be reported sooner.
+    /// Reads control sockets, and reports links that have failed.
     pub(super) fn serve_control_sockets(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         let mut control_ready = mem::take(&mut self.control_ready);
@@ -91,7 +92,7 @@ impl ShmTransport {
                     Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
                     Ok(Received::Nothing) => 0,
                     Ok(Received::Greeting(handover)) => {
-                        // What may have come after it is heard in the next pass.
+                        // The next pass reads what may follow it.
                         self.control_ready.push(id);
                         self.complete_handshake(id, *handover, receiver)
                     }
@@ -108,7 +109,7 @@ impl ShmTransport {
         reported
     }
 
-    /// The peer has said hello.
+    /// Takes the peer's greeting, and reports the link as up.
     fn complete_handshake(
         &mut self,
         id: LinkId,
@@ -132,7 +133,7 @@ impl ShmTransport {
         1
     }
 
-    /// Takes over what the peer handed over, and answers a peer that connected.
+    /// Maps the peer's ring, watches its doorbell and process, and answers a peer that has connected.
     fn establish(&mut self, id: LinkId, handover: Handover) -> Result<Origin, LinkError> {
         const GONE: LinkError = LinkError::System(Errno::ECONNRESET);
         let Some(Slot::Made(link)) = self.links.get_mut(id) else { return Err(GONE) };
@@ -143,7 +144,9 @@ impl ShmTransport {
         let system = |error: io::Error| LinkError::System(errno(&error));
         self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
             match error.kind() {
-                io::ErrorKind::PermissionDenied => LinkError::Protocol("what was handed over is no doorbell"),
+                io::ErrorKind::PermissionDenied => {
+                    LinkError::Protocol("the descriptor handed over is no doorbell")
+                }
                 _ => system(error),
             }
         })?;
@@ -158,7 +161,7 @@ impl ShmTransport {
         Ok(origin)
     }
 
-    /// The peer has let go of its end. What it has left in its ring is read first.
+    /// The peer has closed its end. The frames that it has left in its ring are read first.
     fn handle_hang_up(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_some() => {
@@ -169,7 +172,7 @@ impl ShmTransport {
         }
     }
 
-    /// Nothing more comes from the peer than what is in its ring.
+    /// Marks that the peer sends no more: the link ends when its ring is empty.
     pub(super) fn mark_hung_up(&mut self, id: LinkId) {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
@@ -182,7 +185,7 @@ impl ShmTransport {
     }
 }
 
-/// Hands this side's ring over, and starts to watch a connection that this side made.
+/// Hands this side's ring over to the peer. Starts to watch the control socket if this side connected.
 fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) -> Result<(), LinkError> {
     let is_connected = link.origin.is_connected();
     let mut hand_over = || {
@@ -192,7 +195,7 @@ fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) ->
         }
         let greeting = Greeting { hello, cookie: outgoing.cookie.at() };
         match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
-            // A peer that has ended already may have left something to read.
+            // A peer that has already ended may have left frames to read.
             Err(error) if has_ended(&error) && !is_connected => link.has_hung_up = true,
             result => result?,
         }
@@ -202,7 +205,7 @@ fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) ->
     hand_over().map_err(|error: io::Error| LinkError::System(errno(&error)))
 }
 
-/// Too many descriptors are on their way from process to process.
+/// This user has too many descriptors in flight between processes.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);
 
 fn has_ended(error: &io::Error) -> bool {

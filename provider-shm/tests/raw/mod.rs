@@ -1,4 +1,4 @@
-//! Peers that speak to an endpoint by hand, and so may say anything.
+//! Peers written by hand, which may send anything to an endpoint.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,24 +16,25 @@ use rustix::net::{
     listen, recvmsg, sendmsg, socket_with,
 };
 
-/// The size of the memory that a ring lies in.
+/// The size of a ring's segment.
 pub(crate) const SEGMENT_BYTES: u64 = 192 + 512 * 64 + 256 * 1024;
 
-/// The most descriptors that come with a greeting here.
+/// The most descriptors that a message of these tests carries.
 const FDS_MAX: usize = 16;
 
-/// A control socket, or one that passes for it.
+/// The control socket of a handwritten peer.
 #[derive(Debug)]
 pub(crate) struct RawSocket(pub(crate) OwnedFd);
 
-/// What an endpoint has said first.
+/// A message of an endpoint, with its descriptors.
 #[derive(Debug)]
 pub(crate) struct RawMessage {
     pub(crate) bytes: Vec<u8>,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// An address at which no endpoint of this process is, nor one of other processes that use ports of the dynamic range.
+/// An address without an endpoint: unused in this process, and outside the dynamic range of ports that others
+/// use.
 pub(crate) fn vacant() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
@@ -51,15 +52,15 @@ fn socket() -> OwnedFd {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
 
-/// Takes the name of an endpoint, and lets `backlog` connections wait there, and one more.
+/// Listens at the address of an endpoint, with room for `backlog` connections and one more.
 pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
     let socket = socket();
-    bind(&socket, &name(address)).expect("nobody has it");
-    listen(&socket, backlog).expect("it is bound");
+    bind(&socket, &name(address)).expect("the address is vacant");
+    listen(&socket, backlog).expect("the socket is bound");
     socket
 }
 
-/// Takes in a connection, if there is one.
+/// Accepts a connection, if one is waiting.
 pub(crate) fn accept(listener: impl AsFd) -> Option<RawSocket> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(RawSocket)
 }
@@ -71,7 +72,7 @@ impl RawSocket {
         RawSocket(socket)
     }
 
-    /// Sends anything. An endpoint that has ended the link already hears nothing of it.
+    /// Sends any message. It is lost if the endpoint has already ended the link.
     pub(crate) fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -84,7 +85,7 @@ impl RawSocket {
         }
     }
 
-    /// What the endpoint has said, if anything. Nothing at all is what it says when it has hung up.
+    /// The next message of the endpoint, if there is one; an empty one if it has hung up.
     pub(crate) fn receive(&self) -> Option<RawMessage> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
@@ -104,8 +105,8 @@ impl RawSocket {
         Some(RawMessage { bytes: bytes[..count].to_vec(), descriptors })
     }
 
-    /// Whether the endpoint has ended the link.
-    pub(crate) fn has_hung_up(&self) -> bool {
+    /// Reads messages; returns whether the endpoint has hung up.
+    pub(crate) fn poll_hang_up(&self) -> bool {
         self.receive().is_some_and(|heard| heard.bytes.is_empty())
     }
 }
@@ -120,11 +121,11 @@ pub(crate) fn greeting(address: Address, instance: u64) -> Vec<u8> {
 pub(crate) fn memory(len_bytes: u64, seals: SealFlags) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
     ftruncate(&file, len_bytes).expect("room");
-    fcntl_add_seals(&file, seals).expect("it may be sealed");
+    fcntl_add_seals(&file, seals).expect("a file that allows seals");
     file
 }
 
-/// An empty ring, as a correct peer makes it.
+/// An empty ring, as a correct peer creates it.
 pub(crate) fn ring() -> OwnedFd {
     memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }

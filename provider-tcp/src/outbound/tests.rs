@@ -6,7 +6,7 @@ use homespun_engine::wire::{Awaits, Message};
 use super::*;
 use crate::limits::STAGING_MAX_BYTES;
 
-/// Takes as much as it is told to at each call, and blocks when it was told nothing more.
+/// A socket that takes the scripted number of bytes at each call, and blocks when the script is over.
 #[derive(Default)]
 struct Script {
     steps: RefCell<VecDeque<Result<usize, Errno>>>,
@@ -60,7 +60,7 @@ fn payload() -> Vec<u8> {
     (0..LEN_BYTES).map(|at| (at % 251) as u8).collect()
 }
 
-/// What must have been written once the hello and one frame with [`payload`] have left.
+/// The bytes of the hello and one frame with [`payload`].
 fn whole_stream() -> Vec<u8> {
     [HELLO, &header_bytes(LEN_BYTES), &payload()].concat()
 }
@@ -103,7 +103,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
                 LEN_BYTES
             }
         };
-        // In small steps to the end; between the pieces nothing else gets in.
+        // Write the rest in small steps; meanwhile the link takes no other frame.
         let mut steps = 0;
         while taken < LEN_BYTES {
             assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));

@@ -15,7 +15,7 @@ use socket2::SockRef;
 use crate::TcpProvider;
 use crate::testing::{Pair, Sending, Side, message, payload, until};
 
-/// A connection to an endpoint that has said hello, and its link there.
+/// A connection that has sent its hello, and its link at the endpoint.
 fn raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
@@ -36,7 +36,7 @@ fn frame_bytes(len_bytes: usize, tag: u64) -> Vec<u8> {
 
 fn until_down(side: &mut Side, link: LinkId) -> LinkError {
     until("the end of the link", &mut [side], |sides| sides[0].down(link).is_some());
-    // Nothing may be reported after that; the recorder would fail.
+    // The recorder panics if the endpoint reports more.
     for _ in 0..10 {
         side.pass();
     }
@@ -49,22 +49,25 @@ fn write_until_it_fails(side: &mut Side, link: LinkId) {
     while side.transport.send_inline(link, &message(0, 1), b"").is_ok() {
         side.transport.flush();
         thread::yield_now();
-        assert!(begin.elapsed() < Duration::from_secs(30), "writing to a dead peer goes on and on");
+        assert!(begin.elapsed() < Duration::from_secs(30), "writing to a dead peer never fails");
     }
 }
 
 #[test]
 fn refused_connect_is_reported_once() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let link = side.transport.connect(nobody.into());
-    assert!(side.transport.send_inline(link, &message(0, 1), b"").is_err(), "it would fail in silence");
+    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let link = side.transport.connect(vacant.into());
+    assert!(
+        side.transport.send_inline(link, &message(0, 1), b"").is_err(),
+        "a frame was taken before the link was up"
+    );
     assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
-    assert!(side.recorder.inboxes.is_empty(), "failure is reported by receive");
+    assert!(side.recorder.inboxes.is_empty(), "only receive reports a failure");
     assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNREFUSED));
     assert_eq!(side.inbox(link).unwrap().up, None);
     assert!(side.transport.send_inline(link, &message(0, 1), b"").is_err());
-    assert_eq!(side.transport.connect(nobody.into()), link, "the number is free again");
+    assert_eq!(side.transport.connect(vacant.into()), link, "the number is free again");
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn connect_to_another_family_fails_with_eafnosupport() {
     assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
     assert_eq!(until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
 
-    // Closed before it was reported: nothing is.
+    // A link that is closed before the report is not reported.
     let link = side.transport.connect(other_family.into());
     side.transport.close(link, Close::Drain);
     let before = side.recorder.inboxes.len();
@@ -92,7 +95,7 @@ fn drain_delivers_taken_frames_before_closed() {
     while pair.client.transport.send_inline(out, &message(500, count), &payload(500, count)).is_ok() {
         count += 1;
     }
-    // The peer has sent something too, which this side has not read.
+    // The peer has sent a frame, too, which this side has not read.
     pair.server.transport.send_inline(into, &message(100, 1), &payload(100, 1)).unwrap();
     pair.server.transport.flush();
     pair.client.transport.close(out, Close::Drain);
@@ -139,8 +142,8 @@ fn drain_while_connecting_sends_the_hello() {
 #[test]
 fn drain_of_a_refused_connect_reports_nothing() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let link = side.transport.connect(nobody.into());
+    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let link = side.transport.connect(vacant.into());
     side.transport.close(link, Close::Drain);
     until("the end", &mut [&mut side], |sides| sides[0].transport.draining() == 0);
     assert!(side.recorder.inboxes.is_empty());
@@ -183,7 +186,7 @@ fn reset_by_the_peer_is_econnreset() {
 fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = raw_peer(&mut side);
-    // Little enough to be with the peer at once: a reset destroys what is still on its way.
+    // Few enough frames to arrive at once: a reset destroys frames in flight.
     for tag in 0..10 {
         raw.write_all(&frame_bytes(1_000, tag)).unwrap();
     }
@@ -200,7 +203,7 @@ fn orderly_end_after_a_failed_write_is_closed() {
     let (mut raw, link) = raw_peer(&mut side);
     raw.write_all(&frame_bytes(10, 1)).unwrap();
     drop(raw);
-    // The first write reaches a socket that is gone and is answered by a reset; a later one fails.
+    // The peer's kernel answers the first write with a reset; a later write fails.
     write_until_it_fails(&mut side, link);
     assert_eq!(until_down(&mut side, link), LinkError::Closed);
     assert_eq!(side.frames(link).len(), 1);
@@ -217,13 +220,13 @@ fn abort_with_unsent_frames_resets_the_peer() {
     assert_eq!(pair.client.transport.draining(), 0);
     assert_eq!(until_down(&mut pair.server, into), LinkError::System(Errno::ECONNRESET));
 
-    // Frames that were staged are missed as well, although the stream ends between two frames.
+    // Staged frames are lost as well, although the stream ends between two frames.
     let mut pair = Pair::connected(&provider, "127.0.0.1:0");
     pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
     pair.client.transport.close(pair.out, Close::Abort);
     assert_eq!(until_down(&mut pair.server, pair.into), LinkError::System(Errno::ECONNRESET));
 
-    // Nothing is missed.
+    // No frame is lost.
     let mut pair = Pair::connected(&provider, "127.0.0.1:0");
     pair.client.transport.close(pair.out, Close::Abort);
     assert_eq!(until_down(&mut pair.server, pair.into), LinkError::Closed);
@@ -232,12 +235,12 @@ fn abort_with_unsent_frames_resets_the_peer() {
 #[test]
 fn calls_on_an_unknown_link_do_nothing() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let nobody = LinkId(12_345);
-    assert!(side.transport.send_inline(nobody, &message(0, 1), b"").is_err());
-    assert_eq!(side.transport.send(nobody, &message(0, 1), &[]), Sent::Full);
-    assert_eq!(side.transport.resume(nobody, &[]), Sent::Full);
-    side.transport.close(nobody, Close::Drain);
-    side.transport.close(nobody, Close::Abort);
+    let unknown = LinkId(12_345);
+    assert!(side.transport.send_inline(unknown, &message(0, 1), b"").is_err());
+    assert_eq!(side.transport.send(unknown, &message(0, 1), &[]), Sent::Full);
+    assert_eq!(side.transport.resume(unknown, &[]), Sent::Full);
+    side.transport.close(unknown, Close::Drain);
+    side.transport.close(unknown, Close::Abort);
     assert_eq!((side.transport.draining(), side.pass()), (0, 0));
 }
 
@@ -247,7 +250,7 @@ fn reused_link_id_gets_no_old_events() {
     let address = pair.server.transport.address();
     for round in 0..50 {
         let out = pair.out;
-        // The old link has events, marks and staged frames when it goes.
+        // The old link has events, marks and staged frames when it is closed.
         pair.client.transport.send_inline(out, &message(0, round), b"").unwrap();
         pair.server.transport.send_inline(pair.into, &message(0, round), b"").unwrap();
         pair.server.transport.flush();
@@ -303,7 +306,7 @@ fn port_in_use_is_refused_and_free_after_restart() {
     for taken in [address, Address::from(wildcard)] {
         assert_eq!(provider.open(taken, 1).err(), Some(Errno::EADDRINUSE), "{taken}");
     }
-    // Its connections end first here, so this side keeps them for a while after the end (TIME_WAIT).
+    // The server's sockets close first, so its connections stay in TIME_WAIT.
     let Pair { client, server, .. } = pair;
     drop(server);
     let restarted = provider.open(address, 2).unwrap();

@@ -77,7 +77,7 @@ fn payload_is_read_into_the_receivers_space() {
         send_all_sizes(&mut pair, &[LEN_BYTES]);
         let inbox = pair.server.inbox(pair.into).unwrap();
         assert_eq!(inbox.placed_bytes + inbox.chunked_bytes, LEN_BYTES);
-        // What the first read brought along with the header is copied; the rest is not.
+        // Only payload that the first read brought along with the header is copied.
         assert!(inbox.placed_bytes + READ_BUFFER_BYTES >= placeable_bytes, "{placement:?}: {inbox:?}");
         assert!(inbox.placed_bytes <= placeable_bytes);
     }
@@ -173,7 +173,7 @@ fn unfinished_frame_blocks_others_on_its_link() {
     let Sent::Partial(mut taken) = sent else { panic!("{sent:?}") };
     assert!(client.send_inline(out, &message(0, 2), b"").is_err());
     assert_eq!(client.send(out, &message(0, 2), &[]), Sent::Full);
-    // The peer makes room, but this side has not asked the kernel since.
+    // The peer makes room, but this side has not polled the kernel since.
     for _ in 0..100 {
         pair.server.pass();
     }
@@ -200,7 +200,7 @@ fn staging_fills_up_when_the_peer_does_not_read() {
     let mut pair = Pair::connected(&tight(), "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
     let mut count = 0_u64;
-    // The kernel's buffers and staging fill up; then no frame is taken any more.
+    // The kernel's buffers and staging fill up; then the link takes no more frames.
     while pair.client.transport.send_inline(out, &message(1000, count), &payload(1000, count)).is_ok() {
         count += 1;
         assert!(count < 10_000, "frames are taken without end");
@@ -231,7 +231,7 @@ fn receive_budget_is_shared_by_the_links() {
             assert!(sending.advance(&mut pair.client.transport, link), "room in the kernel's buffer");
         }
     }
-    // Each pass reads one link once, in turn: none gets ahead of the others by more than one read.
+    // Each pass reads one link once, in turn: no link is ahead of another by more than one read.
     pair.server.recorder.placement = Placement::Nowhere;
     let received = |inbox: &crate::testing::Inbox| inbox.chunked_bytes + inbox.frames.len() * LEN_BYTES;
     pair.server.transport.receive(1, &mut pair.server.recorder);

@@ -1,4 +1,4 @@
-//! How links come up, and who is refused.
+//! How links come up, and which connections are refused.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn hello_from(address: &str) -> [u8; HELLO_BYTES] {
     Hello { address: address.into(), instance: 77 }.emit()
 }
 
-/// Whether the other side has ended this connection, without waiting.
+/// Whether the other side has ended this connection. Does not block.
 fn has_ended(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     loop {
@@ -196,11 +196,13 @@ fn half_open_limit_drops_the_oldest() {
     for more in 0..3 {
         let mut raw = TcpStream::connect(address).unwrap();
         raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
-        until("one who says hello", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == more + 1);
+        until("a connection with a hello", &mut [&mut side], |sides| {
+            sides[0].recorder.inboxes.len() == more + 1
+        });
         until("the oldest to be dropped", &mut [&mut side], |_| has_ended(&mut silent[more]));
         assert!(!has_ended(&mut silent[more + 1]));
         silent.push(TcpStream::connect(address).unwrap());
-        until("another silent one", &mut [&mut side], |sides| {
+        until("another silent connection", &mut [&mut side], |sides| {
             sides[0].transport.half_open.len() == HALF_OPEN_MAX_LINKS
         });
         speaking.push(raw);
@@ -216,7 +218,7 @@ fn stop_accepting_ends_half_open_connections() {
     side.transport.stop_accepting();
     assert!(side.transport.half_open.is_empty());
     let mut rest = Vec::new();
-    // The end comes in one way or the other.
+    // The connection ends in order or with a reset.
     let _closed_or_reset = raw.read_to_end(&mut rest);
     assert!(rest.is_empty(), "a stranger was answered");
 }
@@ -241,7 +243,7 @@ fn hello_is_answered_only_when_complete() {
         count_bytes >= HELLO_BYTES
     });
     let own = Hello { address: side.transport.address(), instance: side.instance };
-    assert_eq!(answer[..count_bytes], own.emit(), "a hello, once");
+    assert_eq!(answer[..count_bytes], own.emit(), "more than one hello");
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn link_accepted_without_hello_never_comes_up() {
     let mut client = Side::open(&provider, "127.0.0.1:0");
     let mut server = Side::open(&provider, "127.0.0.1:0");
     let link = client.transport.connect(server.transport.address());
-    // The client has not been driven since, so its hello has not left.
+    // The client has made no pass since, so its hello was not written.
     until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
     until("a frame to be taken", &mut [&mut client], |sides| {
         sides[0].transport.send_inline(link, &message(3, 1), b"abc").is_ok()
