@@ -1,8 +1,8 @@
 //! The contract of a homespun backend as a library of tests.
 //!
-//! Somebody who writes a backend implements [`Provider`] and [`Transport`]; the documentation of the latter says what
-//! must hold. Here each of its promises is a function that fails where it is broken. One line in a file below `tests/`
-//! makes a test of each:
+//! The author of a backend implements [`Provider`] and [`Transport`]. The documentation of these traits makes
+//! promises; here each promise is a function that panics if a backend breaks it. One line in a file below
+//! `tests/` turns each function into a test:
 //!
 //! ```
 //! use homespun_engine::loopback::{Faults, Network};
@@ -11,12 +11,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! The tests know nothing of a backend but the two traits. Whatever a transport may leave out, such as
-//! [`pull`][pull] or [`wake_fd`][wake_fd], is not demanded, so a backend that does have it
-//! should also make sure that it is found: see [`pulls`](transport::pulls) and [`wakes`](transport::wakes).
+//! The tests use a backend through the two traits only. They do not demand optional parts of a transport,
+//! such as [`pull`][pull] or [`wake_fd`][wake_fd]. A backend that has such a part should therefore assert
+//! that the tests see it: see [`pulls`](transport::pulls) and [`wakes`](transport::wakes).
 //!
-//! What the tests are made of, [`TestEndpoint`](transport::TestEndpoint) and [`Recorder`](transport::Recorder), is there for the tests
-//! that a backend has of its own.
+//! A backend's own tests may use [`TestEndpoint`](transport::TestEndpoint) and
+//! [`Recorder`](transport::Recorder), too.
 //!
 //! [`Provider`]: homespun_engine::transport::Provider
 //! [`Transport`]: homespun_engine::transport::Transport
@@ -27,12 +27,12 @@
 
 pub mod transport;
 
-/// Makes a `#[test]` of each function that tests a transport, named like the function.
+/// Makes a `#[test]` of each function of the contract, with the name of the function.
 ///
-/// Takes an expression of a type that is a [`Provider`](homespun_engine::transport::Provider). It is evaluated once for
-/// each test, so every test has a provider of its own if the expression makes one.
+/// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
+/// evaluates it, so if the expression creates a provider, each test has its own.
 ///
-/// Each test is given no more than the [patience](crate::transport::Deadline) of a minute for anything that it waits for.
+/// Each test waits for an event no longer than a [minute](crate::transport::Deadline).
 #[macro_export]
 macro_rules! transport_contract {
     ($provider:expr) => {
@@ -119,7 +119,7 @@ macro_rules! transport_contract {
 
 #[cfg(test)]
 mod tests {
-    /// A function that is not listed would be tested by nobody.
+    /// No backend would run a function that the macro does not list.
     #[test]
     fn transport_contract_lists_every_test_function() {
         let listed = include_str!("lib.rs");

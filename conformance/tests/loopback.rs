@@ -1,17 +1,17 @@
-//! The contract over the network inside the process, on a good day and on bad ones.
+//! The contract over the in-process network, without and with faults.
 
 use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
 
 homespun_conformance::transport_contract!(Network::new(1, Faults::default()));
 
-/// With links that hold little, cut bytes anywhere, are late, and are full at any moment.
+/// With small links that split frames anywhere, delay them, and are full at random.
 mod choppy {
     use super::*;
 
     homespun_conformance::transport_contract!(Network::new(2, Faults::choppy()));
 }
 
-/// With links that hold next to nothing and hand over every byte by itself.
+/// With links of the smallest capacity that deliver every byte by itself.
 mod tiny {
     use super::*;
 
@@ -21,7 +21,7 @@ mod tiny {
     ));
 }
 
-/// With payload that is pulled, and never refused.
+/// With links that pull payload and never refuse to.
 mod pulling {
     use super::*;
 
@@ -31,7 +31,7 @@ mod pulling {
 
     homespun_conformance::transport_contract!(network());
 
-    /// Otherwise the contract demands nothing of the kind.
+    /// The contract tests pulling only if the provider offers it.
     #[test]
     fn provider_with_pull_enabled_pulls() {
         assert!(homespun_conformance::transport::pulls(&network()));

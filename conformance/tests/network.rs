@@ -1,4 +1,5 @@
-//! What the network inside the process promises beyond the contract: what it does without faults, and what its faults do.
+//! Promises of the in-process network beyond the contract: its behaviour without faults, and the effect of
+//! each fault.
 
 use std::net::SocketAddr;
 
@@ -70,7 +71,7 @@ fn full_pipe_resumes_the_frame_where_it_stopped() {
     assert_eq!(
         a.transport.send(link, &Header::Ack { received: 7 }, &[]),
         Sent::Full,
-        "unfinished, room or not"
+        "a frame is unfinished, although there is room"
     );
     let mut turns = 1;
     while b.recorder.payloads(peer).is_empty() && turns < 10 {
@@ -96,7 +97,7 @@ fn choppy_network_uses_every_delivery_method() {
     assert!(endpoints[0].refusals() > 10);
 }
 
-/// What two endpoints see while they talk on a network where everything goes wrong.
+/// The events of two endpoints that communicate over a network with all faults.
 fn trace(seed: u64) -> Vec<(usize, LinkId, Event)> {
     let network = Network::new(seed, Faults::nasty());
     let mut endpoints = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
@@ -105,18 +106,18 @@ fn trace(seed: u64) -> Vec<(usize, LinkId, Event)> {
     let mut trace = Vec::new();
     let mut links = [None, None];
     for round in 0..300 {
-        for (who, endpoint) in endpoints.iter_mut().enumerate() {
-            let link = *links[who].get_or_insert_with(|| endpoint.connect(addresses[1 - who]));
+        for (at, endpoint) in endpoints.iter_mut().enumerate() {
+            let link = *links[at].get_or_insert_with(|| endpoint.connect(addresses[1 - at]));
             endpoint.post(link, payload(round * 7 % 900, seed));
             endpoint.transmit();
             endpoint.receive(16);
-            for (id, event) in &endpoint.recorder.log()[seen[who]..] {
+            for (id, event) in &endpoint.recorder.log()[seen[at]..] {
                 if *id == link && matches!(event, Event::Down(_)) {
-                    links[who] = None;
+                    links[at] = None;
                 }
-                trace.push((who, *id, event.clone()));
+                trace.push((at, *id, event.clone()));
             }
-            seen[who] = endpoint.recorder.log().len();
+            seen[at] = endpoint.recorder.log().len();
         }
     }
     trace
@@ -127,7 +128,7 @@ fn equal_seeds_give_equal_traces() {
     let traces: Vec<_> = (0..6).map(trace).collect();
     assert_eq!(traces, (0..6).map(trace).collect::<Vec<_>>());
     for (at, one) in traces.iter().enumerate() {
-        assert!(traces[..at].iter().all(|other| other != one), "two seeds saw the same");
+        assert!(traces[..at].iter().all(|other| other != one), "two seeds gave the same trace");
     }
 }
 
@@ -161,7 +162,7 @@ fn broken_link_delivers_frames_in_flight_before_link_down() {
     endpoints[0].post(link, payload(40, 1));
     endpoints[0].transmit();
     assert_eq!(network.break_link(addresses[1], addresses[0]), 1);
-    assert_eq!(network.break_link(addresses[0], addresses[1]), 0, "it is broken already");
+    assert_eq!(network.break_link(addresses[0], addresses[1]), 0, "the link was already broken");
     drive(&mut endpoints, "both know", |[a, b]| {
         a.recorder.down(link) == Some(&RESET) && b.recorder.down(peer) == Some(&RESET)
     });
@@ -209,7 +210,7 @@ fn killed_endpoint_resets_its_links_and_frees_its_address() {
     let successor = network.open(address, 33).expect("the address is free");
     drop(b);
     assert_eq!(successor.address(), address);
-    assert!(network.kill(address), "the dead transport took nothing with it");
+    assert!(network.kill(address), "dropping the dead transport closed its successor");
     assert!(network.is_quiet());
 }
 
@@ -257,7 +258,7 @@ fn receive_budget_is_exact_and_shared_by_all_links() {
     assert_eq!(b.receive(0), 0);
     assert_eq!(b.receive(4), 4);
     let ups: Vec<_> = b.recorder.ups().into_iter().map(|(link, ..)| link).collect();
-    assert_eq!((ups.len(), b.recorder.log().len()), (4, 4), "every link had its turn");
+    assert_eq!((ups.len(), b.recorder.log().len()), (4, 4), "one event of each link");
     for round in 1..=25 {
         assert_eq!((b.receive(3), b.receive(5)), (3, 5));
         assert!(ups.iter().all(|&link| b.recorder.payloads(link).len() == 2 * round));
@@ -357,7 +358,7 @@ fn wildcard_bind_resolves_to_a_specific_address() {
     assert_eq!(open("127.0.0.1:7").err(), Some(Errno::EADDRINUSE));
 }
 
-/// Does what no receiver should do lightly: it calls the network while it is being told something.
+/// A frame handler that calls the network from its callbacks.
 struct Killer(Network, Address);
 
 impl FrameHandler for Killer {

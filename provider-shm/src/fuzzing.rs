@@ -206,7 +206,7 @@ impl Run {
         }
     }
 
-    /// Writes a well-sealed line where the consumer reads next, or soon.
+    /// Writes a line with correct checks at the consumer's position, or up to 3 lines ahead.
     fn scribble_line(&mut self, input: &mut Input<'_>) {
         let shape = usize::from(input.byte().unwrap_or(0));
         let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);

@@ -52,7 +52,7 @@ impl Greeting {
     ///
     /// # Errors
     ///
-    /// As [`Hello::parse`](hello::Hello::parse) says.
+    /// Those of [`Hello::parse`](hello::Hello::parse).
     pub(crate) fn parse(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, WireError> {
         let (hello, rest) = bytes.split_first_chunk().ok_or(WireError::BadMagic)?;
         let (address, rest) = rest.split_first_chunk().ok_or(WireError::BadMagic)?;

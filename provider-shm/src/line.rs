@@ -4,7 +4,7 @@
 //! takes the remaining words, padded with zeros to a whole word:
 //!
 //! ```text
-//!  word 0, from its lowest bit                            then, each only where the header has it
+//!  word 0, from its lowest bit                            then, each only if the header has it
 //!  +----------+-------+-------+------+-------+-----+    +-------+ - - - +--------+ - - - - +
 //!  | sequence | check | check | kind | flags | len |    | words         | length | payload |
 //!  |          | of    | of    |      |       |     |    |               |        |         |
@@ -82,7 +82,7 @@ const LONG: u8 = 1 << (FLAGS_BITS + 1);
 /// The payload that goes with a header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Payload<'a> {
-    /// All of it, no longer than [`room_bytes`] says.
+    /// All of it, at most [`room_bytes`] long.
     Inline(&'a [u8]),
     /// The length of its first piece, which is in the data area.
     Outside(usize),

@@ -158,7 +158,7 @@ fn bad_greeting_ends_its_own_link_only() {
     // It reports links that it has made to a peer with a bad greeting as down.
     let listener = listen_at(here, 8);
     for bad in bad_greetings(here) {
-        let heard = endpoints[0].recorder.log().len();
+        let seen = endpoints[0].recorder.log().len();
         let refused = endpoints[0].connect(here);
         let mut raw = None;
         until(&mut endpoints, bad.what, |[a, _]| {
@@ -166,7 +166,7 @@ fn bad_greeting_ends_its_own_link_only() {
                 raw = raw::accept(&listener);
                 raw.iter().for_each(|raw| bad.send_on(raw));
             }
-            a.recorder.log().len() > heard
+            a.recorder.log().len() > seen
         });
         drop((raw, bad.descriptors));
         let why = endpoints[0].recorder.down(refused);

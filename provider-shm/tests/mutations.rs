@@ -234,11 +234,11 @@ impl Fixture {
         Peer { control, ring, doorbell }
     }
 
-    /// Drives the endpoint until `done` accepts the logs of its peers since event `heard`. The endpoint is
+    /// Drives the endpoint until `done` accepts the logs of its peers since event `seen`. The endpoint is
     /// armed after each pass, as an idle one would be.
     fn observe_until(
         &mut self,
-        heard: usize,
+        seen: usize,
         what: &str,
         mut done: impl FnMut(&BTreeMap<u64, PeerLog>) -> bool,
     ) -> BTreeMap<u64, PeerLog> {
@@ -249,7 +249,7 @@ impl Fixture {
             let (Armed::Ready | Armed::Asleep { .. }) = endpoint.transport.arm();
             let mut logs: BTreeMap<u64, PeerLog> = BTreeMap::new();
             let mut live = BTreeMap::new();
-            for (link, event) in &endpoint.recorder.log()[heard..] {
+            for (link, event) in &endpoint.recorder.log()[seen..] {
                 match event {
                     Event::Up(_, instance) => {
                         live.insert(*link, *instance);
@@ -272,10 +272,10 @@ impl Fixture {
 
     /// Asserts that a frame on the link of the two endpoints arrives.
     fn assert_link_works(&mut self, after: &str) {
-        let heard = self.endpoints[1].recorder.log().len();
+        let seen = self.endpoints[1].recorder.log().len();
         self.endpoints[0].post(self.link, payload(100, 1));
-        drive(&mut self.endpoints, after, |[_, b]| b.recorder.log().len() > heard);
-        let (_, event) = &self.endpoints[1].recorder.log()[heard];
+        drive(&mut self.endpoints, after, |[_, b]| b.recorder.log().len() > seen);
+        let (_, event) = &self.endpoints[1].recorder.log()[seen];
         assert!(matches!(event, Event::Frame(..)), "{after}: {event:?}");
     }
 }
@@ -290,11 +290,11 @@ fn changed_header_byte_ends_the_link() {
 
     let mut fixture = Fixture::new();
     for (batch, first) in cases.chunks(PEERS).zip((100..).step_by(PEERS)) {
-        let heard = fixture.endpoints[1].recorder.log().len();
+        let seen = fixture.endpoints[1].recorder.log().len();
         let peers: Vec<_> =
             (first..).zip(batch).map(|(instance, case)| fixture.connect_peer(instance, case)).collect();
         // The peers stay connected and write nothing more.
-        let logs = fixture.observe_until(heard, "the end of each spoilt link", |logs| {
+        let logs = fixture.observe_until(seen, "the end of each spoilt link", |logs| {
             logs.len() == batch.len() && logs.values().all(|log| log.down.is_some())
         });
         drop(peers);
@@ -318,15 +318,15 @@ fn line_with_previous_sequence_number_ends_the_link() {
         .collect();
     assert!(cases.iter().any(|case| case.spoilt[..2] == ACK.at(0)[..2]), "no case has the previous number");
     for (case, instance) in cases.iter().zip(100..) {
-        let heard = fixture.endpoints[1].recorder.log().len();
+        let seen = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, case);
-        fixture.observe_until(heard, "a lap of frames", |logs| {
+        fixture.observe_until(seen, "a lap of frames", |logs| {
             logs.get(&instance).is_some_and(|log| log.frames.len() == LINES)
         });
         pwrite(&peer.ring, &case.spoilt, LINES_START_BYTES).unwrap();
         // The endpoint sleeps, so ring its doorbell.
         write(&peer.doorbell, &ONE).unwrap();
-        let logs = fixture.observe_until(heard, "the end", |logs| logs[&instance].down.is_some());
+        let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let why = &logs[&instance].down;
         assert!(matches!(why, Some(LinkError::Protocol(_))), "{}: {why:?}", case.what);
         fixture.assert_link_works("a frame of the sound link");
@@ -351,13 +351,13 @@ fn truncated_frame_resets_the_link() {
         },
     ];
     for (case, instance) in cases.iter().zip(100..) {
-        let heard = fixture.endpoints[1].recorder.log().len();
+        let seen = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, case);
-        fixture.observe_until(heard, "the sound lines", |logs| {
+        fixture.observe_until(seen, "the sound lines", |logs| {
             logs.get(&instance).is_some_and(|log| log.frames.len() == case.frames)
         });
         drop(peer);
-        let logs = fixture.observe_until(heard, "the end", |logs| logs[&instance].down.is_some());
+        let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
         let log = &logs[&instance];
         assert_eq!(log.down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
         assert_eq!(log.frames.len(), case.frames, "{}", case.what);

@@ -61,7 +61,7 @@ impl Interceptor {
 fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
     let address = vacant();
     let listener = listen_at(address, 8);
-    let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
+    let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let link = endpoints[0].connect(address);
     let mut interceptor = None;
     drive(endpoints, "an intercepted link", |[a, b]| {
@@ -74,9 +74,9 @@ fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) 
             }
             Some(interceptor) => [0, 1].into_iter().for_each(|from| interceptor.forward(from)),
         }
-        a.recorder.log().len() > heard[0] && b.recorder.log().len() > heard[1]
+        a.recorder.log().len() > seen[0] && b.recorder.log().len() > seen[1]
     });
-    let (peer, event) = &endpoints[1].recorder.log()[heard[1]];
+    let (peer, event) = &endpoints[1].recorder.log()[seen[1]];
     assert!(matches!(event, Event::Up(..)), "{event:?}");
     (link, *peer, interceptor.expect("the link is up"))
 }
@@ -110,13 +110,13 @@ fn scribble(rng: &mut Rng, ring: &OwnedFd) {
 
 /// Lets both sides send frames until the link goes down on either side.
 fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
-    let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
-    let is_down = |endpoint: &TestEndpoint<ShmTransport>, heard: usize| {
-        endpoint.recorder.log()[heard..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
+    let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
+    let is_down = |endpoint: &TestEndpoint<ShmTransport>, seen: usize| {
+        endpoint.recorder.log()[seen..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
     };
     for _ in 0..PASSES {
         for at in [0, 1] {
-            if is_down(&endpoints[at], heard[at]) {
+            if is_down(&endpoints[at], seen[at]) {
                 return;
             }
             let endpoint = &mut endpoints[at];
@@ -147,7 +147,7 @@ fn spoil_links(seed: u64) {
 
     for round in 0..LINKS {
         let (link, peer, interceptor) = intercepted_link(&mut endpoints);
-        let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
+        let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let (rings, is_over) = (&interceptor.rings, &is_over);
@@ -167,7 +167,7 @@ fn spoil_links(seed: u64) {
         });
         drop(interceptor);
         for (at, link) in [link, peer].into_iter().enumerate() {
-            let news = &endpoints[at].recorder.log()[heard[at]..];
+            let news = &endpoints[at].recorder.log()[seen[at]..];
             if !news.iter().any(|(_, event)| matches!(event, Event::Down(_))) {
                 endpoints[at].close(link, Close::Drain);
             }

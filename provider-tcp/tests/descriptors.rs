@@ -131,7 +131,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     });
     assert_eq!(client.links.down.len(), 1, "no other link failed");
 
-    // With descriptors again, the listener goes on by itself.
+    // With descriptors again, the listener accepts again by itself.
     setrlimit(Resource::Nofile, before).unwrap();
     let up = server.links.up.len();
     client.transport.connect(address);

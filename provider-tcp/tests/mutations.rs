@@ -213,11 +213,11 @@ fn cases() -> Vec<Case> {
 
 /// Asserts that a frame on the correct peer's link arrives.
 fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
-    let heard = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
-    let before = heard(side);
+    let frame_count = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
+    let before = frame_count(side);
     friend.until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
     friend.transport.flush();
-    side.until(after, |side| heard(side) > before);
+    side.until(after, |side| frame_count(side) > before);
     assert!(!side.logs.down.contains_key(&SOUND));
 }
 

@@ -1,4 +1,4 @@
-//! How links end, and what the peer hears of it.
+//! How links end, and what the peer sees of it.
 
 use std::array;
 
@@ -10,8 +10,9 @@ use crate::transport::{BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive, linked,
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// What was taken before [`Close::Drain`] reaches the peer, which then sees [`LinkError::Closed`]. What the peer sends
-/// meanwhile is dropped, nothing more is reported of the link, and [`draining`](Transport::draining) comes down to 0.
+/// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`].
+/// Frames that the peer sends meanwhile are dropped, nothing more is reported of the link, and
+/// [`draining`](Transport::draining) falls to 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     for size in SIZES {
@@ -20,17 +21,17 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(provider: &P) {
     }
     drive(&mut endpoints, "everything to be taken", |[a, _]| a.is_posted());
     endpoints[0].close(link, Close::Drain);
-    let heard = endpoints[0].recorder.log().len();
+    let events_before = endpoints[0].recorder.log().len();
     drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         a.transport.draining() == 0 && b.recorder.down(peer).is_some()
     });
     let [a, b] = endpoints;
     assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
     assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
-    assert_eq!(a.recorder.log().len(), heard, "reported of a closed link");
+    assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// A link that has no room for anything may be drained: all that it has taken arrives, and then its end.
+/// A full link may be drained: all frames that it has taken arrive, and then its end.
 pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let taken = fill(&mut endpoints[0], link, 100) - 1;
@@ -57,8 +58,8 @@ pub fn drain_from_both_sides_completes<P: Provider>(provider: &P) {
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
-/// Where a frame was taken in part only, the peer sees ECONNRESET after everything that was taken in whole, also if the
-/// link was drained.
+/// If a frame was taken in part only, the peer sees ECONNRESET after all frames that were taken whole, even
+/// if the link was drained.
 pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = linked(provider);
@@ -72,20 +73,20 @@ pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
         assert_eq!(endpoints[1].recorder.down(peer), Some(&RESET), "{how:?}");
         let count = endpoints[1].recorder.frame_count(peer);
         match how {
-            Close::Drain => assert_eq!(count, frames, "the one before, and all but the last"),
+            Close::Drain => assert_eq!(count, frames, "the first frame, and all but the last"),
             Close::Abort => assert!(count <= frames, "all but the last at most"),
         }
     }
 }
 
-/// A link may be drained while a frame of the peer's has arrived in part only: the rest is dropped, and the peer, which was
-/// about to go on with it, sees [`LinkError::Closed`].
+/// A link may be drained after a frame of the peer has arrived in part only: the rest is dropped, and the
+/// peer, which has not sent all of it, sees [`LinkError::Closed`].
 pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     if stop_inside_a_frame(&mut endpoints[0], link).is_none() {
         return;
     }
-    // Some of it is read before.
+    // This side reads some of it first.
     endpoints[1].receive(1);
     endpoints[1].post(peer, payload(77, 2));
     drive(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.is_posted());
@@ -97,8 +98,9 @@ pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(provi
     assert_eq!(endpoints[0].recorder.down(link), Some(&LinkError::Closed));
 }
 
-/// A link may be closed, in either way, before it is up: nothing is reported of it, [`draining`](Transport::draining) comes
-/// down to 0, and the peer either never hears of it, or hears that it came up and went down.
+/// A link may be closed, in either way, before it is up: nothing is reported of it,
+/// [`draining`](Transport::draining) falls to 0, and the peer reports either nothing or that the link came up
+/// and went down.
 pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
@@ -110,7 +112,7 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
                 endpoints[0].receive(BUDGET_FRAMES);
             }
             endpoints[0].close(link, how);
-            // Behind it comes another link, so that what the peer will hear of the first it has heard then.
+            // A second link follows: once it is up, the peer has reported everything about the first.
             let next = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(next, payload(60, 1));
             let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == payload(60, 1));
@@ -125,13 +127,14 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
             let ups = b.recorder.ups();
             let downs = b.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count();
             assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (a.address(), 11)));
-            assert!(ups.len() <= 2 && downs == ups.len() - 1, "up and down, or never mentioned");
+            assert!(ups.len() <= 2 && downs == ups.len() - 1, "up and down, or never reported");
         }
     }
 }
 
-/// A link may be closed, in either way, when it has ended already and that was not reported yet: because nobody was there,
-/// or because the peer has gone. Nothing is reported of it then, and [`draining`](Transport::draining) comes down to 0.
+/// A link may be closed, in either way, after it has ended and before the end was reported: because the
+/// connect was refused, or because the peer is gone. Then nothing is reported of it, and
+/// [`draining`](Transport::draining) falls to 0.
 pub fn close_of_an_ended_link_reports_nothing<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         let ([mut a, b], link, _) = linked(provider);
@@ -151,8 +154,9 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(provider: &P) {
     }
 }
 
-/// [`Close::Abort`] takes effect at once, and leaves nothing to drain. What arrives at the peer is the start of what was
-/// sent; [`LinkError::Closed`] it may see only if that is all that was taken.
+/// [`Close::Abort`] takes effect at once and leaves nothing to drain. The first of the sent frames arrive at
+/// the peer, perhaps none; it may see [`LinkError::Closed`] only if it has received all frames that were
+/// taken.
 pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
     for passes in 0..4 {
         for accepted in [false, true] {
@@ -178,7 +182,7 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
             );
             match b.recorder.down(peer) {
                 Some(LinkError::Closed) => {
-                    assert!(arrived.len() == taken && !was_mid_frame, "closed, and incomplete");
+                    assert!(arrived.len() == taken && !was_mid_frame, "closed in order, but incomplete");
                 }
                 why => assert_eq!(why, Some(&RESET)),
             }
@@ -192,7 +196,8 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
     drive(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
 }
 
-/// When a transport is dropped its links end at the peers, those too that it has not accepted, after what has arrived.
+/// When a transport is dropped, its links end at the peers, after the frames that have arrived. So do
+/// connects that it has not accepted.
 pub fn dropped_transport_ends_its_links<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     endpoints[1].post(peer, payload(500, 1));
@@ -211,7 +216,7 @@ pub fn dropped_transport_ends_its_links<P: Provider>(provider: &P) {
     assert_eq!(a.recorder.payloads(link), [payload(500, 1)]);
 }
 
-/// When a transport is dropped that has taken a frame in part, its peer sees ECONNRESET.
+/// When a transport is dropped after it has taken a frame in part, its peer sees ECONNRESET.
 pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
@@ -221,8 +226,8 @@ pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(provider: &
     assert!(b.recorder.frame_count(peer) < frames);
 }
 
-/// The number of a link that was closed is free at once. A link that gets it hears nothing that was meant for the one
-/// before: neither frames, nor who the peer is, nor the end.
+/// The number of a closed link is free at once. The next link with this number gets no event of the one
+/// before: no frame, no peer, no end.
 pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(provider: &P) {
     const ROUNDS: usize = 24;
     let mut endpoints = [11, 22, 33].map(|instance| TestEndpoint::open(provider, instance));
@@ -232,23 +237,24 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(provider: &
         let address = endpoints[at].address();
         let link = endpoints[0].connect(address);
         numbers.push(link);
-        let heard = [0, at].map(|at| endpoints[at].recorder.log().len());
+        let events_before = [0, at].map(|at| endpoints[at].recorder.log().len());
         let mut link_at_peer = None;
         drive(&mut endpoints, "the link", |endpoints| {
-            let mut later = endpoints[at].recorder.log()[heard[1]..].iter();
+            let mut later = endpoints[at].recorder.log()[events_before[1]..].iter();
             link_at_peer = later.find_map(|(id, event)| matches!(event, Event::Up(..)).then_some(*id));
-            link_at_peer.is_some() && endpoints[0].recorder.log().len() > heard[0]
+            link_at_peer.is_some() && endpoints[0].recorder.log().len() > events_before[0]
         });
         let link_at_peer = link_at_peer.expect("just seen");
         endpoints[at].post(link_at_peer, payload(100 + round, instance));
-        drive(&mut endpoints, "a frame", |[a, ..]| a.recorder.log().len() > heard[0] + 1);
+        drive(&mut endpoints, "a frame", |[a, ..]| a.recorder.log().len() > events_before[0] + 1);
         let expected = [
             (link, Event::Up(address, instance)),
             (link, Event::Frame(message(100 + round), payload(100 + round, instance))),
         ];
-        assert_eq!(endpoints[0].recorder.log()[heard[0]..], expected);
+        assert_eq!(endpoints[0].recorder.log()[events_before[0]..], expected);
 
-        // Frames are under way in both directions when the link goes, and so is the end of it in every third round.
+        // When the link is closed, frames are in flight in both directions, and in every third round its end
+        // is, too.
         let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
         peer.post(link_at_peer, payload(7, 0));

@@ -1,4 +1,4 @@
-//! How links come to be, and how they do not.
+//! How links come up, and how connects fail.
 
 use std::array;
 
@@ -7,16 +7,15 @@ use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
 use crate::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, drive_all, linked, payload};
 
-/// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on the side that
-/// connected and on the side that accepted.
+/// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on
+/// the side that connected and on the side that accepted.
 pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(provider: &P) {
     let ([a, b], link, peer) = linked(provider);
     assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
 
-/// Endpoints reach each other whatever format of the provider's their addresses have, and whether they are bound to a
-/// wildcard or not.
+/// Endpoints reach each other with every address format of the provider, bound to a wildcard or not.
 pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
@@ -36,7 +35,7 @@ pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(provider: &
     }
 }
 
-/// When two endpoints connect to each other at the same moment both links come up, and both carry frames.
+/// When two endpoints connect to each other at the same moment, both links come up and carry frames.
 pub fn simultaneous_connects_make_two_links<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let addresses = endpoints.each_ref().map(TestEndpoint::address);
@@ -47,13 +46,13 @@ pub fn simultaneous_connects_make_two_links<P: Provider>(provider: &P) {
     drive(&mut endpoints, "two links on both sides, and a frame each way", |endpoints| {
         endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
     });
-    for (endpoint, who) in endpoints.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
+    for (endpoint, expected) in endpoints.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
         let ups = endpoint.recorder.ups();
-        assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == who));
+        assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == expected));
     }
 }
 
-/// Every [`connect`](Transport::connect) makes a link of its own.
+/// Each [`connect`](Transport::connect) makes a new link.
 pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let address = endpoints[1].address();
@@ -77,7 +76,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
     });
 }
 
-/// An endpoint may connect to itself: it has two links then, one for each end.
+/// An endpoint may connect to itself. It then has two links, one for each end.
 pub fn endpoint_connects_to_itself<P: Provider>(provider: &P) {
     let mut a = TestEndpoint::open(provider, 11);
     let address = a.address();
@@ -95,12 +94,12 @@ pub fn endpoint_connects_to_itself<P: Provider>(provider: &P) {
     });
 }
 
-/// A connect to an address where nobody listens fails with ECONNREFUSED, which [`receive`](Transport::receive) reports, and
-/// nothing before that: until then the link has a number, takes calls, and is never up.
+/// A connect to an address without an endpoint fails with ECONNREFUSED, which [`receive`](Transport::receive)
+/// reports. Until then the link has a number and accepts calls; it never comes up.
 pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(provider: &P) {
     let mut a = TestEndpoint::open(provider, 11);
-    let nobody = TestEndpoint::open(provider, 22).address();
-    let link = a.connect(nobody);
+    let vacant = TestEndpoint::open(provider, 22).address();
+    let link = a.connect(vacant);
     a.post(link, payload(10, 1));
     a.transmit();
     assert_eq!(a.recorder.log(), [], "reported by another call than receive");
@@ -109,8 +108,7 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(provider
     assert_eq!(a.recorder.log(), [refused], "down once, and never up");
 }
 
-/// Somebody else who is opened at the address of an endpoint that is gone can be connected to, and is told from it by the
-/// instance.
+/// A new endpoint at the address of a closed one accepts connects; its instance tells the two apart.
 pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(provider: &P) {
     let ([a, b], link, _) = linked(provider);
     let address = b.address();
@@ -124,8 +122,8 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(provide
     assert_eq!(endpoints[0].recorder.ups().last(), Some(&(link, address, 33)));
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) connects fail, those too that were under way and not accepted, and
-/// the links that there are live on. It may be called twice.
+/// After [`stop_accepting`](Transport::stop_accepting) connects fail, also those that were in progress, and
+/// existing links continue. It may be called twice.
 pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let address = endpoints[1].address();
@@ -144,9 +142,9 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(provider
     assert_eq!(b.address(), address);
 }
 
-/// A link comes up at the side that connected only if it does at the side that accepted, however far it had come when
-/// the acceptor [stops accepting](Transport::stop_accepting). Otherwise its end is the break of a link that was up, for
-/// which the connector gives up its other links to an endpoint that is about to close them in order.
+/// A link comes up at the connector only if it does at the acceptor, even if the acceptor [stops
+/// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link that was up
+/// break, and would give up its other links to an endpoint that is about to close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P) {
     for passes in 0..4 {
         let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
@@ -154,7 +152,7 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P)
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, payload(50, 1));
         let [a, b] = &mut endpoints;
-        // The acceptor looks before the connector has said much, and not again when it has.
+        // The acceptor makes its passes before those of the connector, and none after.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
             b.transmit();
@@ -175,8 +173,8 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P)
     }
 }
 
-/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: one that is closed may still have
-/// something to send to somebody new.
+/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: when it is closed,
+/// it may still have messages for new peers.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     endpoints[0].transport.stop_accepting();
@@ -186,8 +184,8 @@ pub fn connect_after_stop_accepting_succeeds<P: Provider>(provider: &P) {
     drive(&mut endpoints, "the frame", |[a, b]| b.recorder.log().len() == 2 && a.recorder.up_count() == 1);
 }
 
-/// Several endpoints with many links between them exchange frames on every link in both directions, and every link brings
-/// what was sent on it.
+/// Several endpoints with many links between them exchange frames on every link in both directions, and every
+/// frame arrives on its own link.
 pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(provider: &P) {
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;

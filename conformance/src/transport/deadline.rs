@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for something that must happen before it fails: a minute. Nothing is concluded from how soon it
-/// does.
+/// How long a test waits for an event before it fails. Tests draw no conclusion from how soon the event
+/// comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The moment when a test stops waiting.
@@ -13,12 +13,12 @@ pub struct Deadline(Instant);
 
 impl Deadline {
     /// A minute from now.
-    #[expect(clippy::new_without_default, reason = "no two of them are alike")]
+    #[expect(clippy::new_without_default, reason = "each call gives a different moment")]
     pub fn new() -> Deadline {
         Deadline(Instant::now() + PATIENCE)
     }
 
-    /// How much of the time is left.
+    /// The time that is left.
     pub fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -27,7 +27,7 @@ impl Deadline {
     ///
     /// # Panics
     ///
-    /// If the time is over, saying what was waited for.
+    /// If the time is over; the message contains `what`.
     #[track_caller]
     pub fn pause(self, what: &str) {
         assert!(self.left() > Duration::ZERO, "waited in vain for {what}");

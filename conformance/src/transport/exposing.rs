@@ -1,7 +1,7 @@
-//! How payload is exposed and pulled.
+//! Exposing and pulling payload.
 //!
-//! A transport that has no such way says so in its caps, and a pull may be refused at any time, which is final. All the
-//! same it must not panic, and must not succeed with anything but the payload.
+//! A transport that cannot pull says so in its caps. It may refuse a pull at any time, and must then refuse
+//! all further ones. In any case it must not panic, nor succeed with other bytes than the payload.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -11,15 +11,15 @@ use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transpor
 
 use crate::transport::{TestEndpoint, drive, linked, payload};
 
-/// How much is exposed, if the link does not ask for more.
+/// How much payload the tests expose beyond the link's minimum.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// Whether links of this provider pull payload, as far as they know before they have tried.
+/// Whether links of this provider pull payload, according to their caps.
 pub fn pulls<P: Provider>(provider: &P) -> bool {
     Exposure::new(provider).is_some()
 }
 
-/// A link, and payload that one side exposes to the other.
+/// A link with payload that one side exposes to the other.
 struct Exposure<T> {
     exposer: TestEndpoint<T>,
     puller: TestEndpoint<T>,
@@ -42,7 +42,7 @@ impl<T: Transport> Exposure<T> {
         Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote })
     }
 
-    /// Pulls into several places; what is in them afterwards.
+    /// Pulls into three slices; returns their content.
     fn pull(&mut self, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
         let remote = self.remote.clone();
         self.pull_from(&remote, offset_bytes, count_bytes)
@@ -57,7 +57,7 @@ impl<T: Transport> Exposure<T> {
         (pulled, place)
     }
 
-    /// The link works, whatever was pulled.
+    /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
         let Exposure { mut exposer, mut puller, at_exposer, at_puller, .. } = self;
         exposer.post(at_exposer, payload(900, 2));
@@ -67,13 +67,13 @@ impl<T: Transport> Exposure<T> {
         });
     }
 
-    /// Whatever may have been reached before cannot be now; the pulling side learns of the end, and was told nothing wrong.
+    /// Asserts that pulls do not succeed any more, and that the pulling side sees the end of the link.
     fn assert_gone(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);
             assert!(
                 matches!(pulled, Pull::Gone | Pull::Refused),
-                "{pulled:?} when nothing is exposed any more"
+                "{pulled:?} after the payload was withdrawn"
             );
         }
         let at_puller = self.at_puller;
@@ -83,7 +83,7 @@ impl<T: Transport> Exposure<T> {
     }
 }
 
-/// As many pieces as an operation may have, of different lengths.
+/// Splits payload into as many pieces as an operation may have, of different lengths.
 fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     let mut pieces = Vec::new();
     let mut rest = bytes;
@@ -96,8 +96,8 @@ fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     pieces
 }
 
-/// [`Pull::Done`] means that all of `into` holds what was exposed, from the offset on: of payload in one piece and in as
-/// many as an operation may have. What was refused once is refused for good.
+/// [`Pull::Done`] means that all of `into` holds the exposed payload from the offset on, whether it was
+/// exposed in one piece or in many. After one refusal all further pulls are refused.
 pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let len_bytes = exposure.bytes.len();
@@ -118,7 +118,7 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) 
                 assert!(place == exposure.bytes[offset_bytes..offset_bytes + count_bytes], "other bytes");
             }
             Pull::Refused => was_refused = true,
-            Pull::Fault | Pull::Gone => panic!("{pulled:?} of what is exposed"),
+            Pull::Fault | Pull::Gone => panic!("{pulled:?} of exposed payload"),
         }
     }
     let whole = [IoSlice::new(&exposure.bytes)];
@@ -129,7 +129,7 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) 
     exposure.assert_link_works();
 }
 
-/// What goes beyond the end of what is exposed is not pulled, wherever the memory behind it leads, and the link stays sound.
+/// A pull beyond the end of the exposed payload fails, whatever memory follows it, and the link stays usable.
 pub fn pull_beyond_exposed_memory_fails<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let len_bytes = exposure.bytes.len() as u64;
@@ -147,8 +147,7 @@ pub fn pull_beyond_exposed_memory_fails<P: Provider>(provider: &P) {
     exposure.assert_link_works();
 }
 
-/// Descriptions that mean nothing are not pulled, and those that were tampered with do no harm. The link stays sound: they
-/// may come from a peer that is faulty in other ways than this.
+/// Pulls from meaningless descriptions fail, and tampered ones do no harm. The link stays usable.
 pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let mut rng = Rng::with_seed(7);
@@ -163,7 +162,7 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
             rng.fill(&mut bytes);
         }
     }
-    // With luck these still lead to memory of the peer's.
+    // Some of these descriptions may still describe memory of the peer.
     let good = exposure.remote.as_bytes().to_vec();
     for _ in 0..200 {
         let mut bytes = good.clone();
@@ -173,13 +172,13 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
         bytes.truncate(rng.usize(0..=good.len() * 2).min(good.len()));
         let tampered = Remote::new(&bytes).expect("short enough");
         let (pulled, _) = exposure.pull_from(&tampered, rng.u64(0..400_000), 5000);
-        assert_ne!(pulled, Pull::Gone, "the peer is there");
+        assert_ne!(pulled, Pull::Gone, "the peer is still connected");
     }
     exposure.assert_link_works();
 }
 
-/// From the moment on when the exposing side has called [`close`](Transport::close), no pull succeeds, though the pulling
-/// side has not heard of it.
+/// Once the exposing side has called [`close`](Transport::close), no pull succeeds, even before the pulling
+/// side has seen the end.
 pub fn pull_after_close_fails<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         for pulls_before in [false, true] {
@@ -193,14 +192,14 @@ pub fn pull_after_close_fails<P: Provider>(provider: &P) {
     }
 }
 
-/// From the moment on when the exposing transport was dropped, no pull succeeds.
+/// Once the exposing transport was dropped, no pull succeeds.
 pub fn pull_after_transport_drop_fails<P: Provider>(provider: &P) {
     for pulls_before in [false, true] {
         let Some(mut exposure) = Exposure::new(provider) else { return };
         if pulls_before {
             exposure.pull(0, exposure.bytes.len());
         }
-        // In its place comes somebody else, who exposes something too.
+        // Another endpoint takes the address of the exposing one.
         let address = exposure.exposer.address();
         exposure.exposer = TestEndpoint::open(provider, 44);
         let successor = TestEndpoint::open_at(provider, address, 55);

@@ -1,4 +1,4 @@
-//! How frames travel.
+//! Sending and receiving frames.
 
 use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
     }
 }
 
-/// Headers of every form arrive as they were sent, whatever numbers they hold.
+/// Headers of every form arrive unchanged, with any numbers in them.
 pub fn header_of_each_form_arrives_unchanged<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
@@ -50,7 +50,8 @@ pub fn header_of_each_form_arrives_unchanged<P: Provider>(provider: &P) {
 }
 
 /// [`send_inline`](Transport::send_inline) takes any payload up to
-/// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once there is room.
+/// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once
+/// there is room.
 pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
@@ -67,7 +68,7 @@ pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(provider: &P) {
     assert!(endpoints[1].recorder.payloads(peer) == sizes.map(|size| payload(size, 1)));
 }
 
-/// However many small frames are sent, all arrive in order.
+/// Thousands of small frames arrive in order.
 pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
     const FRAMES: usize = 5000;
     let (mut endpoints, link, peer) = linked(provider);
@@ -77,7 +78,7 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
         endpoints[1].post(peer, payload(len_bytes(n), !(n as u64)));
     }
     drive(&mut endpoints, "all frames", |[a, b]| {
-        // Whoever counts all of them after every pass counts for long.
+        // The length of the log is cheap; counting frames after every pass is not.
         [a, b].iter().all(|endpoint| endpoint.recorder.log().len() == 1 + FRAMES)
     });
     for (endpoint, link, is_back) in [(&endpoints[0], link, true), (&endpoints[1], peer, false)] {
@@ -88,7 +89,7 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
     }
 }
 
-/// A frame that is larger than any buffer of the transport's arrives.
+/// A frame that is larger than any buffer of the transport arrives whole.
 pub fn large_frame_arrives_whole<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 5 * 1024 * 1024 + 13;
     let (mut endpoints, link, peer) = linked(provider);
@@ -97,8 +98,8 @@ pub fn large_frame_arrives_whole<P: Provider>(provider: &P) {
     assert!(endpoints[1].recorder.payloads(peer) == [payload(LEN_BYTES, 1)], "other bytes than were sent");
 }
 
-/// Sending is possible as soon as [`connect`](Transport::connect) has returned, with patience, and the peer learns who it is
-/// before it gets the first frame.
+/// A frame may be posted as soon as [`connect`](Transport::connect) has returned; retried sends succeed. The
+/// peer reports the link as up before the first frame.
 pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let link = endpoints[0].connect(endpoints[1].address());
@@ -111,7 +112,7 @@ pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(provider: &P) {
     assert_eq!(events, [&Event::Up(a.address(), 11), &frame]);
 }
 
-/// What was taken, and flushed while there was room, arrives although its sender makes no further call.
+/// A frame that was taken, and flushed while there was room, arrives without further calls of the sender.
 pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     for round in 1..=20 {
@@ -133,7 +134,7 @@ pub fn transport_moved_to_another_thread_works<P: Provider>(provider: &P) {
         a.post(link, payload(size, 1));
         b.post(peer, payload(size, 2));
     }
-    // Each goes on until both have everything: what one has taken may still need it to get out.
+    // Each side continues until both have everything: frames that it has taken may need its further calls.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {
         let deadline = Deadline::new();

@@ -1,20 +1,21 @@
-//! Headers of every form, made from the rules of the wire format alone: a new header is among them by itself.
+//! Sample headers of every form, generated from the rules of the wire format, so that a new header is
+//! included by itself.
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::wire::{AtomicForm, Fields, Form, Header};
 
-/// What the words of a header hold.
+/// The values of the words of a header.
 const NUMBERS: [u64; 4] = [0, 1, u64::MAX, 0x0123_4567_89ab_cdef];
 
-/// How long payloads are, as far as a header allows it.
+/// The lengths of payloads, if the header allows them.
 const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECTION_DATA_MAX_BYTES, 5000];
 
 /// Headers of every form.
 ///
 /// # Panics
 ///
-/// If none of these numbers and lengths suits a form: then it needs a sample of its own in [`ends`].
+/// If a form accepts none of these numbers and lengths: then [`ends`] needs a sample for it.
 pub(super) fn samples() -> Vec<Header> {
     let mut headers = Vec::new();
     for form in Form::all() {
@@ -36,7 +37,7 @@ pub(super) fn samples() -> Vec<Header> {
     headers
 }
 
-/// Last words of headers, with payloads, of which some suit each form.
+/// Last words of headers, each with a payload length; every form accepts some of them.
 fn ends(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));

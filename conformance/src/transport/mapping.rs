@@ -1,7 +1,7 @@
-//! How memory is allocated and mapped that peers access by themselves.
+//! Shareable memory: allocating it, and mapping that of a peer.
 //!
-//! A provider without such memory says so. A transport maps what a peer describes, or does not; it must not panic, and must
-//! not map anything else.
+//! A provider may have no shareable memory. A transport maps the memory that a peer describes, or refuses; it
+//! must not panic, nor map other memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,24 +19,24 @@ pub fn maps<P: Provider>(provider: &P) -> bool {
     SharedRegion::new(provider).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
-/// A link, and memory of one side that the other is to map.
+/// A link with memory of one side for the other to map.
 struct SharedRegion<T> {
     owner: TestEndpoint<T>,
     other: TestEndpoint<T>,
     /// The owner's number for the link.
     at_owner: LinkId,
-    /// The other's.
+    /// The other side's number for the link.
     at_other: LinkId,
     memory: Arc<dyn SharedMemory>,
     remote: Remote,
 }
 
 impl<T: Transport> SharedRegion<T> {
-    /// `None` if the provider has no such memory.
+    /// `None` if the provider has no shareable memory.
     fn new<P: Provider<Transport = T>>(provider: &P) -> Option<SharedRegion<T>> {
         let memory = provider.allocate_shareable(LEN_BYTES).expect("there is memory")?;
         let ([owner, other], at_owner, at_other) = linked(provider);
-        let remote = memory.describe().expect("its owner may show it");
+        let remote = memory.describe().expect("its owner may describe it");
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
         Some(SharedRegion { owner, other, at_owner, at_other, memory, remote })
     }
@@ -45,7 +45,7 @@ impl<T: Transport> SharedRegion<T> {
         self.other.transport.map(self.at_other, &self.remote, len_bytes)
     }
 
-    /// The link works, whatever was mapped.
+    /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
         let SharedRegion { mut owner, mut other, at_owner, at_other, .. } = self;
         owner.post(at_owner, payload(900, 2));
@@ -56,7 +56,8 @@ impl<T: Transport> SharedRegion<T> {
     }
 }
 
-/// It is zero at first, long enough, and both sides see what either writes. The end is seen as well, and what is mapped stays.
+/// Mapped memory is zero at first and long enough, and each side sees what the other writes. The other side
+/// sees the end of the region, and its mapping stays valid.
 pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
     let Some(mut region) = SharedRegion::new(provider) else { return };
     let Some(mapped) = region.map(LEN_BYTES as u64) else { return region.assert_link_works() };
@@ -72,14 +73,14 @@ pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
     region.memory.retire();
     assert!(mapped.is_retired());
     let Some(other) = provider.allocate_shareable(LEN_BYTES).expect("there is memory") else {
-        panic!("a provider has such memory, or it has not");
+        panic!("the provider allocated shareable memory before");
     };
     region.memory = other;
-    assert_eq!(mapped.words()[1].load(Ordering::Relaxed), 2, "it was taken away from whoever had mapped it");
+    assert_eq!(mapped.words()[1].load(Ordering::Relaxed), 2, "the mapping lost its content");
     region.assert_link_works();
 }
 
-/// Whoever is told another length than the memory has, or nonsense, maps nothing.
+/// A wrong length or a meaningless description maps nothing.
 pub fn map_with_a_wrong_description_fails<P: Provider>(provider: &P) {
     let Some(mut region) = SharedRegion::new(provider) else { return };
     for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
@@ -100,7 +101,7 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(provider: &P) {
     region.assert_link_works();
 }
 
-/// Memory that was given back is not mapped, though it was shown before.
+/// Memory that was freed is not mapped, even with a description from before.
 pub fn map_of_freed_memory_fails<P: Provider>(provider: &P) {
     let Some(SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote }) =
         SharedRegion::new(provider)

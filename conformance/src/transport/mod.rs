@@ -1,9 +1,9 @@
-//! What every transport owes its caller, by theme.
+//! The contract of a transport, by theme.
 //!
-//! Each function opens endpoints of the provider that it is given, lets them talk, and panics where a promise of
-//! [`Transport`](homespun_engine::transport::Transport), [`Provider`](homespun_engine::transport::Provider) or
-//! [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken. [`transport_contract`](crate::transport_contract) makes
-//! tests of them all.
+//! Each function opens endpoints of a provider, lets them communicate, and panics if a promise of
+//! [`Transport`](homespun_engine::transport::Transport), [`Provider`](homespun_engine::transport::Provider)
+//! or [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken.
+//! [`transport_contract`](crate::transport_contract) makes a test of each.
 
 pub mod closing;
 pub mod connecting;

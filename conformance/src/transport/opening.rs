@@ -1,4 +1,4 @@
-//! How endpoints are opened, and where.
+//! Opening endpoints.
 
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
@@ -6,18 +6,20 @@ use homespun_engine::transport::{Provider, Transport};
 
 use crate::transport::TestEndpoint;
 
-/// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can carry.
+/// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can
+/// carry.
 pub fn provider_attr_is_complete_and_constant<P: Provider>(provider: &P) {
     let attr = provider.attr();
     assert!(!attr.domain.is_empty());
     assert!(!attr.formats.is_empty());
-    assert!(attr.local || attr.remote, "nobody is reached");
+    assert!(attr.local || attr.remote, "the provider reaches no peer");
     assert!((1..=MESSAGE_MAX_BYTES).contains(&attr.max_message_bytes));
-    assert_eq!(provider.attr(), attr, "asked twice, answered in two ways");
+    assert_eq!(provider.attr(), attr, "the attributes changed");
 }
 
-/// Where an endpoint was bound to a wildcard, [`Transport::address`] names an interface of this host and a port, for every
-/// format that the provider has. Ports of endpoints that are open at the same time differ.
+/// For an endpoint that is bound to a wildcard, [`Transport::address`] is that of an interface of this host,
+/// with a port, in every format of the provider. Endpoints that are open at the same time have different
+/// ports.
 pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let [a, b] = [11, 22].map(|instance| TestEndpoint::open_at(provider, format.wildcard(), instance));
@@ -30,7 +32,7 @@ pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(provider: &P) {
     }
 }
 
-/// [`Provider::open`] binds an endpoint to the address and the port that it is given.
+/// [`Provider::open`] binds an endpoint to the requested address and port.
 pub fn open_binds_to_the_requested_address<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let free = TestEndpoint::open_at(provider, format.wildcard(), 11).address();
@@ -41,8 +43,8 @@ pub fn open_binds_to_the_requested_address<P: Provider>(provider: &P) {
     }
 }
 
-/// [`Provider::open`] answers EADDRINUSE for an address that has an endpoint, and opens another there once the transport
-/// of the first was dropped.
+/// [`Provider::open`] fails with EADDRINUSE at an address that has an endpoint, and succeeds there once that
+/// endpoint's transport was dropped.
 pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let a = TestEndpoint::open_at(provider, format.wildcard(), 11);

@@ -1,4 +1,4 @@
-//! A receiver that remembers everything.
+//! A frame handler that records everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSliceMut;
@@ -8,10 +8,10 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
-/// The largest space that there is for payload, whatever is left of a frame.
+/// The largest space that the recorder offers for payload.
 const SPACE_MAX_BYTES: usize = 256 * 1024;
 
-/// One thing that a [`Recorder`] was told, frames put together again.
+/// An event that a transport has reported to a [`Recorder`]; frames are reassembled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The link has come up: the peer's address and instance.
@@ -22,12 +22,12 @@ pub enum Event {
     Down(LinkError),
 }
 
-/// Remembers everything that it is told, and panics where a transport breaks the rules of [`FrameHandler`]: frames of links
-/// that are not up, frames inside frames, more payload than a header said or than there is space, links that come up or go
-/// down twice.
+/// Records all events, and panics if a transport breaks the rules of [`FrameHandler`]: frames of links that
+/// are not up, frames inside frames, more payload than the header says or than fits into the space, links
+/// that come up or go down twice.
 ///
-/// It takes payload in every way that a receiver may: it has no space for it, or space for all of it in two slices, or for
-/// half of it, in turn. What it takes in by parts it keeps as far as it has come, whatever length was claimed.
+/// It takes payload in all ways that a handler may: in turn it offers no space, space for all of it in two
+/// slices, or space for half of it. It allocates payload as it arrives, not by the claimed length.
 #[derive(Debug, Default)]
 pub struct Recorder {
     log: Vec<(LinkId, Event)>,
@@ -43,17 +43,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Everything, in order.
+    /// All events, in order.
     pub fn log(&self) -> &[(LinkId, Event)] {
         &self.log
     }
 
-    /// Everything about the links that had this number.
+    /// All events of the links that had this number.
     pub fn of(&self, link: LinkId) -> Vec<&Event> {
         self.log.iter().filter(|(of, _)| *of == link).map(|(_, event)| event).collect()
     }
 
-    /// The payloads of the frames of a link.
+    /// The payloads of a link's frames.
     pub fn payloads(&self, link: LinkId) -> Vec<&[u8]> {
         let events = self.of(link).into_iter();
         events
@@ -64,7 +64,7 @@ impl Recorder {
             .collect()
     }
 
-    /// Why a link ended, if that is the last that was heard of it.
+    /// The error with which a link ended, if its end is the last event with this number.
     pub fn down(&self, link: LinkId) -> Option<&LinkError> {
         let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
         match last {
@@ -73,7 +73,7 @@ impl Recorder {
         }
     }
 
-    /// The links that came up, in that order, with address and instance of the peer.
+    /// The links that came up, in order, each with address and instance of the peer.
     pub fn ups(&self) -> Vec<(LinkId, Address, u64)> {
         let up = |(link, event): &(LinkId, Event)| match event {
             Event::Up(peer, instance) => Some((*link, *peer, *instance)),
@@ -82,7 +82,7 @@ impl Recorder {
         self.log.iter().filter_map(up).collect()
     }
 
-    /// How many frames a link has brought.
+    /// How many frames have arrived on a link.
     pub fn frame_count(&self, link: LinkId) -> usize {
         self.log.iter().filter(|(of, event)| *of == link && matches!(event, Event::Frame(..))).count()
     }
@@ -97,12 +97,12 @@ impl Recorder {
         self.up.get(&link).is_some_and(Option::is_some)
     }
 
-    /// How many pieces of payload were put into a space, and how many were handed over.
+    /// How many pieces of payload were placed in a space, and how many came as chunks.
     pub fn pieces(&self) -> (usize, usize) {
         (self.placed, self.chunks)
     }
 
-    /// Notes that this side connects.
+    /// Notes that this side connects a link.
     ///
     /// # Panics
     ///
@@ -190,7 +190,7 @@ impl FrameHandler for Recorder {
             LinkEvent::Down(why) => {
                 let was_connecting = self.connecting.remove(&link);
                 let was_up = self.up.remove(&link).is_some();
-                assert!(was_up || was_connecting, "{link:?} went down and was not there");
+                assert!(was_up || was_connecting, "{link:?} went down and was neither up nor connecting");
                 self.log.push((link, Event::Down(why)));
             }
         }

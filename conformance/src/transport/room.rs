@@ -1,4 +1,4 @@
-//! What happens where there is no room, and how what is received is shared out.
+//! Full links, and budgets of receiving.
 
 use std::array;
 
@@ -7,16 +7,16 @@ use homespun_engine::wire::Header;
 
 use crate::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive, linked, payload};
 
-/// What a link may take that nobody reads, in bytes, before it is said to be without bounds.
+/// How many unread bytes a link may take; beyond them it counts as unbounded.
 const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// How often in a row a link must have taken nothing to be believed to be full.
+/// After this many refusals in a row a link counts as full.
 const REFUSALS_MIN: usize = 50;
 
-/// A frame larger than what transports hold of one link.
+/// The size of a frame that no transport can hold whole.
 const LARGE_BYTES: usize = 24 * 1024 * 1024;
 
-/// A link whose peer does not read takes no more at some point, and goes on once it does: what was taken in part is
+/// A link whose peer does not read becomes full. Once the peer reads, the frame that was taken in part is
 /// resumed, and everything arrives.
 pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
@@ -28,8 +28,9 @@ pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(provider: &P) {
     drive(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
 }
 
-/// [`resume`](Transport::resume) goes on with a frame that was taken in part, from where it stopped, and answers
-/// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no more room. Other links take and bring frames meanwhile.
+/// [`resume`](Transport::resume) continues a frame that was taken in part, and answers
+/// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no room. Other links carry frames
+/// meanwhile.
 pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
@@ -39,8 +40,8 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
     drive_two(&mut a, &mut c, "a frame on another link", |a, c| {
         a.recorder.up_count() == 2 && c.recorder.log().len() == 2
     });
-    assert!(a.is_mid_frame(link), "the rest went where nobody reads");
-    // What is read of it makes room, a little at a time.
+    assert!(a.is_mid_frame(link), "the whole frame was taken although the peer does not read");
+    // The peer reads a little at a time, which makes room.
     for _ in 0..REFUSALS_MIN {
         b.receive(1);
         a.transmit();
@@ -48,7 +49,7 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
     drive(&mut [a, b], "the rest of the frame", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// A link that has broken answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until that is reported, however long that is.
+/// A broken link answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until its end is reported.
 pub fn broken_link_answers_full_until_link_down<P: Provider>(provider: &P) {
     let ([mut a, b], link, _) = linked(provider);
     drop(b);
@@ -63,10 +64,10 @@ pub fn broken_link_answers_full_until_link_down<P: Provider>(provider: &P) {
     drive(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down(link).is_some());
 }
 
-/// [`receive`](Transport::receive) returns 0 where there is nothing to do, again and again.
+/// [`receive`](Transport::receive) returns 0 whenever there is nothing to report.
 pub fn receive_on_an_idle_transport_returns_0<P: Provider>(provider: &P) {
-    let mut lonely = TestEndpoint::open(provider, 33);
-    assert_eq!(lonely.receive(BUDGET_FRAMES), 0);
+    let mut unlinked = TestEndpoint::open(provider, 33);
+    assert_eq!(unlinked.receive(BUDGET_FRAMES), 0);
     let (mut endpoints, link, peer) = linked(provider);
     for _ in 0..10 {
         endpoints[0].post(link, payload(5000, 1));
@@ -80,8 +81,8 @@ pub fn receive_on_an_idle_transport_returns_0<P: Provider>(provider: &P) {
     }
 }
 
-/// [`receive`](Transport::receive) reports about as much as its budget allows: where many large frames have arrived, one call
-/// with a budget of one frame leaves most of them to later calls.
+/// [`receive`](Transport::receive) reports about as much as its budget allows: if many large frames have
+/// arrived, one call with a budget of one frame leaves most of them to later calls.
 pub fn receive_budget_limits_reported_frames<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 16 * 1024;
     const TAKEN_MIN_FRAMES: usize = 32;
@@ -95,8 +96,8 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(provider: &P) {
     drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
-/// [`receive`](Transport::receive) is fair: links that always have more to read do not keep another's frame from being
-/// reported, and each of them has its turn.
+/// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
+/// another for ever, and each of them gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(provider: &P) {
     const FLOODERS: usize = 3;
     let mut server = TestEndpoint::open(provider, 0);
@@ -158,14 +159,14 @@ fn drive_two<T: Transport>(
     }
 }
 
-/// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The peer must not be
-/// receiving.
+/// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The
+/// peer must not be receiving.
 pub(super) fn fill<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId, len_bytes: usize) -> usize {
     let mut refusals = 0;
     let mut frames = 0;
     while refusals < REFUSALS_MIN {
         if endpoint.waiting_frames(link) == 0 {
-            assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
+            assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes unread frames without bound");
             endpoint.post(link, payload(len_bytes, frames as u64));
             frames += 1;
             refusals = 0;
@@ -178,15 +179,15 @@ pub(super) fn fill<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId, l
     frames
 }
 
-/// Sends frames until the link, whose peer must not be receiving, has taken one in part, and returns how many it has begun.
-/// `None` for a transport that takes nothing of what it cannot take in whole.
+/// Sends frames until the link has taken one in part, and returns how many it has begun. The peer must not be
+/// receiving. `None` if the transport takes frames whole or not at all.
 pub(super) fn stop_inside_a_frame<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     link: LinkId,
 ) -> Option<usize> {
     let mut frames = 0;
     while endpoint.waiting_frames(link) == 0 {
-        assert!(frames * LARGE_BYTES < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
+        assert!(frames * LARGE_BYTES < UNREAD_MAX_BYTES, "the link takes unread frames without bound");
         endpoint.post(link, payload(LARGE_BYTES, frames as u64));
         frames += 1;
         for _ in 0..REFUSALS_MIN {

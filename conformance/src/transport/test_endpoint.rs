@@ -1,4 +1,4 @@
-//! One endpoint with everything that a test needs of it, and how endpoints are driven.
+//! An endpoint under test, and functions that drive endpoints.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -12,15 +12,17 @@ use crate::transport::{Deadline, Event, Recorder, message};
 /// The budget that [`drive`] gives to each call of [`receive`](Transport::receive), in frames.
 pub const BUDGET_FRAMES: u32 = 32;
 
-/// One endpoint: a transport, what it was told, and what it still has to send.
+/// An endpoint under test: a transport, a recorder of its reports, and a queue of frames to send for each
+/// link.
 ///
-/// It calls the transport as an engine would: it goes on with a frame that was taken in part before it sends anything else
-/// on that link, and repeats what was not taken. Every other frame that may go inline does.
+/// It calls the transport as an engine would: it resumes a frame that was taken in part before it sends
+/// another on that link, and retries frames that were refused. It sends every other frame inline if the
+/// payload is short enough.
 #[derive(Debug)]
 pub struct TestEndpoint<T> {
-    /// The transport, for calls that the endpoint does not make itself.
+    /// The transport, for direct calls.
     pub transport: T,
-    /// What was reported.
+    /// The events that the transport has reported.
     pub recorder: Recorder,
     address: Address,
     outbox: BTreeMap<LinkId, Outbox>,
@@ -32,7 +34,7 @@ struct Outbox {
     frames: VecDeque<(Header, Vec<u8>)>,
     /// How much of the first frame's payload was taken, if its header was.
     taken_bytes: Option<usize>,
-    /// What the link could do when it was last asked.
+    /// The caps of the link at the last send.
     caps: Option<LinkCaps>,
 }
 
@@ -66,7 +68,7 @@ impl<T: Transport> TestEndpoint<T> {
     ///
     /// # Panics
     ///
-    /// If it is not what it was at first.
+    /// If the address has changed.
     pub fn address(&self) -> Address {
         assert_eq!(self.transport.address(), self.address, "the address has changed");
         self.address
@@ -84,29 +86,30 @@ impl<T: Transport> TestEndpoint<T> {
         link
     }
 
-    /// Leaves a message to be sent on a link.
+    /// Queues a message to be sent on a link.
     pub fn post(&mut self, link: LinkId, payload: Vec<u8>) {
         self.post_frame(link, message(payload.len()), payload);
     }
 
-    /// Leaves a frame to be sent on a link.
+    /// Queues a frame to be sent on a link.
     pub fn post_frame(&mut self, link: LinkId, header: Header, payload: Vec<u8>) {
         self.outbox.entry(link).or_default().frames.push_back((header, payload));
     }
 
-    /// Closes a link and forgets what was still to be sent on it. From here on it is an error if anything is reported of it.
+    /// Closes a link and drops its queued frames. From now on the recorder panics if the transport reports
+    /// anything about it.
     pub fn close(&mut self, link: LinkId, how: Close) {
         self.transport.close(link, how);
         self.recorder.closed(link);
         self.outbox.remove(&link);
     }
 
-    /// Whether everything that was posted has been taken.
+    /// Whether the transport has taken all queued frames.
     pub fn is_posted(&self) -> bool {
         self.outbox.values().all(|outbox| outbox.frames.is_empty())
     }
 
-    /// How many frames wait on a link, the one that was taken in part included.
+    /// How many frames are queued on a link, including one that was taken in part.
     pub fn waiting_frames(&self, link: LinkId) -> usize {
         self.outbox.get(&link).map_or(0, |outbox| outbox.frames.len())
     }
@@ -116,16 +119,16 @@ impl<T: Transport> TestEndpoint<T> {
         self.outbox.get(&link).is_some_and(|outbox| outbox.taken_bytes.is_some())
     }
 
-    /// How often a link did not take all that there was.
+    /// How often a link has not taken all queued frames.
     pub fn refusals(&self) -> usize {
         self.refusals
     }
 
-    /// Sends as much as the transport takes, and flushes.
+    /// Sends queued frames until the links are full, and flushes.
     ///
     /// # Panics
     ///
-    /// If what a link can do has grown, or if a part that was taken is not less than the whole.
+    /// If the caps of a link have grown, or if the transport reports a whole payload as a part.
     pub fn transmit(&mut self) {
         for (&link, outbox) in &mut self.outbox {
             while outbox.transmit(link, &mut self.transport) {}
@@ -134,23 +137,23 @@ impl<T: Transport> TestEndpoint<T> {
         self.transport.flush();
     }
 
-    /// Receives once. Returns what the transport says it has reported.
+    /// Receives once. Returns the number of events that the transport claims to have reported.
     ///
     /// # Panics
     ///
-    /// If more was reported than the transport says.
+    /// If it has reported more than it claims.
     pub fn receive(&mut self, budget_frames: u32) -> u32 {
         let seen = self.recorder.log().len();
         let reported = self.transport.receive(budget_frames, &mut self.recorder);
         let news = &self.recorder.log()[seen..];
         assert!(
             news.len() <= reported as usize,
-            "{} events happened and {reported} were admitted",
+            "{} events were reported and {reported} were counted",
             news.len()
         );
         for (link, event) in news {
             match event {
-                // An earlier link of that number has left nothing, but one that connects may have something to send.
+                // A link that this side has connected may have queued frames; keep them.
                 Event::Up(..) => drop(self.outbox.entry(*link).or_default()),
                 Event::Down(_) => drop(self.outbox.remove(link)),
                 Event::Frame(..) => {}
@@ -161,7 +164,7 @@ impl<T: Transport> TestEndpoint<T> {
 }
 
 impl Outbox {
-    /// Gives the first frame, or what is left of it, to the transport; whether that was all of it.
+    /// Sends the first frame, or the rest of it; returns whether the transport has taken all of it.
     fn transmit(&mut self, link: LinkId, transport: &mut impl Transport) -> bool {
         let caps = transport.caps(link);
         if let Some(before) = self.caps.replace(caps) {
@@ -171,7 +174,7 @@ impl Outbox {
             );
             assert!(
                 caps.pull_min_bytes >= before.pull_min_bytes,
-                "{link:?} pulls what it did not pull before"
+                "{link:?} pulls shorter payload than before"
             );
         }
         let Some((header, payload)) = self.frames.front() else { return false };
@@ -199,17 +202,17 @@ impl Outbox {
     }
 }
 
-/// A payload as two slices, one of them perhaps empty.
+/// A payload as two slices, one of which may be empty.
 fn slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
     let (start, end) = payload.split_at(payload.len() / 3);
     [IoSlice::new(start), IoSlice::new(end)]
 }
 
-/// Lets everybody send and receive in turn until something is the case.
+/// Drives all endpoints in turn until `done` returns true.
 ///
 /// # Panics
 ///
-/// If that takes longer than a minute, saying what was waited for.
+/// If that takes longer than a minute; the message contains `what`.
 #[track_caller]
 pub fn drive<T: Transport, const N: usize>(
     endpoints: &mut [TestEndpoint<T>; N],
@@ -229,7 +232,7 @@ pub fn drive<T: Transport, const N: usize>(
 ///
 /// # Panics
 ///
-/// If that takes longer than a minute, saying what was waited for.
+/// If that takes longer than a minute; the message contains `what`.
 #[track_caller]
 pub fn drive_all<T: Transport>(
     endpoints: &mut [TestEndpoint<T>],
@@ -252,8 +255,8 @@ fn pass<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
     }
 }
 
-/// Two endpoints, of instances 11 and 22, with a link that is up on both sides: the connector's number for it and the
-/// acceptor's.
+/// Two endpoints, of instances 11 and 22, with a link that is up on both sides: the connector's number for it
+/// and the acceptor's.
 ///
 /// # Panics
 ///

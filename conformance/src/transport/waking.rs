@@ -1,7 +1,7 @@
-//! How a transport sleeps and is woken.
+//! Sleeping on a transport, and waking.
 //!
-//! Demanded only of transports that have a [`wake_fd`](Transport::wake_fd). They may be woken for nothing, but not for
-//! ever, and never sleep through anything that there is to do.
+//! These tests apply only to transports that have a [`wake_fd`](Transport::wake_fd). Spurious wakeups are
+//! allowed, but not without end; lost wakeups are not.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,31 +14,32 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use crate::transport::room::fill;
 use crate::transport::{BUDGET_FRAMES, Deadline, SIZES, TestEndpoint, drive, linked, payload};
 
-/// How long a look at a descriptor takes at most, where something else is to be looked at as well.
+/// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
 const LOOK_MS: u64 = 5;
 
-/// Whether endpoints of this provider can be slept on: whether they have a [`wake_fd`](Transport::wake_fd).
+/// Whether endpoints of this provider have a [`wake_fd`](Transport::wake_fd), so that a caller can sleep on
+/// them.
 pub fn wakes<P: Provider>(provider: &P) -> bool {
     TestEndpoint::open(provider, 11).transport.wake_fd().is_some()
 }
 
-/// Two endpoints and the number that each has for the link between them.
+/// Two endpoints, and the number of each for the link between them.
 type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
 
-/// Two endpoints with a link, if they can be slept on.
+/// Two endpoints with a link, if the provider has wake descriptors.
 fn linked_sleepers<P: Provider>(provider: &P) -> Option<Linked<P::Transport>> {
     wakes(provider).then(|| linked(provider))
 }
 
-/// An armed transport that has been seen asleep.
+/// The sleep of an armed transport whose descriptor is not readable.
 #[derive(Debug)]
 struct Sleep {
-    /// When it wants to look again by itself.
+    /// When the transport asks for a pass even without a wakeup.
     retry_at: Option<Instant>,
 }
 
 impl Sleep {
-    /// Lets a transport do everything that there is to do, until it sleeps.
+    /// Drives an endpoint until it has nothing to do, and arms its transport.
     #[track_caller]
     fn start<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
         let deadline = Deadline::new();
@@ -56,7 +57,7 @@ impl Sleep {
         }
     }
 
-    /// Waits until the transport is woken, without a call to it, while somebody else does something.
+    /// Waits until the transport is woken, without a call to it; calls `meanwhile` in a loop.
     #[track_caller]
     fn until_woken<T: Transport>(&self, endpoint: &TestEndpoint<T>, what: &str, mut meanwhile: impl FnMut()) {
         let deadline = Deadline::new();
@@ -75,13 +76,13 @@ fn descriptor(transport: &impl Transport) -> BorrowedFd<'_> {
 
 fn is_readable(descriptor: impl AsFd, wait: Duration) -> bool {
     let mut asked = [PollFd::new(&descriptor, PollFlags::IN)];
-    let wait = Timespec::try_from(wait).expect("no more than a minute");
-    // A signal is as good as the end of the time.
+    let wait = Timespec::try_from(wait).expect("a timeout of at most a minute");
+    // Treat an interruption by a signal as a time-out.
     poll(&mut asked, Some(&wait)).is_ok_and(|ready| ready > 0)
 }
 
-/// Lets an endpoint sleep whenever it can, until something is the case. `done` may post what follows from what
-/// was received.
+/// Drives an endpoint that sleeps whenever it can, until `done` returns true. `done` may post answers to
+/// received frames.
 #[track_caller]
 fn sleep_until<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
@@ -90,7 +91,7 @@ fn sleep_until<T: Transport>(
     mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
     let deadline = Deadline::new();
-    while !is_done(endpoint, &mut done) {
+    while !transmit_until_done(endpoint, &mut done) {
         if endpoint.receive(budget_frames) == 0
             && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
         {
@@ -102,9 +103,9 @@ fn sleep_until<T: Transport>(
     }
 }
 
-/// Whether it is the case; if not at once, then when what was posted has been offered to the transport. Whoever waits for that
-/// would sleep on it otherwise.
-fn is_done<T: Transport>(
+/// Calls `done`; if it returns false, transmits what it may have posted, and calls it again. Otherwise the
+/// endpoint would sleep with frames that it has not offered to the transport.
+fn transmit_until_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) -> bool {
@@ -114,8 +115,8 @@ fn is_done<T: Transport>(
     }
 }
 
-/// An endpoint with nothing to do comes to rest: [`arm`](Transport::arm) says that it sleeps, and its descriptor is not
-/// readable. With no link, with a link on which nothing was sent, and after much was sent.
+/// An endpoint with nothing to do falls asleep: [`arm`](Transport::arm) says so, and its descriptor is not
+/// readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(provider: &P) {
     let Some((mut endpoints, link, peer)) = linked_sleepers(provider) else { return };
     Sleep::start(&mut TestEndpoint::open(provider, 33));
@@ -131,7 +132,7 @@ pub fn idle_transport_arms_and_sleeps<P: Provider>(provider: &P) {
     }
 }
 
-/// An endpoint that sleeps is woken by somebody who connects.
+/// A connect wakes the sleeping acceptor.
 pub fn incoming_connect_wakes_the_acceptor<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
@@ -143,7 +144,7 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(provider: &P) {
     drive(&mut [a, b], "the link", |[a, b]| a.recorder.up_count() == 1 && b.recorder.up_count() == 1);
 }
 
-/// An endpoint that has connected, and sleeps, is woken when the peer has accepted and says who it is.
+/// The acceptor's answer wakes the sleeping connector.
 pub fn accepted_connect_wakes_the_connector<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
@@ -163,20 +164,20 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(provider: &P) {
     });
 }
 
-/// An endpoint that has connected to nobody, and sleeps, is woken to report it.
+/// The refusal of a connect wakes the sleeping connector.
 pub fn refused_connect_wakes_the_connector<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
-    let [mut a, nobody] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
-    let address = nobody.address();
-    drop(nobody);
+    let [mut a, vacant] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
+    let address = vacant.address();
+    drop(vacant);
     Sleep::start(&mut a);
     let link = a.connect(address);
     sleep_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| a.recorder.down(link).is_some());
 }
 
-/// An endpoint that sleeps is woken by a frame, however often it has fallen asleep again.
+/// A frame wakes the sleeping receiver, each time that it sleeps.
 pub fn frame_wakes_the_receiver<P: Provider>(provider: &P) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     for round in 1..=50 {
@@ -187,7 +188,8 @@ pub fn frame_wakes_the_receiver<P: Provider>(provider: &P) {
     }
 }
 
-/// A transport does not sleep on what has arrived and was not reported, because the budget was too small.
+/// A transport does not sleep while frames have arrived that it has not reported because the budget was too
+/// small.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(provider: &P) {
     const FRAMES: usize = 100;
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
@@ -198,7 +200,7 @@ pub fn arm_with_unreported_frames_stays_awake<P: Provider>(provider: &P) {
     sleep_until(&mut b, 1, "all frames", |b| b.recorder.frame_count(peer) == FRAMES);
 }
 
-/// An endpoint that sleeps while it has something to send on a link that is full is woken when there is room.
+/// Room on a full link wakes the sleeping sender.
 pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
     for len_bytes in [500, 256 * 1024] {
         let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
@@ -212,7 +214,7 @@ pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
                 is_done.store(true, Ordering::Relaxed);
             });
             sleep_until(&mut a, BUDGET_FRAMES, "room for everything", |a| a.is_posted());
-            // What was taken last may need another call to get out.
+            // The last frames may need further calls of their sender.
             let deadline = Deadline::new();
             while !is_done.load(Ordering::Relaxed) {
                 make_progress(&mut a);
@@ -222,12 +224,12 @@ pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
     }
 }
 
-/// An endpoint that sleeps is woken when its peer drains the link.
+/// [`Close::Drain`] wakes the sleeping peer.
 pub fn drain_wakes_the_peer<P: Provider>(provider: &P) {
     close_wakes_the_peer(provider, Close::Drain);
 }
 
-/// An endpoint that sleeps is woken when its peer aborts the link.
+/// [`Close::Abort`] wakes the sleeping peer.
 pub fn abort_wakes_the_peer<P: Provider>(provider: &P) {
     close_wakes_the_peer(provider, Close::Abort);
 }
@@ -240,7 +242,7 @@ fn close_wakes_the_peer<P: Provider>(provider: &P, how: Close) {
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
-/// An endpoint that sleeps is woken when its peer's transport is dropped.
+/// Dropping a transport wakes the sleeping peer.
 pub fn dropped_transport_wakes_the_peer<P: Provider>(provider: &P) {
     let Some(([a, mut b], _, peer)) = linked_sleepers(provider) else { return };
     let sleep = Sleep::start(&mut b);
@@ -249,7 +251,7 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(provider: &P) {
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
-/// The descriptor may be watched by an `epoll(7)` of somebody else's, which becomes readable itself.
+/// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
@@ -257,21 +259,21 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
     epoll::add(&nest, descriptor(&b.transport), anything, epoll::EventFlags::IN).expect("it can be nested");
     for round in 1..=3 {
         let sleep = Sleep::start(&mut b);
-        assert!(!is_readable(&nest, Duration::ZERO), "it sleeps, and its nest does not");
+        assert!(!is_readable(&nest, Duration::ZERO), "the transport sleeps, but the outer epoll is readable");
         a.post(link, payload(40, 1));
         let deadline = Deadline::new();
         while !is_readable(&nest, Duration::from_millis(LOOK_MS))
             && sleep.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
             make_progress(&mut a);
-            deadline.pause("a frame to wake its receiver through a nest");
+            deadline.pause("a frame to wake its receiver through the outer epoll");
         }
         sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
 
-/// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange everything that they have: one message
-/// at a time in turn, where each wake counts, and then many large ones at once, where both wait for room.
+/// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange messages without a lost
+/// wakeup: first one at a time in turn, then many large ones at once, so that both wait for room.
 pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();
@@ -283,15 +285,15 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
             endpoint.post(link, payload(1, 0));
         }
         sleep_until(endpoint, BUDGET_FRAMES, "the other's turn", |endpoint| {
-            let heard = endpoint.recorder.log().len() - 1;
-            while answered < heard.min(TURNS) {
+            let seen = endpoint.recorder.log().len() - 1;
+            while answered < seen.min(TURNS) {
                 answered += 1;
-                // Who has begun does not answer to the last.
+                // The side that has begun does not answer the last message.
                 if !begins || answered < TURNS {
                     endpoint.post(link, payload(SIZES[answered % 8], 0));
                 }
             }
-            heard >= TURNS && endpoint.is_posted()
+            seen >= TURNS && endpoint.is_posted()
         });
         for n in 0..FLOOD {
             endpoint.post(link, payload(SIZES[n % SIZES.len()], 1));
@@ -300,7 +302,7 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
             endpoint.is_posted() && endpoint.recorder.log().len() == 1 + TURNS + FLOOD
         });
         finished.fetch_add(1, Ordering::Relaxed);
-        // What was taken last may need another call to get out.
+        // The last frames may need further calls of their sender.
         let deadline = Deadline::new();
         while finished.load(Ordering::Relaxed) < 2 {
             make_progress(endpoint);

@@ -97,7 +97,7 @@ fn inline_frames_arrive_in_order() {
         let mut recorder = Recorder::default();
         consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
         let all = [(message(1), vec![1]), (message(9), vec![2; 9])];
-        assert_eq!(recorder.frames, all[..recorder.frames.len()], "a start of what was sent");
+        assert_eq!(recorder.frames, all[..recorder.frames.len()], "not the first frames that were sent");
         sender.join().unwrap();
         consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
         assert_eq!(recorder.frames, all);

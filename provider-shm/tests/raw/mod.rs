@@ -107,7 +107,7 @@ impl RawSocket {
 
     /// Reads messages; returns whether the endpoint has hung up.
     pub(crate) fn poll_hang_up(&self) -> bool {
-        self.receive().is_some_and(|heard| heard.bytes.is_empty())
+        self.receive().is_some_and(|message| message.bytes.is_empty())
     }
 }
 
