@@ -8,7 +8,7 @@ use crate::completion::{Failure, WorkEnd};
 use crate::filling::Filling;
 use crate::flags::CounterEvents;
 use crate::link::{MessageMark, Stage};
-use crate::operation::{OneSided, Signalled};
+use crate::operation::{Cancellable, OneSided, Signalled};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
 const PEER: PeerId = PeerId(1);
@@ -201,8 +201,11 @@ fn cancel_takes_the_oldest_of_an_active_peer() {
     initiator.enqueue(PEER, message(5));
     initiator.enqueue(PEER, message(5));
     initiator.activate(PEER);
-    assert!(initiator.cancel(5, &mut asked) && initiator.cancel(5, &mut asked));
-    assert!(!initiator.cancel(5, &mut asked), "a link has taken the other");
+    assert!(
+        initiator.cancel(Cancellable::Context(5), &mut asked)
+            && initiator.cancel(Cancellable::Context(5), &mut asked)
+    );
+    assert!(!initiator.cancel(Cancellable::Context(5), &mut asked), "a link has taken the other");
     assert_eq!(asked.ended, [(5, Some(OperationError::Cancelled)), (5, Some(OperationError::Cancelled))]);
     assert!(initiator.get(taken).is_some() && !initiator.has_none_queued(PEER));
 }

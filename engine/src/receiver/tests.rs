@@ -10,7 +10,7 @@ use crate::completion::{Completion, Failure, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
-use crate::operation::{Found, PeekRequest, Signalled};
+use crate::operation::{Cancellable, Found, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, Remote};
 use crate::wire::{Awaits, Header, Message};
 
@@ -422,7 +422,10 @@ fn multi_receive_buffer_sets_messages_aside_while_reports_wait() {
     asked.room = usize::MAX;
     receiver.deliver_held(&mut asked);
     assert_eq!((asked.ended.len(), receiver.unexpected_len()), (3, 0));
-    assert!(receiver.cancel(9, &mut asked) && !receiver.cancel(9, &mut asked));
+    assert!(
+        receiver.cancel(Cancellable::Context(9), &mut asked)
+            && !receiver.cancel(Cancellable::Context(9), &mut asked)
+    );
     let released = asked.ended[3].as_ref().unwrap_err();
     assert_eq!(released.error, OperationError::Cancelled);
     assert!(released.completion.flags.contains(CompletionFlags::MULTI_RECV));
@@ -453,7 +456,7 @@ fn receives_beyond_the_depth_are_refused() {
     let mut asked = Asked::default();
     receiver.post(receive(1, 1), &mut asked).unwrap();
     assert_eq!(receiver.post(receive(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
-    assert!(receiver.cancel(1, &mut asked));
+    assert!(receiver.cancel(Cancellable::Context(1), &mut asked));
     receiver.post(receive(1, 2), &mut asked).unwrap();
 }
 
@@ -495,7 +498,7 @@ fn deferred_receive_that_fails_is_reported_and_counted_for_its_work_alone() {
     }
     // The one message is too long, and the other receive is cancelled.
     arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
-    assert!(receiver.cancel(2, &mut asked));
+    assert!(receiver.cancel(Cancellable::Work(2), &mut asked));
     assert_eq!(asked.works, [(1, false), (2, false)]);
     let contexts: Vec<_> =
         asked.ended.iter().map(|ended| ended.as_ref().unwrap_err().completion.context).collect();

@@ -93,3 +93,19 @@ fn deferred_send_waits_for_its_turn_among_completions_in_order() {
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     assert_eq!((sink.recorder.contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));
 }
+
+#[test]
+fn deferred_receive_is_cancelled_by_its_number_and_others_by_their_contexts() {
+    let mut engine = Engine::new(Config::default());
+    let mut sink = WorkSink::default();
+    let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 7) };
+    engine.post_receive(work, &mut sink).unwrap();
+    assert!(engine.cancel(7, &mut sink).is_err(), "no operation has this context");
+    engine.post_receive(receive(8, 7), &mut sink).unwrap();
+    engine.post_receive(receive(8, 8), &mut sink).unwrap();
+    assert!(engine.cancel_work(8, &mut sink).is_err(), "no work has this number");
+    engine.cancel_work(7, &mut sink).unwrap();
+    assert_eq!((sink.works.as_slice(), sink.recorder.contexts()), (&[(7, false)][..], vec![7 + CONTEXTS]));
+    engine.cancel(7, &mut sink).unwrap();
+    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS, 7]);
+}
