@@ -379,6 +379,8 @@ pub(crate) enum Role {
     /// A message that the buffer has taken, with its place in it. Whether it is signalled is the buffer's to say, so it
     /// is not as far as the way of ordinary receives is concerned.
     Part,
+    /// A single one or a part that has a turn. The turn knows which, and whether it is signalled.
+    InTurn,
 }
 
 impl Send {

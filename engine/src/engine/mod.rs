@@ -37,7 +37,7 @@ use crate::link::Links;
 use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
-use crate::receiver::Receiver;
+use crate::receiver::{MemberId, Receiver};
 use crate::region::Regions;
 use crate::rejected::Rejected;
 use crate::target::Target;
@@ -164,8 +164,12 @@ impl Engine {
 
     /// An engine that knows nobody. Peers may access these regions through it.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
+        let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
+        if config.role == EndpointRole::Connected {
+            receiver.keep_order(MemberId::ONLY);
+        }
         Engine {
-            reception: Reception::Own(Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes)),
+            reception: Reception::Own(receiver),
             target: Target::new(
                 regions,
                 config.remote_access,

@@ -8,6 +8,7 @@ use crate::address::Address;
 use crate::breach::Breach;
 use crate::buffer::Destination;
 use crate::completion::{Failure, Sink};
+use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError};
 use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
@@ -345,7 +346,8 @@ impl Engine {
     /// Receives through a shared receiver from now on. The engine must have no links yet, and posts no
     /// receives. With `is_selective`, success is reported of receives alone that ask for it.
     pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
-        let membership = Membership::new(shared.clone(), is_selective);
+        let keeps_order = self.config.role == EndpointRole::Connected;
+        let membership = Membership::new(shared.clone(), is_selective, keeps_order);
         let id = membership.id();
         self.reception = Reception::Shared(membership);
         id

@@ -33,11 +33,10 @@ impl Receiver {
             self.tell_inline(completion, Some(member), effects);
         } else if receive.signalled == Signalled::Deferred {
             return self.work_received_at(id, source, message, member, effects);
+        } else if receive.role != Role::Single {
+            return self.special_received_at(id, source, message, member, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
-            if receive.role == Role::Part {
-                return self.part_received(id, source, message, member, effects);
-            }
             if effects.reports_unasked(member) {
                 let completion = receive.completion(source, message, clamp(message.len_bytes));
                 self.tell(completion, Some(member), effects);
@@ -66,6 +65,25 @@ impl Receiver {
         if receive.signalled == Signalled::Yes || effects.reports_unasked(member) {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
             self.tell(completion, Some(member), effects);
+        }
+    }
+
+    /// A receive in the operation table that has a turn, or is part of a multi-receive buffer, has all of its
+    /// message.
+    #[cold]
+    fn special_received_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        member: MemberId,
+        effects: &mut impl Effects,
+    ) {
+        if self.has_turn(id) {
+            self.received_in_turn(id, source, message, effects);
+        } else {
+            effects.count(CounterEvents::RECV, member);
+            self.part_received(id, source, message, member, effects);
         }
     }
 
@@ -106,6 +124,9 @@ impl Receiver {
         member: MemberId,
         effects: &mut impl Effects,
     ) {
+        if self.has_turn(id) {
+            return self.received_in_turn(id, source, message, effects);
+        }
         let Some(receive) = self.receives.remove(id) else { return };
         let is_part = receive.role == Role::Part;
         self.received_too_much(receive, source, message, member, effects);
@@ -204,7 +225,9 @@ impl Receiver {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
             Place::Posted(id) => {
-                if let Some(receive) = self.receives.remove(id) {
+                if self.has_turn(id) {
+                    self.abandoned_in_turn(id, source, filling, error, effects);
+                } else if let Some(receive) = self.receives.remove(id) {
                     let placed_bytes = clamp(filling.arrived_bytes).min(receive.destination.len_bytes());
                     let Receive { role, signalled, .. } = receive;
                     let failure = receive.failure(Some(source), placed_bytes, error.clone());

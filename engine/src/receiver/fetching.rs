@@ -50,6 +50,7 @@ impl Receiver {
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
         if let Some(receive) = self.matched(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
+            self.take_turn(receive, member, true);
             let fetch = self.fetches.add(id, op, Arriving::at(Place::Posted(receive), message), remote);
             self.fetches.begin(fetch);
             return Ok(());

@@ -1,9 +1,10 @@
-//! Messages that a multi-receive buffer does not take yet because reports of one member wait for room.
+//! Messages that a multi-receive buffer does not take yet because reports of one member wait for room, or as
+//! many of its receives as may be outstanding wait for their turn.
 //!
 //! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop all
 //! members of a shared one. Here only the untagged messages of the full member stay out of matching, in
-//! order, until its queue has room; those of others go on being matched. So no message overtakes another of
-//! its sender.
+//! order, until its queue has room, or fewer wait; those of others go on being matched. So no message
+//! overtakes another of its sender.
 
 use super::{Effects, MemberId, Receiver};
 use crate::operation::UnexpectedId;
@@ -22,7 +23,7 @@ impl Receiver {
     /// Keeps the untagged messages of a member aside from now on.
     pub(super) fn keep_aside(&mut self, member: MemberId) {
         self.multi_receives.kept_aside.entry(member).or_default();
-        self.multi_receives.look_for_concerns();
+        self.look_for_concerns();
     }
 
     /// As [`keep_aside`](Self::keep_aside), with those that were received before.
@@ -56,7 +57,7 @@ impl Receiver {
         }
     }
 
-    /// Matches what was kept aside for a member, whose queue has room again.
+    /// Matches what was kept aside for a member, whose queue has room again, or of which fewer receives wait.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl Effects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.pop_front() {
@@ -72,7 +73,7 @@ impl Receiver {
                 None => self.untagged.add_unexpected(source, 0, id),
             }
         }
-        self.multi_receives.look_for_concerns();
+        self.look_for_concerns();
         if !self.keeps_aside() {
             self.fail_orphans(effects);
         }

@@ -121,10 +121,35 @@ impl Receiver {
         member: MemberId,
         effects: &mut impl Effects,
     ) -> Option<ReceiveId> {
-        if self.multi_receives.are_concerned() && message.tag.is_none() {
-            return self.matched_among_buffers(source, message, member, effects);
+        if self.looks_closer {
+            return self.matched_closely(source, message, member, effects);
         }
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
+    }
+
+    /// As [`matched`](Self::matched), where multi-receive buffers or turns are to be looked at.
+    #[cold]
+    fn matched_closely(
+        &mut self,
+        source: PeerId,
+        message: &Message,
+        member: MemberId,
+        effects: &mut impl Effects,
+    ) -> Option<ReceiveId> {
+        let found = if self.multi_receives.are_concerned() && message.tag.is_none() {
+            self.matched_among_buffers(source, message, member, effects)
+        } else {
+            self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
+        };
+        if let Some(receive) = found {
+            self.take_turn(receive, member, false);
+        }
+        found
+    }
+
+    /// Multi-receive buffers, messages that are set or kept aside, or turns have come or gone.
+    pub(super) fn look_for_concerns(&mut self) {
+        self.looks_closer = self.multi_receives.are_concerned() || self.turns.are_pending();
     }
 
     /// The next bytes of the message that is being read on a link have arrived. Without such a message they

@@ -24,6 +24,7 @@ mod multi_receive;
 mod peeks;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unexpected;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -38,6 +39,7 @@ use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::Lent;
 use self::messages::Place;
 use self::multi_receive::MultiReceives;
+use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 use crate::breach::Breach;
 use crate::buffer::Destination;
@@ -62,6 +64,11 @@ pub(crate) struct Receiver {
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
     multi_receives: MultiReceives,
+    /// Where receives complete in order.
+    turns: ReceiveTurns,
+    /// Whether [buffers](MultiReceives::are_concerned) or [turns](ReceiveTurns::are_pending) are to be looked
+    /// at: all that the way of an ordinary message looks at.
+    looks_closer: bool,
     // In boxes, since a table keeps the size that it once had, and these may have been very many.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
     /// Messages that were set aside, by whether they are tagged and the context of the peek.
@@ -89,6 +96,8 @@ impl Receiver {
             untagged: Matching::new(),
             tagged: Matching::new(),
             multi_receives: MultiReceives::default(),
+            turns: ReceiveTurns::default(),
+            looks_closer: false,
             unexpected: SlotMap::with_key(),
             claimed: HashMap::new(),
             links: ReceiverLinks::default(),
@@ -238,6 +247,7 @@ impl Receiver {
         for (id, message) in lost {
             self.lose(id, &message, error, effects);
         }
+        self.turns.member_ended(member);
         self.match_kept_aside(member, effects);
     }
 

@@ -49,9 +49,7 @@ pub(super) struct MultiReceives {
     posted: usize,
     /// Whether messages are set aside. Then completions of receives are held.
     sets_aside: bool,
-    /// Whether either is so: all that the way of an ordinary message looks at.
-    are_concerned: bool,
-    /// Untagged messages of members whose reports wait for room.
+    /// Untagged messages of members whose reports wait for room, or whose receives have too many turns.
     pub(super) kept_aside: KeptAside,
     /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
@@ -81,23 +79,8 @@ enum End {
 
 impl MultiReceives {
     /// Whether a message that is not tagged may be for a buffer, or has to wait behind one that is.
-    #[inline(always)]
     pub(super) fn are_concerned(&self) -> bool {
-        self.are_concerned
-    }
-
-    fn set_aside(&mut self, sets_aside: bool) {
-        self.sets_aside = sets_aside;
-        self.look_for_concerns();
-    }
-
-    fn count_posted(&mut self, posted: usize) {
-        self.posted = posted;
-        self.look_for_concerns();
-    }
-
-    pub(super) fn look_for_concerns(&mut self) {
-        self.are_concerned = self.sets_aside || self.posted > 0 || !self.kept_aside.is_empty();
+        self.sets_aside || self.posted > 0 || !self.kept_aside.is_empty()
     }
 }
 
@@ -128,10 +111,20 @@ impl Receiver {
         let id = self.post_behind(criteria, receive);
         let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
-        self.multi_receives.count_posted(self.multi_receives.posted + 1);
+        self.count_posted(self.multi_receives.posted + 1);
         self.fill_with_unexpected(id, &criteria, effects);
         self.fail_if_over(id, effects);
         Ok(())
+    }
+
+    fn set_aside(&mut self, sets_aside: bool) {
+        self.multi_receives.sets_aside = sets_aside;
+        self.look_for_concerns();
+    }
+
+    fn count_posted(&mut self, posted: usize) {
+        self.multi_receives.posted = posted;
+        self.look_for_concerns();
     }
 
     /// Whether messages of this kind are not matched for now.
@@ -167,7 +160,7 @@ impl Receiver {
             if self.set_aside_if_full() {
                 break;
             }
-            if effects.is_full(member) {
+            if effects.is_full(member) || self.has_many_turns(member) {
                 self.keep_aside(member);
                 break;
             }
@@ -184,7 +177,7 @@ impl Receiver {
         if !self.multi_receives.sets_aside || !self.held.is_empty() {
             return;
         }
-        self.multi_receives.set_aside(false);
+        self.set_aside(false);
         // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the
         // later ones either. And what is taken is then the earliest of its source, which need not be looked
         // for from the front.
@@ -209,6 +202,10 @@ impl Receiver {
                         self.receive_unexpected_at(receive, id, effects);
                     }
                     None if self.multi_receives.sets_aside => return,
+                    // So do those behind it, before which it is matched then.
+                    None if self.keeps_aside_of(MemberId::ONLY) => {
+                        return self.keep_all_aside(MemberId::ONLY);
+                    }
                     None => {
                         unwanted.insert(source);
                         passed_over += 1;
@@ -278,7 +275,6 @@ impl Receiver {
     }
 
     /// All of a message is in its place within a buffer, and was counted.
-    #[cold]
     pub(super) fn part_received(
         &mut self,
         id: ReceiveId,
@@ -323,7 +319,7 @@ impl Receiver {
     fn set_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
-            self.multi_receives.set_aside(true);
+            self.set_aside(true);
         }
         is_full
     }
@@ -339,7 +335,7 @@ impl Receiver {
             if self.set_aside_if_full() {
                 return;
             }
-            if effects.is_full(member) {
+            if effects.is_full(member) || self.has_many_turns(member) {
                 self.keep_all_aside(member);
                 continue;
             }
@@ -391,7 +387,7 @@ impl Receiver {
 
     /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
     fn take_no_more(&mut self, id: ReceiveId, end: End, by: Option<MemberId>, effects: &mut impl Effects) {
-        self.multi_receives.count_posted(self.multi_receives.posted - 1);
+        self.count_posted(self.multi_receives.posted - 1);
         let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
         buffer.end = Some(end);
         if buffer.arriving == 0 {

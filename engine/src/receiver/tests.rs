@@ -14,6 +14,8 @@ use crate::operation::{Cancellable, Found, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, Remote};
 use crate::wire::{Awaits, Header, Message};
 
+mod turns;
+
 const LINK: LinkId = LinkId(3);
 const OTHER: LinkId = LinkId(0);
 const PEER: PeerId = PeerId(5);

@@ -40,6 +40,13 @@ pub(super) type Payload = SmallVec<[u8; SMALL_MAX_BYTES]>;
 
 const SMALL_MAX_BYTES: usize = 64;
 
+impl Unexpected {
+    /// Whether all of it has arrived.
+    fn is_whole(&self) -> bool {
+        self.fetch.is_none() && self.bytes.len() as u64 == self.message.len_bytes
+    }
+}
+
 impl Receiver {
     /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent
     /// already.
@@ -153,17 +160,15 @@ impl Receiver {
         effects: &mut impl Effects,
     ) {
         let Some(unexpected) = self.release(id, effects) else { return };
-        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
-        receive.destination.copy_in(0, &bytes);
-        let is_whole = fetch.is_none() && bytes.len() as u64 == message.len_bytes;
-        drop(bytes);
-        if is_whole {
-            self.received(receive, source, &message, origin.member, effects);
-            self.tell_matched(&message, origin, number, effects);
-        } else {
-            let receive = self.receives.insert(receive);
-            self.redirect(id, fetch, origin.link, Place::Posted(receive));
+        if !unexpected.is_whole() || self.turns.are_pending() {
+            let receive_id = self.receives.insert(receive);
+            return self.fill_with(receive_id, id, *unexpected, effects);
         }
+        let Unexpected { source, message, bytes, origin, number, .. } = *unexpected;
+        receive.destination.copy_in(0, &bytes);
+        drop(bytes);
+        self.received(receive, source, &message, origin.member, effects);
+        self.tell_matched(&message, origin, number, effects);
     }
 
     /// As [`receive_unexpected`](Self::receive_unexpected), for a receive that is in the operation table.
@@ -173,12 +178,26 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl Effects,
     ) {
-        let Some(unexpected) = self.release(id, effects) else { return };
-        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
+        if let Some(unexpected) = self.release(id, effects) {
+            self.fill_with(receive_id, id, *unexpected, effects);
+        }
+    }
+
+    /// Has a receive in the operation table take over what is there of a message, and the rest.
+    fn fill_with(
+        &mut self,
+        receive_id: ReceiveId,
+        id: UnexpectedId,
+        unexpected: Unexpected,
+        effects: &mut impl Effects,
+    ) {
+        let is_whole = unexpected.is_whole();
+        let Unexpected { source, message, bytes, fetch, origin, number, .. } = unexpected;
+        self.take_turn(receive_id, origin.member, fetch.is_some());
         if let Some(receive) = self.receives.get_mut(receive_id) {
             receive.destination.copy_in(0, &bytes);
         }
-        if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
+        if is_whole {
             self.received_at(receive_id, source, &message, origin.member, effects);
             self.tell_matched(&message, origin, number, effects);
         } else {
@@ -196,8 +215,9 @@ impl Receiver {
         if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
             self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         }
-        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
-        if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
+        let is_whole = unexpected.is_whole();
+        let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
+        if is_whole {
             self.tell_matched(&message, origin, number, effects);
         } else {
             self.redirect(id, fetch, origin.link, Place::Nowhere);

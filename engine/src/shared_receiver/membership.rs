@@ -29,10 +29,14 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Joins. Mail that has waited for a member is this one's.
-    pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool) -> Membership {
+    /// Joins. Mail that has waited for a member is this one's. With `keeps_order` the receives of its messages
+    /// complete in the order in which they are given them.
+    pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.join(is_selective);
+        if keeps_order {
+            state.receiver.keep_order(id);
+        }
         if state.mailboxes.has_news() {
             shared.has_news.store(true, Ordering::Release);
         }

@@ -1,0 +1,230 @@
+//! Random messages of one sender, in every way that there is, into random receives and buffers: they
+//! complete in order.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+
+const DEPTH_OPS: usize = 6;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Post {
+        len: usize,
+    },
+    PostBuffer {
+        len: usize,
+        min_free: usize,
+    },
+    /// An eager message, whole or with this much of it to begin with.
+    Send {
+        len: usize,
+        begun: Option<usize>,
+    },
+    Offer {
+        len: usize,
+    },
+    /// The next bytes of what is being read.
+    GoOn {
+        count: usize,
+    },
+    /// The sender sends a payload that it was asked for.
+    Answer {
+        which: usize,
+    },
+    Pull {
+        can_pull: bool,
+    },
+    /// The application reads this many completions.
+    Read {
+        count: usize,
+    },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let len = || prop_oneof![2 => Just(0usize), 8 => 1..40usize];
+    prop_oneof![
+        4 => len().prop_map(|len| Step::Post { len }),
+        2 => (8..80usize, 0..24usize).prop_map(|(len, min_free)| Step::PostBuffer { len, min_free }),
+        6 => (len(), option::weighted(0.4, 0..40usize)).prop_map(|(len, begun)| Step::Send { len, begun }),
+        3 => len().prop_map(|len| Step::Offer { len }),
+        3 => (1..40usize).prop_map(|count| Step::GoOn { count }),
+        2 => (0..4usize).prop_map(|which| Step::Answer { which }),
+        3 => any::<bool>().prop_map(|can_pull| Step::Pull { can_pull }),
+        3 => (1..5usize).prop_map(|count| Step::Read { count }),
+    ]
+}
+
+fn content(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (number * 37 + at) as u8).collect()
+}
+
+/// A connection's receiver, its peer, and the application.
+struct Scene {
+    receiver: Receiver,
+    asked: Asked,
+    /// The lengths of the messages that were sent.
+    lens: Vec<usize>,
+    /// What is being read: a message, and how much of it was.
+    reading: Option<(usize, usize)>,
+    /// Payloads that the sender was asked for.
+    asked_for: Vec<usize>,
+    /// How many messages were read.
+    read: usize,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let (mut receiver, mut asked) = receiver_in_order();
+        receiver.set_depth_ops(DEPTH_OPS);
+        receiver.set_pull_step_max_bytes(8);
+        asked.room = 3;
+        Scene { receiver, asked, lens: Vec::new(), reading: None, asked_for: Vec::new(), read: 0 }
+    }
+
+    fn step(&mut self, step: Step) {
+        let Scene { receiver, asked, .. } = self;
+        match step {
+            // Both may be refused, where as many are outstanding as there are places.
+            Step::Post { len } => drop(receiver.post(receive(len, 1), asked)),
+            Step::PostBuffer { len, min_free } => {
+                drop(receiver.post_multi_receive(receive(len, 2), min_free, asked));
+            }
+            Step::Send { .. } | Step::Offer { .. } | Step::Answer { .. } if self.reading.is_some() => {}
+            Step::Send { len, begun } => {
+                let number = self.lens.len();
+                let message = Message { data: Some(number as u64), ..message(len, Awaits::Nothing) };
+                match begun.filter(|_| len > 0) {
+                    None => receiver.message(LINK, &message, &content(number, len), asked).unwrap(),
+                    Some(_) => receiver.begin_message(LINK, &message, asked).unwrap(),
+                }
+                self.lens.push(len);
+                if let Some(begun) = begun.filter(|_| len > 0) {
+                    self.reading = Some((number, 0));
+                    self.go_on(begun);
+                }
+            }
+            Step::Offer { len } => {
+                let number = self.lens.len();
+                let message = Message { data: Some(number as u64), ..message(len, Awaits::Nothing) };
+                receiver.offered(LINK, &message, number as u64, &number.to_le_bytes(), asked).unwrap();
+                self.lens.push(len);
+            }
+            Step::GoOn { count } => self.go_on(count),
+            Step::Answer { which } => {
+                if !self.asked_for.is_empty() {
+                    let number = self.asked_for.remove(which % self.asked_for.len());
+                    assert!(receiver.begin_data(LINK, number as u64, self.lens[number] as u64));
+                    self.reading = Some((number, 0));
+                    self.go_on(0);
+                }
+            }
+            Step::Pull { can_pull } => self.pull(can_pull),
+            Step::Read { count } => self.read(count),
+        }
+        self.receiver.credit_told(LINK);
+        for (_, header) in self.asked.owed.drain(..) {
+            if let Header::Clear { op, .. } = header {
+                self.asked_for.push(op as usize);
+            }
+        }
+    }
+
+    fn go_on(&mut self, count: usize) {
+        let Some((number, at)) = self.reading else { return };
+        let content = content(number, self.lens[number]);
+        let end = (at + count).min(content.len());
+        self.receiver.put(LINK, &content[at..end], &mut self.asked);
+        self.reading = (end < content.len()).then_some((number, end));
+    }
+
+    fn pull(&mut self, can_pull: bool) {
+        let lens = &self.lens;
+        let give = |_, remote: &Remote, at_bytes: u64, into: &mut [IoSliceMut<'_>]| {
+            if !can_pull {
+                return Pull::Refused;
+            }
+            let number = usize::from_le_bytes(remote.as_bytes().try_into().unwrap());
+            pull_at(&content(number, lens[number]), at_bytes as usize, into);
+            Pull::Done
+        };
+        self.receiver.pull(|_| true, give, &mut self.asked);
+    }
+
+    /// Reads completions, which are those of the next messages.
+    fn read(&mut self, count: usize) {
+        let count = count.min(self.asked.ended.len());
+        for ended in self.asked.ended.drain(..count).collect::<Vec<_>>() {
+            let (completion, error) = match ended {
+                Ok(completion) => (completion, None),
+                Err(failure) => (failure.completion, Some(failure.error)),
+            };
+            if !completion.flags.contains(CompletionFlags::RECV) {
+                continue; // A buffer is released, apart from any message.
+            }
+            assert_eq!(completion.data, self.read as u64);
+            let len = self.lens[self.read];
+            match error {
+                None => assert_eq!(bytes_of(completion.buffer), content(self.read, len)),
+                Some(OperationError::Truncated { overflow_bytes }) => {
+                    let placed = completion.len_bytes;
+                    assert_eq!(placed + overflow_bytes as usize, len);
+                    assert_eq!(bytes_of(completion.buffer), content(self.read, len)[..placed]);
+                }
+                Some(error) => panic!("{error}"),
+            }
+            self.read += 1;
+        }
+        self.receiver.deliver_held(&mut self.asked);
+    }
+
+    /// Whatever was sent is received in the end.
+    fn finish(&mut self) {
+        for _ in 0..100 * (self.lens.len() + 1) {
+            if self.read == self.lens.len() {
+                break;
+            }
+            for step in [
+                Step::GoOn { count: 100 },
+                Step::Answer { which: 0 },
+                Step::GoOn { count: 100 },
+                Step::Pull { can_pull: true },
+                Step::Read { count: 3 },
+                Step::Post { len: 40 },
+            ] {
+                self.step(step);
+            }
+        }
+        assert_eq!(self.read, self.lens.len(), "a message is not received");
+        assert!(!self.receiver.turns.are_pending());
+    }
+}
+
+fn pull_at(content: &[u8], mut at: usize, into: &mut [IoSliceMut<'_>]) {
+    for place in into {
+        let end = at + place.len();
+        place.copy_from_slice(&content[at..end]);
+        at = end;
+    }
+}
+
+fn bytes_of(buffer: Buffer) -> Vec<u8> {
+    match buffer {
+        Buffer::Received(bytes) => bytes.to_vec(),
+        Buffer::ReceivedLast(last) => last.message.to_vec(),
+        other => panic!("not the buffer of a receive: {other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn messages_complete_in_the_order_of_their_arrival(steps in vec(any_step(), 0..80)) {
+        let mut scene = Scene::new();
+        for step in steps {
+            scene.step(step);
+        }
+        scene.finish();
+    }
+}
