@@ -13,6 +13,7 @@ mod calls;
 mod cancel;
 mod closing;
 mod completion_order;
+mod connection_order;
 mod connections;
 mod counter_waits;
 mod counters;
@@ -617,6 +618,13 @@ macro_rules! tests_of_connections {
                 what_is_missing_or_too_much_is_refused
                 what_is_bound_keeps_the_event_queue
                 an_endpoint_reads_of_its_connection_through_its_completion_queue_too;
+            connection_order:
+                receives_posted_early_complete_in_the_order_of_sending
+                receives_posted_late_complete_in_the_order_of_sending
+                tagged_and_untagged_receives_complete_in_one_order
+                messages_in_one_buffer_complete_in_the_order_of_sending
+                truncated_receives_keep_their_place
+                connections_of_a_shared_context_each_keep_their_order;
             partings:
                 what_was_sent_arrives_before_the_end
                 everything_ends_with_the_connection
@@ -673,6 +681,9 @@ macro_rules! tests_of_connections_by_themselves {
                 a_request_is_rejected
                 messages_travel_both_ways_over_a_connection
                 many_ask_at_once;
+            connection_order:
+                receives_posted_early_complete_in_the_order_of_sending
+                connections_of_a_shared_context_each_keep_their_order;
             partings:
                 what_was_sent_arrives_before_the_end
                 shutdowns_cross

@@ -9,7 +9,11 @@ use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
 use crate::suite::payload::{payload, received, room};
 
 /// A connection whose second end receives through a context.
-fn connected(client: &Side, server: &Side, context: &SharedReceiveContext) -> (Endpoint, Endpoint) {
+pub(crate) fn connected(
+    client: &Side,
+    server: &Side,
+    context: &SharedReceiveContext,
+) -> (Endpoint, Endpoint) {
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
