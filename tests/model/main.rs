@@ -16,6 +16,7 @@ mod program;
 mod reference;
 mod rest;
 mod run;
+mod shared_context;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;

@@ -288,12 +288,12 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
     }
 }
 
-fn tag() -> impl Strategy<Value = Option<u64>> {
+pub(crate) fn tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
 /// Tag and mask of a receive; many masks of the few bits that tags have.
-fn tagged() -> impl Strategy<Value = Option<(u64, u64)>> {
+pub(crate) fn tagged() -> impl Strategy<Value = Option<(u64, u64)>> {
     prop::option::of(tag_and_mask())
 }
 
@@ -369,7 +369,7 @@ fn elements_call() -> impl Strategy<Value = ElementsCall> {
 }
 
 /// Short, most of the time, and often around a length at which messages begin to be treated otherwise.
-fn len_bytes() -> impl Strategy<Value = usize> {
+pub(crate) fn len_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         8 => 0..64_usize,
         3 => 64..3000_usize,
@@ -380,6 +380,6 @@ fn len_bytes() -> impl Strategy<Value = usize> {
 }
 
 /// Room for a few messages.
-fn buffer_bytes() -> impl Strategy<Value = usize> {
+pub(crate) fn buffer_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

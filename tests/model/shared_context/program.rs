@@ -1,0 +1,80 @@
+//! Random programs for endpoints that share a receive context, and for the peers that send to them.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::history::Level;
+use crate::program::{buffer_bytes, len_bytes, tag, tagged};
+
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    /// Decides the misbehaviour of a network inside the process.
+    pub(super) seed: u64,
+    /// How many endpoints receive from the context.
+    pub(super) members: usize,
+    /// How many endpoints send to them.
+    pub(super) peers: usize,
+    /// The depth of every completion queue; 0 for the default.
+    pub(super) cq_depth_entries: usize,
+    /// How many receives the context takes; 0 for the default.
+    pub(super) depth_ops: usize,
+    /// How much memory unexpected messages may take; 0 for the default.
+    pub(super) unexpected_bytes: usize,
+    pub(super) steps: Vec<Step>,
+}
+
+/// Every operand is taken modulo the number of objects there are to choose from.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// A peer sends to a member.
+    Send { from: usize, to: usize, tag: Option<u64>, len_bytes: usize, level: Level },
+    /// Posts a receive to the context, for messages of one peer or of all.
+    Receive { tagged: Option<(u64, u64)>, from: Option<usize>, len_bytes: usize, in_pieces: bool },
+    /// Posts a buffer that takes many messages.
+    ReceiveMany { from: Option<usize>, len_bytes: usize, min_free_bytes: usize },
+    /// Cancels one of the receives, whether or not it has ended.
+    Cancel { which: usize },
+    /// Drives a member without reading its queue.
+    Drive { at: usize, rounds: usize },
+    /// Reads up to so many completions of a member.
+    Read { at: usize, count: usize },
+    /// Reads everything that a peer has been told.
+    ReadPeer { at: usize },
+}
+
+pub(super) fn program() -> impl Strategy<Value = Program> {
+    let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 0, 20_000]));
+    let steps = prop::collection::vec(step(), 1..50);
+    (any::<u64>(), 1..=3_usize, 1..=2_usize, depths, steps).prop_map(
+        |(seed, members, peers, (cq_depth_entries, depth_ops, unexpected_bytes), steps)| Program {
+            seed,
+            members,
+            peers,
+            cq_depth_entries,
+            depth_ops,
+            unexpected_bytes,
+            steps,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let at = || 0..3_usize;
+    let from = || prop::option::weighted(0.25, 0..2_usize);
+    let level = select(vec![Level::Inject, Level::Inject, Level::Delivery, Level::Match]);
+    prop_oneof![
+        9 => (at(), at(), tag(), len_bytes(), level).prop_map(
+            |(from, to, tag, len_bytes, level)| Step::Send { from, to, tag, len_bytes, level }
+        ),
+        8 => (tagged(), from(), len_bytes(), any::<bool>()).prop_map(
+            |(tagged, from, len_bytes, in_pieces)| Step::Receive { tagged, from, len_bytes, in_pieces }
+        ),
+        2 => (from(), buffer_bytes(), 0..100_usize).prop_map(
+            |(from, len_bytes, min_free_bytes)| Step::ReceiveMany { from, len_bytes, min_free_bytes }
+        ),
+        2 => any::<usize>().prop_map(|which| Step::Cancel { which }),
+        4 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
+        4 => (at(), 1..4_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        2 => at().prop_map(|at| Step::ReadPeer { at }),
+    ]
+}
