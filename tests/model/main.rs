@@ -3,6 +3,8 @@
 //!
 //! A [program](program) is run step by step; what it was told is its [history](history), which is then
 //! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
+//! Shared receive contexts ([`shared_context`]) and work that waits for counters ([`works`]) have programs of their own.
+//!
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
 mod accesses;
@@ -21,6 +23,7 @@ mod shared_context;
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
 mod updates;
+mod works;
 
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;

@@ -52,7 +52,7 @@ impl<'a> Hall<'a> {
                 endpoint.bind_counter(&received, CounterEvents::RECV).expect("the first counter");
                 endpoint.bind_shared_receive_context(&context).expect("the first context");
                 endpoint.enable().expect("nothing is missing");
-                Member { endpoint: endpoint, cq, received }
+                Member { endpoint, cq, received }
             })
             .collect::<Vec<_>>();
         let names: Vec<_> = members.iter().map(|member| member.endpoint.name().unwrap()).collect();

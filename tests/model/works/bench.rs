@@ -1,0 +1,114 @@
+//! The endpoint whose works wait for counters, the counters, and the peer that its operations are for.
+
+use std::{mem, thread};
+
+use homespun::flags::{BindFlags, Caps, MrAccess, Order};
+use homespun::{AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, FabricAddress};
+
+use super::program::{CounterName, Program};
+use super::reference::{COUNTING, Counted, KNOWN};
+use crate::suite::{Kind, Memory, Net, Party, Region, Setup};
+
+/// Where the number is that all additions change.
+pub(super) const SUM_AT: usize = 0;
+/// Where the number is that is read and never changed.
+pub(super) const CONSTANT_AT: usize = 8;
+pub(super) const CONSTANT: u64 = 0x1234_5678_9abc_def0;
+/// Where the place of the first work is.
+const OWN_AT: usize = 16;
+
+/// How the endpoint and its peer name each other.
+pub(super) const PEER: FabricAddress = FabricAddress(0);
+
+/// The place of a work in the region of the peer.
+pub(super) fn own_at(work: usize) -> usize {
+    OWN_AT + work * size_of::<u64>()
+}
+
+pub(super) struct Bench<'a> {
+    net: &'a Net,
+    pub(super) domain: Domain,
+    /// `None` when it was closed.
+    endpoint: Option<Endpoint>,
+    pub(super) cq: CompletionQueue,
+    known: [Counter; KNOWN],
+    counting: [Counter; COUNTING],
+    pub(super) region: Region,
+    pub(super) peer: Party,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn open(net: &'a Net, program: &Program) -> Bench<'a> {
+        let domain = net.domain();
+        let mut info = net.info().clone();
+        info.caps |= Caps::TRIGGER;
+        if program.depth_ops > 0 {
+            info.tx.size_ops = program.depth_ops;
+        }
+        // Messages and atomic operations are done in the order in which they were posted.
+        info.tx.msg_order |= Order::STRICT;
+        info.rx.msg_order |= Order::STRICT;
+        let (cq, av) = (domain.open_cq(&CqAttr::default()), domain.open_av(&AvAttr::default()));
+        let (cq, av) = (cq.expect("a queue"), av.expect("an address vector"));
+        let endpoint = domain.endpoint(&info).expect("an endpoint");
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("the first queue");
+        endpoint.bind_av(&av).expect("the first address vector");
+        endpoint.enable().expect("nothing is missing");
+        let peer = net.open(Setup { order: Order::STRICT, ..Setup::default() });
+        av.insert_one(peer.endpoint.name().expect("a name")).expect("the peer's name");
+        peer.av.insert(&[endpoint.name().expect("a name")]).remove(0).expect("the endpoint's name");
+        let region = open_region(&peer, program.steps.len());
+        let counter = || domain.open_counter(&CounterAttr::default()).expect("a counter");
+        let (known, counting) = ([(); KNOWN].map(|()| counter()), [(); COUNTING].map(|()| counter()));
+        Bench { net, endpoint: Some(endpoint), cq, known, counting, region, peer, domain }
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        self.endpoint.as_ref().expect("it is open")
+    }
+
+    pub(super) fn counter(&self, name: CounterName) -> &Counter {
+        match name {
+            CounterName::Known(number) => &self.known[number],
+            CounterName::Counting(number) => &self.counting[number],
+        }
+    }
+
+    pub(super) fn known(&self) -> [Counted; KNOWN] {
+        self.known.each_ref().map(|counter| (counter.read(), counter.read_error()))
+    }
+
+    pub(super) fn counting(&self) -> [Counted; COUNTING] {
+        self.counting.each_ref().map(|counter| (counter.read(), counter.read_error()))
+    }
+
+    /// Drives both sides, without reading anything.
+    pub(super) fn progress(&self) {
+        self.cq.progress();
+        self.net.progress();
+    }
+}
+
+fn open_region(peer: &Party, works: usize) -> Region {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let len_bytes = own_at(works);
+    let memory = Memory { len_bytes, kind: Kind::Owned, access, key: 1, is_counted: false };
+    let region = peer.register(memory).expect("no other region has the key");
+    region.put(0, &vec![0; len_bytes]);
+    region.put(CONSTANT_AT, &CONSTANT.to_le_bytes());
+    region
+}
+
+impl Drop for Bench<'_> {
+    /// Closes the endpoint while its peer is driven: closing waits for it.
+    fn drop(&mut self) {
+        let endpoint = mem::take(&mut self.endpoint);
+        thread::scope(|scope| {
+            let closing = scope.spawn(|| drop(endpoint));
+            while !closing.is_finished() {
+                self.net.progress();
+                thread::yield_now();
+            }
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! What must hold of every program of works, when everything that was due has ended. That counters are what they must be
+//! was checked meanwhile.
+
+use homespun::OperationError;
+
+use super::bench::{CONSTANT, CONSTANT_AT, SUM_AT, own_at};
+use super::operations::written;
+use super::program::Action;
+use super::reference::{Deed, Reference};
+use super::run::{Runner, Seen};
+
+pub(super) fn check(runner: &Runner<'_>) {
+    let (reference, seen) = (&runner.reference, &runner.seen);
+    let is_done = reference.bound().is_done;
+    for (number, work) in reference.works.iter().enumerate() {
+        let Deed::Post { action, is_reported, .. } = work.deed else { continue };
+        reports_are_right(number, action, is_done[number] && is_reported, is_done[number], seen);
+    }
+    memory_is_right(reference, &is_done, seen);
+    each_message_arrives_once(reference, &is_done, seen);
+    works_of_a_counter_are_done_in_order(reference, seen);
+}
+
+fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Seen) {
+    let report = &seen.reports[number];
+    match (report, action) {
+        (Some(Err(OperationError::Cancelled)), _) => {
+            assert!(seen.cancelled.contains(&number), "work {number} was not cancelled");
+        }
+        (Some(Err(_)), Action::WriteInVain) => assert!(is_done, "work {number} was done"),
+        (Some(Ok(_)), Action::WriteInVain) | (Some(Err(_)), _) => panic!("work {number}: {report:?}"),
+        (Some(Ok(found)), _) => {
+            assert!(is_reported, "work {number} was reported");
+            match action {
+                Action::Read => assert_eq!(*found, CONSTANT, "work {number}"),
+                Action::CompareSwap => assert_eq!(*found, 0, "work {number} was done twice"),
+                _ => {}
+            }
+        }
+        (None, _) => {
+            let must_report = is_reported || is_done && action == Action::WriteInVain;
+            assert!(!must_report, "work {number} was not reported");
+        }
+    }
+}
+
+fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Seen) {
+    let word = |at: usize| u64::from_le_bytes(seen.region[at..at + 8].try_into().expect("a word"));
+    assert_eq!(word(CONSTANT_AT), CONSTANT);
+    let mut additions = 0;
+    for (number, work) in reference.works.iter().enumerate() {
+        let Deed::Post { action, .. } = work.deed else { continue };
+        let expected = match action {
+            Action::Write | Action::CompareSwap if is_done[number] => written(number),
+            _ => 0,
+        };
+        assert_eq!(word(own_at(number)), expected, "the place of work {number}");
+        let adds = matches!(action, Action::Add | Action::FetchAdd);
+        additions += u64::from(adds && is_done[number]);
+    }
+    assert_eq!(word(SUM_AT), additions, "the additions that were done");
+}
+
+fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Seen) {
+    for is_tagged in [false, true] {
+        let is_sent = |number: &usize| {
+            let is_send = matches!(reference.works[*number].deed,
+                Deed::Post { action: Action::Send { is_tagged: posted }, .. } if posted == is_tagged);
+            is_send && is_done[*number]
+        };
+        let expected: Vec<usize> = (0..reference.works.len()).filter(is_sent).collect();
+        let mut arrived = seen.sent[usize::from(is_tagged)].clone();
+        arrived.sort_unstable();
+        assert_eq!(arrived, expected, "the works whose messages have arrived");
+    }
+}
+
+/// What was posted earlier is matched earlier, arrives earlier, and changes elements earlier.
+fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Seen) {
+    for (one, first) in reference.works.iter().enumerate() {
+        for (other, second) in reference.works.iter().enumerate() {
+            let (Deed::Post { action, .. }, Deed::Post { action: same, .. }) = (first.deed, second.deed)
+            else {
+                continue;
+            };
+            if action != same || one == other || !reference.is_before(one, other) {
+                continue;
+            }
+            let turns = match action {
+                Action::Send { is_tagged } => {
+                    let sent = &seen.sent[usize::from(is_tagged)];
+                    [one, other].map(|work| sent.iter().position(|sent| *sent == work).map(|at| at as u64))
+                }
+                Action::Receive { .. } | Action::FetchAdd => [one, other]
+                    .map(|work| seen.reports[work].as_ref().and_then(|report| report.as_ref().ok().copied())),
+                _ => continue,
+            };
+            if let [Some(first), Some(second)] = turns {
+                assert!(first < second, "work {other} was done before work {one}");
+            }
+        }
+    }
+}

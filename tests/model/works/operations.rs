@@ -1,0 +1,107 @@
+//! The operations of works: how they are posted, and what comes back.
+
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{
+    AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
+};
+use homespun::flags::OpFlags;
+use homespun::trigger::Operation;
+use homespun::{Bytes, FabricAddress};
+
+use super::bench::{Bench, CONSTANT_AT, PEER, SUM_AT, own_at};
+use super::program::Action;
+use crate::suite::payload::{payload, room};
+
+/// The key that no region has.
+const NO_KEY: u64 = 99;
+pub(super) const LEN_BYTES: usize = 8;
+
+/// Operations of works have contexts from here on, which no queue of works gives its works as numbers: `Endpoint::cancel`
+/// takes an operation of deferred work for one with the context that is the number of the work.
+const FIRST_CONTEXT: u64 = 1 << 20;
+
+/// The context of the operation of a work.
+pub(super) fn context_of(work: usize) -> u64 {
+    FIRST_CONTEXT + work as u64
+}
+
+/// The work whose operation has a context.
+pub(super) fn work_of(context: u64) -> usize {
+    (context - FIRST_CONTEXT) as usize
+}
+
+/// The tag of messages that have one. All receives of a kind accept all messages of that kind.
+pub(super) fn tag(is_tagged: bool) -> Option<u64> {
+    is_tagged.then_some(7)
+}
+
+pub(super) fn receive(is_tagged: bool, context: u64, flags: OpFlags) -> RecvMsg {
+    let tagged = tag(is_tagged).map(|tag| (tag, 0));
+    RecvMsg { buffers: vec![room(LEN_BYTES)], from: FabricAddress::UNSPECIFIED, tagged, context, flags }
+}
+
+pub(super) fn send(is_tagged: bool, identity: usize, context: u64, flags: OpFlags) -> SendMsg {
+    let data = Some(identity as u64);
+    let buffers = vec![payload(identity as u64, LEN_BYTES)];
+    SendMsg { buffers, to: PEER, tag: tag(is_tagged), data, context, flags }
+}
+
+/// The number that a work writes to its own place.
+pub(super) fn written(work: usize) -> u64 {
+    work as u64 + 1
+}
+
+pub(super) fn operation(bench: &Bench<'_>, work: usize, action: Action, flags: OpFlags) -> Operation {
+    let (region, context) = (&bench.region, context_of(work));
+    let word = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
+    let target = |at: usize, op| AtomicTarget {
+        peer: PEER,
+        address: region.at(at),
+        key: region.key(),
+        datatype: Datatype::Uint64,
+        op,
+    };
+    let results = || vec![room(LEN_BYTES)];
+    match action {
+        Action::Send { is_tagged } => Operation::Send(send(is_tagged, work, context, flags)),
+        Action::Receive { is_tagged } => Operation::Receive(receive(is_tagged, context, flags)),
+        Action::Write | Action::WriteInVain => Operation::Write(WriteMsg {
+            buffers: word(written(work)),
+            to: PEER,
+            address: region.at(own_at(work)),
+            key: if action == Action::Write { region.key() } else { NO_KEY },
+            data: None,
+            context,
+            flags,
+        }),
+        Action::Read => Operation::Read(ReadMsg {
+            buffers: results(),
+            from: PEER,
+            address: region.at(CONSTANT_AT),
+            key: region.key(),
+            context,
+            flags,
+        }),
+        Action::Add => Operation::Atomic(AtomicMsg {
+            operands: word(1),
+            target: target(SUM_AT, AtomicOp::Sum),
+            context,
+            flags,
+        }),
+        Action::FetchAdd => Operation::FetchAtomic(FetchAtomicMsg {
+            operands: word(1),
+            results: results(),
+            target: target(SUM_AT, AtomicOp::Sum),
+            context,
+            flags,
+        }),
+        Action::CompareSwap => Operation::CompareAtomic(CompareAtomicMsg {
+            operands: word(written(work)),
+            compares: word(0),
+            results: results(),
+            target: target(own_at(work), AtomicOp::Cswap),
+            context,
+            flags,
+        }),
+    }
+}

@@ -1,0 +1,147 @@
+//! Random programs of work that waits for counters.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    /// Decides the misbehaviour of a network inside the process.
+    pub(super) seed: u64,
+    /// How many sends and accesses the endpoint takes; 0 for the default. With few, work waits for room.
+    pub(super) depth_ops: usize,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A counter. Those of one kind are taken modulo their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CounterName {
+    /// Changed by the application and by changes of counters alone, so its value is known at every moment.
+    Known(usize),
+    /// Counts operations, too, so it changes while endpoints are driven. It is only added to.
+    Counting(usize),
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// Queues deferred work that changes a counter.
+    QueueChange {
+        trigger: CounterName,
+        threshold: u64,
+        counter: CounterName,
+        change: Change,
+    },
+    /// Queues deferred work that posts an operation, which is counted by a counter, and reported or not.
+    QueuePost {
+        trigger: CounterName,
+        threshold: u64,
+        action: Action,
+        completion: Option<usize>,
+        is_reported: bool,
+    },
+    /// Posts a triggered operation.
+    Trigger {
+        trigger: CounterName,
+        threshold: u64,
+        action: Action,
+    },
+    /// The application changes a counter.
+    Change {
+        counter: CounterName,
+        change: Change,
+    },
+    /// Takes back work, whether or not it was done.
+    Cancel {
+        which: usize,
+    },
+    /// Takes back all that waits for a counter, or for any.
+    Flush {
+        counter: Option<CounterName>,
+    },
+    Drive {
+        rounds: usize,
+    },
+    /// Compares all counters with the model.
+    Look,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Add(u64),
+    AddError(u64),
+    /// To a counter whose value is known; otherwise the same as adding.
+    Set(u64),
+}
+
+/// What a posted work does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Sends a message, tagged or not.
+    Send { is_tagged: bool },
+    /// Receives one.
+    Receive { is_tagged: bool },
+    /// Writes to a place of its own.
+    Write,
+    /// Writes by a key that no region has, which fails.
+    WriteInVain,
+    /// Reads what nothing changes.
+    Read,
+    /// Adds one to a number that all works of this kind share.
+    Add,
+    /// The same, and fetches what it was.
+    FetchAdd,
+    /// Swaps the number at a place of its own, if it is zero.
+    CompareSwap,
+}
+
+pub(super) fn program() -> impl Strategy<Value = Program> {
+    (any::<u64>(), select(vec![0, 0, 0, 2]), prop::collection::vec(step(), 1..40))
+        .prop_map(|(seed, depth_ops, steps)| Program { seed, depth_ops, steps })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let threshold = || prop_oneof![9 => 0..8_u64, 1 => Just(u64::MAX)];
+    prop_oneof![
+        5 => (counter(), threshold(), counter(), change()).prop_map(
+            |(trigger, threshold, counter, change)| Step::QueueChange { trigger, threshold, counter, change }
+        ),
+        7 => (counter(), threshold(), action(), prop::option::of(0..3_usize), any::<bool>()).prop_map(
+            |(trigger, threshold, action, completion, is_reported)| {
+                Step::QueuePost { trigger, threshold, action, completion, is_reported }
+            }
+        ),
+        3 => (counter(), threshold(), action()).prop_map(
+            |(trigger, threshold, action)| Step::Trigger { trigger, threshold, action }
+        ),
+        7 => (counter(), change()).prop_map(|(counter, change)| Step::Change { counter, change }),
+        2 => any::<usize>().prop_map(|which| Step::Cancel { which }),
+        1 => prop::option::of(counter()).prop_map(|counter| Step::Flush { counter }),
+        3 => (1..4_usize).prop_map(|rounds| Step::Drive { rounds }),
+        2 => Just(Step::Look),
+    ]
+}
+
+fn counter() -> impl Strategy<Value = CounterName> {
+    prop_oneof![(0..3_usize).prop_map(CounterName::Known), (0..3_usize).prop_map(CounterName::Counting)]
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (1..4_u64).prop_map(Change::Add),
+        1 => (1..3_u64).prop_map(Change::AddError),
+        2 => (0..8_u64).prop_map(Change::Set),
+    ]
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let tagged = any::<bool>;
+    prop_oneof![
+        3 => tagged().prop_map(|is_tagged| Action::Send { is_tagged }),
+        3 => tagged().prop_map(|is_tagged| Action::Receive { is_tagged }),
+        2 => Just(Action::Write),
+        1 => Just(Action::WriteInVain),
+        1 => Just(Action::Read),
+        2 => Just(Action::Add),
+        3 => Just(Action::FetchAdd),
+        2 => Just(Action::CompareSwap),
+    ]
+}

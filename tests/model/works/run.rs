@@ -1,0 +1,383 @@
+//! Runs a program, and waits until everything that is due was done.
+
+use homespun::endpoint::ReadMsg;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
+use homespun::{Errno, OperationError};
+
+use super::bench::{Bench, CONSTANT_AT, PEER};
+use super::operations::{LEN_BYTES, context_of, operation, receive, send, work_of};
+use super::program::{Action, Change, CounterName, Program, Step};
+use super::reference::{COUNTING, Deed, KNOWN, Reference};
+use crate::suite::party::poll;
+use crate::suite::payload::{received, room};
+use crate::suite::{Deadline, Net};
+
+/// Contexts from here on are those of the runner's own operations.
+const RUNNERS_CONTEXT: u64 = 1 << 32;
+
+/// That of the read which ends a program.
+const FENCE_CONTEXT: u64 = RUNNERS_CONTEXT + 2;
+
+/// How many rounds without an event show that nothing is done twice.
+const SILENT_ROUNDS: usize = 10;
+
+/// Everything that was observed.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// What each work was reported to come to: what it has fetched, or the number of the message.
+    pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
+    /// The works whose messages the peer has received, in that order, for untagged and for tagged ones.
+    pub(super) sent: [Vec<usize>; 2],
+    /// The messages of the peer that no work has received.
+    pub(super) left_over: [usize; 2],
+    /// Works that were cancelled as operations of their endpoint.
+    pub(super) cancelled: Vec<usize>,
+    pub(super) region: Vec<u8>,
+}
+
+pub(super) struct Runner<'a> {
+    bench: Bench<'a>,
+    is_shallow: bool,
+    pub(super) reference: Reference,
+    pub(super) seen: Seen,
+    /// How many messages the peer has sent of each kind.
+    messages: [usize; 2],
+    /// Whether the read that ends the program has completed.
+    is_past_fence: bool,
+}
+
+pub(super) fn run<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
+    let mut runner = Runner {
+        bench: Bench::open(net, program),
+        is_shallow: program.depth_ops > 0,
+        reference: Reference::default(),
+        seen: Seen::default(),
+        messages: [0; 2],
+        is_past_fence: false,
+    };
+    for is_tagged in [false, true] {
+        runner.have_peer_receive(is_tagged);
+    }
+    for step in &program.steps {
+        runner.step(step);
+    }
+    runner.come_to_rest();
+    runner.receive_what_is_left();
+    runner.seen.region = runner.bench.region.content();
+    runner
+}
+
+/// The counter that only works of this known counter change: their order decides what it is.
+fn result_of(trigger: usize) -> CounterName {
+    CounterName::Known(KNOWN / 2 + trigger)
+}
+
+/// A counter that works may wait for.
+fn trigger_of(name: CounterName) -> CounterName {
+    match name {
+        CounterName::Known(number) => CounterName::Known(number % (KNOWN / 2)),
+        CounterName::Counting(number) => CounterName::Counting(number % COUNTING),
+    }
+}
+
+impl Runner<'_> {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::QueueChange { trigger, threshold, counter, change } => {
+                self.queue_change(trigger_of(trigger), threshold, trigger_of(counter), change);
+            }
+            Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
+                let completion = completion.map(|counter| counter % COUNTING);
+                let deed = Deed::Post { action, completion, is_reported, is_triggered: false };
+                self.queue_post(trigger, threshold, action, deed);
+            }
+            Step::Trigger { trigger, threshold, action } => {
+                let deed = Deed::Post { action, completion: None, is_reported: true, is_triggered: true };
+                self.queue_post(trigger, threshold, action, deed);
+            }
+            Step::Change { counter, change } => self.change(trigger_of(counter), change),
+            Step::Cancel { which } => {
+                if !self.reference.works.is_empty() {
+                    self.cancel(which % self.reference.works.len());
+                }
+            }
+            Step::Flush { counter } => self.flush(counter.map(trigger_of)),
+            Step::Drive { rounds } => (0..rounds).for_each(|_| self.bench.progress()),
+            Step::Look => self.look(),
+        }
+    }
+
+    /// Works of a known counter add to any, and set the result of their own. Others add to counting ones: what is set
+    /// depends on the order of changes, which is promised among works of one counter.
+    fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
+        let (counter, change) = match (trigger, counter, change) {
+            (CounterName::Known(number), _, Change::Set(_)) => (result_of(number), change),
+            (CounterName::Known(_), _, Change::Add(value) | Change::AddError(value)) => {
+                (counter, Change::Add(value))
+            }
+            (
+                CounterName::Counting(_),
+                CounterName::Known(number) | CounterName::Counting(number),
+                Change::Add(value) | Change::AddError(value) | Change::Set(value),
+            ) => (CounterName::Counting(number), Change::Add(value)),
+        };
+        let target = self.bench.counter(counter).clone();
+        let action = match change {
+            Change::Set(value) => DeferredAction::Set { counter: target, value },
+            Change::Add(value) | Change::AddError(value) => DeferredAction::Add { counter: target, value },
+        };
+        let context = self.reference.works.len() as u64;
+        let trigger_counter = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
+        let work = DeferredWork { context, trigger: trigger_counter, action, completion: None };
+        self.bench.domain.queue_work(work).expect("room for work");
+        self.seen.reports.push(None);
+        self.reference.queue(trigger, threshold, Deed::Change { counter, change });
+    }
+
+    /// With little room, operations wait for counting counters alone: when they are carried out is not known.
+    fn queue_post(&mut self, trigger: CounterName, threshold: u64, action: Action, deed: Deed) {
+        let trigger = match trigger_of(trigger) {
+            CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
+            trigger => trigger,
+        };
+        if let Action::Receive { is_tagged } = action {
+            self.have_peer_send(is_tagged);
+        }
+        let Deed::Post { completion, is_reported, is_triggered, .. } = deed else { return };
+        let work = self.reference.works.len();
+        let flags = if is_reported { OpFlags::COMPLETION } else { OpFlags::empty() };
+        let operation = operation(&self.bench, work, action, flags);
+        let when = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
+        let endpoint = self.bench.endpoint().clone();
+        if is_triggered {
+            endpoint.trigger(&when, operation).expect("room for a triggered operation");
+        } else {
+            let completion = completion.map(CounterName::Counting);
+            let completion = completion.map(|counter| self.bench.counter(counter).clone());
+            let action = DeferredAction::Post { endpoint, operation };
+            let work = DeferredWork { context: work as u64, trigger: when, action, completion };
+            self.bench.domain.queue_work(work).expect("room for work");
+        }
+        self.seen.reports.push(None);
+        self.reference.queue(trigger, threshold, deed);
+    }
+
+    fn change(&mut self, name: CounterName, change: Change) {
+        let counter = self.bench.counter(name);
+        let change = match (name, change) {
+            (CounterName::Counting(_), Change::Set(value)) => Change::Add(value),
+            _ => change,
+        };
+        match change {
+            Change::Add(value) => counter.add(value),
+            Change::AddError(value) => counter.add_error(value),
+            Change::Set(value) => counter.set(value),
+        }
+        self.reference.change(name, change);
+        self.reference.do_due();
+    }
+
+    fn cancel(&mut self, number: usize) {
+        let work = &self.reference.works[number];
+        let is_triggered = matches!(work.deed, Deed::Post { is_triggered: true, .. });
+        let result = if is_triggered {
+            self.bench.endpoint().cancel(context_of(number))
+        } else {
+            self.bench.domain.cancel_work(number as u64)
+        };
+        let certainly_waits = self.reference.may_wait(number) && !self.reference.bound().is_done[number];
+        if let Err(error) = result {
+            assert_eq!(error.errno(), Errno::ENOENT);
+            assert!(!certainly_waits, "work {number} waits, and was not cancelled");
+            return;
+        }
+        assert!(!self.reference.was_taken_back(number), "work {number} was taken back twice");
+        assert!(self.seen.reports[number].is_none(), "work {number} had ended, and was cancelled");
+        if is_triggered {
+            // It may have been posted, and ends as cancelled then, too.
+            self.seen.cancelled.push(number);
+        } else {
+            assert!(self.reference.may_wait(number), "work {number} was done, and was cancelled");
+        }
+        self.reference.take_back(number);
+    }
+
+    /// What waits for counting counters is known while nothing is under way.
+    fn flush(&mut self, counter: Option<CounterName>) {
+        let bound = self.reference.bound();
+        let is_known = matches!(counter, Some(CounterName::Known(_)));
+        if !is_known && (self.is_shallow || self.bench.counting() != bound.counted) {
+            return;
+        }
+        self.bench.domain.flush_work(counter.map(|counter| self.bench.counter(counter)));
+        for number in 0..self.reference.works.len() {
+            let work = &self.reference.works[number];
+            let is_triggered = matches!(work.deed, Deed::Post { is_triggered: true, .. });
+            let is_meant = counter.is_none_or(|counter| counter == work.trigger) && !is_triggered;
+            if is_meant && self.reference.may_wait(number) && !bound.is_done[number] {
+                self.reference.take_back(number);
+            }
+        }
+    }
+
+    /// Compares the counters with the model: known ones are equal, and others no further than they can be.
+    fn look(&mut self) {
+        let bound = self.reference.bound();
+        assert_eq!(self.bench.known(), self.reference.known, "known counters");
+        for (counted, most) in self.bench.counting().into_iter().zip(bound.counted) {
+            let is_possible = counted.0 <= most.0 && counted.1 <= most.1;
+            assert!(is_possible, "a counter is at {counted:?}, and can be no further than {most:?}");
+        }
+    }
+
+    fn have_peer_send(&mut self, is_tagged: bool) {
+        let number = &mut self.messages[usize::from(is_tagged)];
+        let message = send(is_tagged, *number, RUNNERS_CONTEXT, OpFlags::empty());
+        self.bench.peer.endpoint.sendmsg(message).expect("room for a send");
+        *number += 1;
+    }
+
+    fn have_peer_receive(&mut self, is_tagged: bool) {
+        let context = u64::from(is_tagged);
+        let receive = receive(is_tagged, context, OpFlags::empty());
+        self.bench.peer.endpoint.recvmsg(receive).expect("room for a receive");
+    }
+
+    /// Reads everything that can be read. Returns whether there was anything.
+    fn read_all(&mut self) -> bool {
+        let mut has_read = false;
+        while let Some(ended) = poll(&self.bench.cq) {
+            has_read = true;
+            self.reported(ended);
+        }
+        while let Some(ended) = self.bench.peer.poll() {
+            has_read = true;
+            let (completion, _) = ended.expect("nothing fails at the peer");
+            if completion.flags.contains(CompletionFlags::RECV) {
+                let (kind, work) = (completion.context as usize, completion.data as usize);
+                let is_possible = self.reference.bound().is_done[work];
+                assert!(is_possible, "work {work} was done, and its counter cannot be there");
+                self.seen.sent[kind].push(work);
+                self.have_peer_receive(kind == 1);
+            }
+        }
+        has_read
+    }
+
+    fn reported(&mut self, ended: crate::suite::Ended) {
+        let (context, result) = match ended {
+            Ok((completion, _)) => {
+                let is_receive = completion.flags.contains(CompletionFlags::RECV);
+                let is_fetch = completion.flags.contains(CompletionFlags::READ);
+                let came_back = match is_receive {
+                    true => completion.data,
+                    false if is_fetch => {
+                        let bytes = received(&completion.buffer);
+                        u64::from_le_bytes(bytes.try_into().expect("a word"))
+                    }
+                    false => 0,
+                };
+                (completion.context, Ok(came_back))
+            }
+            Err(failed) => (failed.completion.context, Err(failed.error)),
+        };
+        if context == FENCE_CONTEXT {
+            result.expect("everything before it has ended");
+            self.is_past_fence = true;
+            return;
+        }
+        if context >= RUNNERS_CONTEXT {
+            // A receive of the runner's for what no work has received, or its cancellation.
+            if result.is_ok() {
+                self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
+            }
+            return;
+        }
+        let before = self.seen.reports[work_of(context)].replace(result);
+        assert_eq!(before, None, "work {} was reported again", work_of(context));
+    }
+
+    /// Waits until everything has ended that is due.
+    fn come_to_rest(&mut self) {
+        let bound = self.reference.bound();
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            if self.read_all() {
+                deadline = Deadline::new();
+                silent_rounds = 0;
+            } else if self.has_ended(&bound) {
+                silent_rounds += 1;
+            } else {
+                deadline.pause_for(|| format!("{bound:?} of {:#?} and {:?}", self.reference, self.seen));
+            }
+            self.look();
+        }
+    }
+
+    fn has_ended(&self, bound: &super::reference::Bound) -> bool {
+        let is_missing = |number: usize| {
+            let Deed::Post { action, is_reported, .. } = self.reference.works[number].deed else {
+                return false;
+            };
+            let is_cancelled = self.seen.cancelled.contains(&number);
+            let is_due = bound.is_done[number] && !self.reference.was_taken_back(number);
+            let must_report = is_reported || action == Action::WriteInVain;
+            let is_unsent = match action {
+                Action::Send { is_tagged } => !self.seen.sent[usize::from(is_tagged)].contains(&number),
+                _ => false,
+            };
+            let is_unreported = self.seen.reports[number].is_none();
+            is_due && (must_report && is_unreported || is_unsent) || is_cancelled && is_unreported
+        };
+        self.bench.counting() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
+    }
+
+    /// Has the runner receive the messages of the peer that no work has received.
+    fn receive_what_is_left(&mut self) {
+        let bound = self.reference.bound();
+        for is_tagged in [false, true] {
+            let kind = usize::from(is_tagged);
+            let action = Action::Receive { is_tagged };
+            let taken = (0..self.reference.works.len()).filter(|&number| {
+                let is_receive = matches!(self.reference.works[number].deed,
+                    Deed::Post { action: posted, .. } if posted == action);
+                is_receive && bound.is_done[number] && !self.reference.was_taken_back(number)
+            });
+            let left = self.messages[kind] - taken.count();
+            let context = RUNNERS_CONTEXT + kind as u64;
+            let deadline = Deadline::new();
+            while self.seen.left_over[kind] < left {
+                let before = self.seen.left_over[kind];
+                let receive = receive(is_tagged, context, OpFlags::COMPLETION);
+                self.bench.endpoint().recvmsg(receive).expect("room for a receive");
+                while self.seen.left_over[kind] == before {
+                    self.read_all();
+                    deadline.pause_for(|| format!("{left} messages, of {:?}", self.seen));
+                }
+            }
+        }
+        self.wait_for_silent_operations();
+        self.look();
+    }
+
+    /// Reads behind a fence, which completes when everything before it has.
+    fn wait_for_silent_operations(&mut self) {
+        let region = &self.bench.region;
+        let last = ReadMsg {
+            buffers: vec![room(LEN_BYTES)],
+            from: PEER,
+            address: region.at(CONSTANT_AT),
+            key: region.key(),
+            context: FENCE_CONTEXT,
+            flags: OpFlags::FENCE | OpFlags::COMPLETION,
+        };
+        self.bench.endpoint().readmsg(last).expect("room for a read");
+        let deadline = Deadline::new();
+        while !self.is_past_fence {
+            self.read_all();
+            deadline.pause("the read behind a fence");
+        }
+    }
+}
