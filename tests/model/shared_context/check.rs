@@ -1,5 +1,5 @@
-//! What must hold of every history of a shared receive context. That each message is received once, by one receive, and
-//! reported where it came to, was checked when the completions were read.
+//! What must hold of every history of a shared receive context. That each message is received once, by one
+//! receive, and reported where it came to, was checked when the completions were read.
 
 use super::history::{History, Message};
 use crate::history::Level;
@@ -22,7 +22,8 @@ fn receives_take_what_they_accept(history: &History) {
     }
 }
 
-/// When a message was taken, no receive was posted that accepts it and had been posted before the one that took it.
+/// When a message was taken, no receive was posted that accepts it and had been posted before the one that
+/// took it.
 fn earlier_receives_come_first(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let (receive, seen_at) = message.taken.expect("every message was taken");
@@ -36,7 +37,8 @@ fn earlier_receives_come_first(history: &History) {
     }
 }
 
-/// Of two messages of one peer to one member, the later one is not taken by a receive that could have had the earlier one.
+/// Of two messages of one peer to one member, the later one is not taken by a receive that could have had the
+/// earlier one.
 fn messages_of_a_link_do_not_overtake(history: &History) {
     for (later, second) in history.messages.iter().enumerate() {
         for (earlier, first) in history.messages[..later].iter().enumerate() {
@@ -61,7 +63,7 @@ fn nothing_completes_before_it_is_matched(history: &History) {
         let ended_at = message.ended_at.expect("every send has ended");
         assert!(
             message.level != Level::Match || posted_at < ended_at,
-            "message {number} was said to be matched at {ended_at}, and was matched no sooner than {posted_at}"
+            "message {number} was said to be matched at {ended_at}, and its receive was posted at {posted_at}"
         );
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct Member {
 }
 
 impl<'a> Hall<'a> {
-    /// Opens everything that a program needs. The members are in this process; the peers are where the network has them.
+    /// Opens everything that a program needs. The members are in this process; the peers are where the
+    /// network has them.
     pub(super) fn open(net: &'a Net, program: &Program) -> Hall<'a> {
         let domain = net.domain();
         let mut info = net.info().clone();

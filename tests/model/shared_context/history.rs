@@ -2,7 +2,8 @@
 
 use crate::history::Level;
 
-/// Everything that was posted, in the order of posting. Each call and each entry that is read has a moment of its own.
+/// Everything that was posted, in the order of posting. Each call and each entry that is read has a moment of
+/// its own.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
@@ -77,8 +78,8 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// A moment until which it could certainly take a message: that of the sending of the last one that it took, or of
-    /// its cancellation.
+    /// A moment until which it could certainly take a message: that of the sending of the last one that it
+    /// took, or of its cancellation.
     pub(super) fn posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

@@ -1,4 +1,5 @@
-//! Random programs in which several endpoints receive from one context, compared with what matching means there.
+//! Random programs in which several endpoints receive from one context, compared with what matching means
+//! there.
 //!
 //! The members of the context live in this process, and their peers there or in processes of their own.
 

@@ -178,7 +178,7 @@ impl Runner<'_> {
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
-        // The release of a buffer may be read before messages that are reported to the queues of other members.
+        // The release of a buffer may be read before messages that are reported to other queues.
         let may_follow = is_buffer && !is_release && receive.ended_at != Some(member);
         assert!(!receive.has_ended() || may_follow, "receive {number} ended again, with {ended:?}");
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");
@@ -227,7 +227,8 @@ impl Runner<'_> {
         self.history.take(number, identity);
     }
 
-    /// Posts receives for all that waits, of either kind, until every message was taken and every send has ended.
+    /// Posts receives for all that waits, of either kind, until every message was taken and every send has
+    /// ended.
     fn receive_everything(&mut self) {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -252,8 +253,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Posts a receive for any tagged message and one for any other, unless such receives are posted. If the context has
-    /// no room for them, takes back the receive of the program that was posted last.
+    /// Posts a receive for any tagged message and one for any other, unless such receives are posted. If the
+    /// context has no room for them, takes back the receive of the program that was posted last.
     fn post_last_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
@@ -297,7 +298,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Each receive is counted by the endpoint that it is reported to: as a success if all of a message was received.
+    /// Each receive is counted by the endpoint that it is reported to: as a success if all of a message was
+    /// received.
     fn check_counters(&self) {
         let History { messages, receives, .. } = &self.history;
         for (number, member) in self.hall.members.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What must hold of every program of works, when everything that was due has ended. That counters are what they must be
-//! was checked meanwhile.
+//! What must hold of every program of works, when everything that was due has ended. That counters are what
+//! they must be was checked meanwhile.
 
 use homespun::OperationError;
 

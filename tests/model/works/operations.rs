@@ -16,8 +16,9 @@ use crate::suite::payload::{payload, room};
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// Operations of works have contexts from here on, which no queue of works gives its works as numbers: `Endpoint::cancel`
-/// takes an operation of deferred work for one with the context that is the number of the work.
+/// Operations of works have contexts from here on, which no queue of works gives its works as numbers:
+/// `Endpoint::cancel` takes an operation of deferred work for one with the context that is the number of the
+/// work.
 const FIRST_CONTEXT: u64 = 1 << 20;
 
 /// The context of the operation of a work.

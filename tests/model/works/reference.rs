@@ -1,8 +1,9 @@
 //! What work that waits for counters comes to.
 //!
-//! The value of a *known* counter follows from what the application has done. That of a *counting* one also depends on how
-//! soon operations end; it is bounded by what it would be if each operation ended as soon as it is posted. Values of such
-//! counters only grow, so when everything has ended, that bound is what they are, in whichever order it has happened.
+//! The value of a *known* counter follows from what the application has done. That of a *counting* one also
+//! depends on how soon operations end; it is bounded by what it would be if each operation ended as soon as
+//! it is posted. Values of such counters only grow, so when everything has ended, that bound is what they
+//! are, in whichever order it has happened.
 
 use super::program::{Action, Change, CounterName};
 
@@ -78,8 +79,8 @@ impl Reference {
         }
     }
 
-    /// Does what is due of known counters: of one counter the work with the lowest threshold first, and of equal ones the
-    /// oldest. Between counters the order makes no difference.
+    /// Does what is due of known counters: of one counter the work with the lowest threshold first, and of
+    /// equal ones the oldest. Between counters the order makes no difference.
     pub(super) fn do_due(&mut self) {
         while let Some(number) = self.next_due() {
             self.works[number].state = State::Done;
@@ -137,8 +138,8 @@ impl Reference {
         Bound { counted, is_done }
     }
 
-    /// Whether one work is certainly done before the other, if both are: they wait for the same counter, and the one that was
-    /// queued first has no higher threshold; or the counters are known.
+    /// Whether one work is certainly done before the other, if both are: they wait for the same counter, and
+    /// the one that was queued first has no higher threshold; or the counters are known.
     pub(super) fn is_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);

@@ -108,8 +108,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Works of a known counter add to any, and set the result of their own. Others add to counting ones: what is set
-    /// depends on the order of changes, which is promised among works of one counter.
+    /// Works of a known counter add to any, and set the result of their own. Others add to counting ones:
+    /// what is set depends on the order of changes, which is promised among works of one counter.
     fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
         let (counter, change) = match (trigger, counter, change) {
             (CounterName::Known(number), _, Change::Set(_)) => (result_of(number), change),
