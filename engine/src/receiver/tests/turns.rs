@@ -149,9 +149,9 @@ fn end_of_the_link_fails_fetches_and_completes_what_was_received_in_order() {
     }
     receiver.begin_message(LINK, &message(5, Awaits::Nothing), &mut asked).unwrap();
     receiver.put(LINK, b"half", &mut asked);
-    assert!(receiver.cancel(6, &mut asked), "nothing has matched it");
+    assert!(receiver.cancel(Cancellable::Context(6), &mut asked), "nothing has matched it");
     assert_eq!(asked.take_ended(), [(6, Err(OperationError::Cancelled))]);
-    assert!(!receiver.cancel(2, &mut asked), "it has its message");
+    assert!(!receiver.cancel(Cancellable::Context(2), &mut asked), "it has its message");
     receiver.link_ended(LINK, &RESET, &mut asked);
     let ended = [
         (1, Err(RESET)),
