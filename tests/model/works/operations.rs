@@ -16,19 +16,15 @@ use crate::suite::payload::{payload, room};
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// Operations of works have contexts from here on, which no queue of works gives its works as numbers:
-/// `Endpoint::cancel` takes an operation of deferred work for one with the context that is the number of the
-/// work.
-const FIRST_CONTEXT: u64 = 1 << 20;
-
-/// The context of the operation of a work.
+/// The context of the operation of a work. It is small, as are the numbers by which the queue names works: neither
+/// may be taken for the other.
 pub(super) fn context_of(work: usize) -> u64 {
-    FIRST_CONTEXT + work as u64
+    work as u64
 }
 
 /// The work whose operation has a context.
 pub(super) fn work_of(context: u64) -> usize {
-    (context - FIRST_CONTEXT) as usize
+    context as usize
 }
 
 /// The tag of messages that have one. All receives of a kind accept all messages of that kind.
