@@ -36,7 +36,7 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT), with the buffers.
     pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
         match checked_total(buffers.iter().map(BytesMut::len)) {
             Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
@@ -70,7 +70,7 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for lengths that add up to more than the address
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT); [`Misuse::Invalid`] for lengths that add up to more than the address
     /// space.
     ///
     /// # Safety
