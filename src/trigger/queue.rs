@@ -15,10 +15,23 @@ use homespun_engine::error::{Error, Misuse, OperationError};
 use homespun_engine::transport::LinkError;
 use parking_lot::{Mutex, ReentrantMutex};
 
-use super::waiting::Waiting;
+use super::waiting::{Threshold, Waiting};
 use super::work::{Action, CounterUse, Deferrable, Kind, Work, is_same};
 use crate::counter;
 use crate::poster::Poster;
+
+/// The works that wait for one counter.
+type CounterWorks = Waiting<Arc<counter::Shared>, Work>;
+
+impl Threshold for Arc<counter::Shared> {
+    fn reached(&self) -> u64 {
+        self.sum()
+    }
+
+    fn await_threshold(&self, threshold: u64) {
+        counter::Shared::await_threshold(self, threshold);
+    }
+}
 
 /// How often a call tries again what has found no room because another call, which may have made some, left that to it.
 const ROUNDS_MAX: u32 = 16;
@@ -36,7 +49,7 @@ pub(crate) struct WorkQueue {
     /// Whether a thread leaves what it has found to the one that carries works out.
     is_left: AtomicBool,
     /// By the numbers of the counters that are waited for. Only `due` is locked while this is.
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<HashMap<u64, CounterWorks>>,
     /// Deferred work that was posted and has not ended, by its number. Nothing else is locked while this is.
     posted: Mutex<HashMap<u64, Posted>>,
     /// How many numbers were given, to counters and to works.
@@ -329,8 +342,9 @@ impl WorkQueue {
     /// Takes out the work that came first of those that wait and are meant.
     fn take_oldest(&self, is_meant: impl Fn(&Work) -> bool) -> Option<Work> {
         let mut waiting = self.waiting.lock();
-        let oldest =
-            |(counter_number, works): (&u64, &Waiting)| Some((works.oldest(&is_meant)?, *counter_number));
+        let oldest = |(counter_number, works): (&u64, &CounterWorks)| {
+            Some((works.oldest(&is_meant)?, *counter_number))
+        };
         let (number, counter_number) = waiting.iter().filter_map(oldest).min()?;
         let works = waiting.get_mut(&counter_number)?;
         let taken = works.take(number);

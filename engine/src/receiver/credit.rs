@@ -15,12 +15,8 @@
 //! up; those that are there do not suffer for it. A link that is used gets a *window* of a sixteenth of what
 //! is free, so the first ones leave something to those that come later.
 
-use std::mem;
-
-use super::links::Origin;
-use super::{Breach, Effects, Receiver};
+use crate::breach::Breach;
 use crate::limits::CREDIT_INITIAL_BYTES;
-use crate::transport::LinkId;
 
 /// The part of what is free that one link may have.
 const WINDOW_PARTS: u64 = 16;
@@ -53,13 +49,6 @@ pub(super) struct Grant {
     is_starved: bool,
 }
 
-/// Credit that is kept for something that no receive waits for.
-#[derive(Debug)]
-pub(crate) struct KeptCredit {
-    origin: Origin,
-    cost_bytes: u64,
-}
-
 /// A peer sends something for which it has no credit.
 pub(super) const NOT_COVERED: Breach = Breach("sends more than it was granted");
 
@@ -80,6 +69,11 @@ impl Budget {
     /// Whether less is used than when a link found nothing.
     pub(super) fn may_feed(&self) -> bool {
         self.used_bytes < self.starved_at_bytes
+    }
+
+    /// Those that found nothing are given credit now.
+    pub(super) fn forget_starved(&mut self) {
+        self.starved_at_bytes = 0;
     }
 
     /// Whether so much is within the limit at all. What links always hold may leave no room for it even so.
@@ -175,99 +169,6 @@ impl Grant {
     pub(super) fn end(self, budget: &mut Budget) {
         budget.links -= 1;
         budget.free(self.granted_bytes - self.freed_bytes - self.kept_bytes);
-    }
-}
-
-impl Receiver {
-    /// Something of this cost begins to arrive on a link.
-    ///
-    /// # Errors
-    ///
-    /// A [`Breach`] if the peer has no credit for it.
-    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
-        let is_covered = self.links.of(id).is_none_or(|link| link.grant.spend(cost_bytes));
-        if is_covered { Ok(()) } else { Err(NOT_COVERED) }
-    }
-
-    /// Something of this cost is not kept: its peer may spend as much again.
-    #[inline(always)]
-    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
-        if let Some(link) = self.links.of(id) {
-            link.grant.pass(cost_bytes, &mut self.budget);
-            if link.grant.is_due() {
-                self.renew_credit(id, effects);
-            }
-        }
-    }
-
-    /// Keeps the credit for something that stays here for a while. `None` if the link has ended.
-    pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        let link = self.links.of(id)?;
-        link.grant.keep(cost_bytes);
-        Some(KeptCredit { origin: link.origin(id), cost_bytes })
-    }
-
-    /// Gives back credit that was kept.
-    #[expect(clippy::needless_pass_by_value, reason = "it is given back once")]
-    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
-        self.free_credit(kept.origin, kept.cost_bytes, effects);
-    }
-
-    /// Gives back what a message that was kept has cost.
-    pub(super) fn free_credit(&mut self, origin: Origin, cost_bytes: u64, effects: &mut impl Effects) {
-        match self.links.origin_of(origin) {
-            Some(link) => {
-                link.grant.free(cost_bytes, &mut self.budget);
-                self.renew_credit(origin.link, effects);
-            }
-            None => self.budget.free(cost_bytes),
-        }
-    }
-
-    /// How much credit a link's peer was granted in all.
-    pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
-        self.links.get(id).map_or(0, |link| link.grant.granted_bytes)
-    }
-
-    /// A link's peer knows of all its credit.
-    pub(crate) fn credit_told(&mut self, id: LinkId) {
-        if let Some(link) = self.links.of(id) {
-            link.owes_credit = false;
-        }
-    }
-
-    /// Gives a link's peer more credit, if it is time to and there is any.
-    #[cold]
-    pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl Effects) {
-        let Some(link) = self.links.of(id) else { return };
-        // A peer that does not read what it is told gets nothing more, so what it is to be told stays within
-        // bounds.
-        if link.owes_credit || !link.grant.is_due() {
-            return;
-        }
-        if link.grant.renew(&mut self.budget) {
-            link.owes_credit = true;
-            effects.owe_credit(id);
-        } else {
-            self.starved.insert(id);
-        }
-    }
-
-    /// Whether links wait for credit that others give back.
-    #[inline(always)]
-    pub(crate) fn has_starved(&self) -> bool {
-        !self.starved.is_empty()
-    }
-
-    /// Gives credit to links that found nothing, now that others have given something back. Their peers may
-    /// have nothing left to send, so nothing else would come back to them.
-    pub(crate) fn feed_starved(&mut self, effects: &mut impl Effects) {
-        if self.budget.may_feed() {
-            self.budget.starved_at_bytes = 0;
-            for link in mem::take(&mut self.starved) {
-                self.renew_credit(link, effects);
-            }
-        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a receiver keeps of each link: whose it is, what its peer may send, and what is being read.
 
+use super::MemberId;
 use super::credit::{Budget, Grant};
-use super::{MemberId, Place};
+use super::place::Place;
 use crate::filling::Filling;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;

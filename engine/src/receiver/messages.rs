@@ -4,22 +4,14 @@ use std::mem;
 
 use super::credit::NOT_COVERED;
 use super::links::{Arriving, Reading};
+use super::place::Place;
 use super::{Breach, Effects, MemberId, Receiver};
 use crate::buffer::Destination;
 use crate::filling::{Filling, clamp};
-use crate::operation::{ReceiveId, UnexpectedId};
+use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
-
-/// Where the bytes of an arriving message go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Posted(ReceiveId),
-    Unexpected(UnexpectedId),
-    /// Nowhere: it was thrown away before all of it was there.
-    Nowhere,
-}
 
 /// A message has arrived on a link that the receiver was not told of.
 const UNKNOWN_LINK: Breach = Breach("sends over no link");

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use super::links::Origin;
 use super::messages::tell_matched;
-use super::{Effects, MemberId, Place, Receiver};
+use super::place::Place;
+use super::{Effects, MemberId, Receiver};
 use crate::error::OperationError;
 use crate::filling::clamp;
 use crate::limits::MESSAGE_COST_BYTES;
