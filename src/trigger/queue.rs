@@ -319,9 +319,10 @@ impl WorkQueue {
         done
     }
 
-    /// Forgets the works that wait to be posted to an endpoint, which is about to be closed. None of them is told of.
+    /// Forgets the works that wait to be posted to an endpoint, which is about to be closed. None of them is told of,
+    /// also if another thread is trying just now to post it.
     pub(crate) fn forget_waiting(&self, endpoint: &dyn Poster) {
-        drop(self.take_all(|work| work.is_for(endpoint)));
+        drop(self.while_nothing_fires(|| self.take_all(|work| work.is_for(endpoint))));
     }
 
     /// Forgets the works of an endpoint that was closed, also those that were posted. None of them is told of.
