@@ -32,7 +32,6 @@ use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::Info;
 use homespun::{
     Address, AddressFormat, AvAttr, Buffer, Bytes, BytesMut, CqAttr, Errno, Error, Fabric, FabricAddress,
-    ReadError,
 };
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::link_table::LinkTable;
@@ -334,10 +333,10 @@ pub(crate) fn main() -> Result<(), Error> {
         alice.send(message.clone(), to_bob, 2)?;
         // Reading the queue makes progress at both endpoints, since both report to it.
         let received = loop {
-            match cq.read().map(|completion| completion.buffer) {
-                Ok(Buffer::Received(received)) => break received,
-                Ok(_) | Err(ReadError::Empty) => {}
-                Err(error) => panic!("{error}: {:?}", cq.read_error()),
+            let entry = cq.read_entry().expect("a queue that is not overrun");
+            let completed = entry.map(|entry| entry.into_result().expect("no operation fails"));
+            if let Some(Buffer::Received(received)) = completed.map(|completion| completion.buffer) {
+                break received;
             }
         };
         assert_eq!(received, message);

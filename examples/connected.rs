@@ -9,17 +9,18 @@
 //! A client gives its name in the connection request, and the server rejects the name `mallory`. It serves
 //! one client after another; the message `stop` ends it.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
 use std::env;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::eq::{EqAttr, Event};
 use homespun::info::EndpointType;
 use homespun::{
     Address, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Domain, Endpoint,
-    EqReadError, EventQueue, Fabric, FabricAddress, Hints, ReadError, WaitObject,
+    EqReadError, EventQueue, Fabric, FabricAddress, Hints, OperationKind, WaitObject,
 };
 
 /// The longest message.
@@ -38,8 +39,14 @@ const ENDPOINT: u64 = 1;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(env::args().skip(1))
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -85,11 +92,13 @@ fn listen() -> Result<(), Box<dyn Error>> {
 
     loop {
         let request = match queues.eq.sread(None) {
-            Ok(Event::Connection(ConnectionEvent::Request(request))) => request,
+            Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) => request,
             // A served client has shut down, or an accepted one was gone before.
             Ok(_) => continue,
             Err(EqReadError::ErrorAvailable) => {
-                println!("not connected: {}", queues.eq.read_error()?.errno);
+                if let Some(error) = queues.eq.read_error() {
+                    println!("not connected: {}", error.errno);
+                }
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -114,17 +123,13 @@ fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
     let mut is_last = false;
     loop {
-        let completion = match cq.sread(None) {
-            Ok(completion) => completion,
-            // The posted receive fails when the connection ends.
-            Err(ReadError::ErrorAvailable) => {
-                cq.read_error()?;
-                println!("{client} is gone");
-                return Ok(!is_last);
-            }
-            Err(error) => return Err(error.into()),
+        let entry = cq.sread_entry(None)?.ok_or("nothing has arrived")?;
+        // The posted receive fails when the connection ends.
+        let Ok(completion) = entry.into_result() else {
+            println!("{client} is gone");
+            return Ok(!is_last);
         };
-        if completion.context == RECEIVE {
+        if completion.kind() == OperationKind::Receive {
             let message = completion.buffer.into_received().unwrap_or_default().freeze();
             println!("{client} says: {}", String::from_utf8_lossy(&message));
             is_last |= &message[..] == b"stop";
@@ -142,11 +147,11 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
     queues.bind(&endpoint)?;
     endpoint.connect(server, name.as_bytes())?;
     match queues.eq.sread(Some(PATIENCE)) {
-        Ok(Event::Connection(ConnectionEvent::Connected { data, .. })) => {
+        Ok(Some(Event::Connection(ConnectionEvent::Connected { data, .. }))) => {
             println!("connected: {}", String::from_utf8_lossy(&data));
         }
         Err(EqReadError::ErrorAvailable) => {
-            let error = queues.eq.read_error()?;
+            let error = queues.eq.read_error().ok_or("the error is gone")?;
             println!("not connected: {}", String::from_utf8_lossy(&error.err_data));
             return Err(error.errno.description().into());
         }
@@ -156,11 +161,9 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
         endpoint.send(Bytes::from(message), PEER, SEND)?;
         for _ in 0..2 {
-            let completion = match queues.cq.sread(Some(PATIENCE)) {
-                Err(ReadError::ErrorAvailable) => return Err(queues.cq.read_error()?.error.into()),
-                completion => completion?,
-            };
-            if completion.context == RECEIVE {
+            let entry = queues.cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?;
+            let completion = entry.into_result()?;
+            if completion.kind() == OperationKind::Receive {
                 let answer = completion.buffer.into_received().unwrap_or_default();
                 println!("answer: {}", String::from_utf8_lossy(&answer));
             }
@@ -168,6 +171,6 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
     }
     // Messages arrive before the shutdown, which both sides report.
     endpoint.shutdown()?;
-    queues.eq.sread(Some(PATIENCE))?;
+    queues.eq.sread(Some(PATIENCE))?.ok_or("the server takes its time")?;
     Ok(())
 }

@@ -9,15 +9,15 @@
 //! Two buffers take turns: while one fills, the other waits, so that there is always room. The message `stop`
 //! ends the server.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
 use std::env;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionFlags, CompletionQueue,
-    CqAttr, Endpoint, Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
+    Address, Bytes, BytesMut, Caps, CompletionFlags, Fabric, FabricAddress, Hints, OpFlags, OpenEndpoint,
 };
 
 /// The size of a buffer. The endpoint releases it when less than a minimum is left (`FI_OPT_MIN_MULTI_RECV`).
@@ -29,8 +29,14 @@ const BUFFERS: u64 = 2;
 /// The time-out of a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(env::args().skip(1))
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -42,18 +48,15 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 
 fn serve() -> Result<(), Box<dyn Error>> {
     let caps = Caps::MSG | Caps::MULTI_RECV;
-    let (endpoint, cq, _av) = open(&Hints::new().caps(caps).node("127.0.0.1").source())?;
+    let hints = Hints::new().caps(caps).node("127.0.0.1").source();
+    let OpenEndpoint { endpoint, cq, .. } = Fabric::new().open_endpoint(&hints)?;
     println!("listening at {}", endpoint.name()?);
     for context in 0..BUFFERS {
         endpoint.recv_multi(BytesMut::zeroed(BUFFER_BYTES), FabricAddress::UNSPECIFIED, context)?;
     }
     let (mut messages, mut released) = (0, 0);
     loop {
-        let completion = match cq.sread(None) {
-            Ok(completion) => completion,
-            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
-            Err(error) => return Err(error.into()),
-        };
+        let completion = cq.sread_entry(None)?.ok_or("nothing has arrived")?.into_result()?;
         // FI_MULTI_RECV says that the buffer is released, with its last message or in a completion of its
         // own.
         if completion.flags.contains(CompletionFlags::MULTI_RECV) {
@@ -78,7 +81,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
 
 fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::MSG).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
-    let (endpoint, cq, av) = open(&hints)?;
+    let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;
     let mut outstanding = 0;
     for message in messages {
@@ -86,25 +89,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
         outstanding += 1;
     }
     for _ in 0..outstanding {
-        match cq.sread(Some(PATIENCE)) {
-            Ok(_) => {}
-            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
-            Err(error) => return Err(error.into()),
-        }
+        cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?.into_result()?;
     }
     Ok(())
-}
-
-/// An endpoint, its completion queue, and its address vector.
-fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
-    let fabric = Fabric::new();
-    let info = fabric.info(hints)?;
-    let domain = fabric.domain(&info)?;
-    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
-    let av = domain.open_av(&AvAttr::default())?;
-    let endpoint = domain.endpoint(&info)?;
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-    endpoint.bind_av(&av)?;
-    endpoint.enable()?;
-    Ok((endpoint, cq, av))
 }

@@ -10,15 +10,16 @@
 //! receives match requests and nothing else. The tag of the answer is the number, so that each answer matches
 //! its receive, in any order.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
 use std::env;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, Completion, CompletionQueue, CqAttr,
-    Endpoint, Fabric, FabricAddress, Hints, ReadError, WaitObject,
+    Address, Bytes, BytesMut, Caps, Completion, CompletionQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
+    OperationKind, Tag,
 };
 
 /// The bit that distinguishes a request from an answer.
@@ -36,8 +37,14 @@ const SENT: u64 = u64::MAX;
 /// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(env::args().skip(1))
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -48,73 +55,50 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
     }
 }
 
-/// An endpoint, its completion queue, and its address vector.
-struct Port {
-    endpoint: Endpoint,
-    cq: CompletionQueue,
-    av: AddressVector,
+/// An endpoint for tagged messages.
+fn open() -> Result<OpenEndpoint, homespun::Error> {
+    let hints = Hints::new().caps(Caps::TAGGED).node("127.0.0.1").source();
+    Fabric::new().open_endpoint(&hints)
 }
 
-impl Port {
-    fn open() -> Result<Port, homespun::Error> {
-        let fabric = Fabric::new();
-        let info = fabric.info(&Hints::new().caps(Caps::TAGGED).node("127.0.0.1").source())?;
-        let domain = fabric.domain(&info)?;
-        let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
-        let av = domain.open_av(&AvAttr::default())?;
-        let endpoint = domain.endpoint(&info)?;
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-        endpoint.bind_av(&av)?;
-        endpoint.enable()?;
-        Ok(Port { endpoint, cq, av })
-    }
-
-    /// The endpoint's fabric address of the peer, inserted if it is new.
-    fn peer(&self, peer: Address) -> Result<FabricAddress, homespun::Error> {
-        self.av.reverse_lookup(&peer).map_or_else(|| self.av.insert_one(peer), Ok)
-    }
-
-    /// Waits for the next message.
-    fn next_message(&self, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
-        loop {
-            match self.cq.sread(timeout) {
-                Ok(completion) if completion.context == SENT => {}
-                Ok(completion) => return Ok(completion),
-                Err(ReadError::ErrorAvailable) => {
-                    let failed = self.cq.read_error()?;
-                    if failed.completion.context == SENT {
-                        println!("a peer could not be reached: {}", failed.error);
-                        continue;
-                    }
-                    // The message was longer than its buffer, for example. The truncated part is of no use.
-                    println!("a message was lost: {}", failed.error);
-                    return Ok(Completion { len_bytes: 0, ..failed.completion });
-                }
-                Err(error) => return Err(error.into()),
+/// Waits for the next message.
+fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
+    loop {
+        let entry = cq.sread_entry(timeout)?.ok_or("the server takes its time")?;
+        match entry.into_result() {
+            Ok(completion) if completion.kind() == OperationKind::Send => {}
+            Ok(completion) => return Ok(completion),
+            Err(failed) if failed.completion.kind() == OperationKind::Send => {
+                println!("a peer could not be reached: {}", failed.error);
+            }
+            // The message was longer than its buffer, for example. The truncated part is of no use.
+            Err(failed) => {
+                println!("a message was lost: {}", failed.error);
+                return Ok(Completion { len_bytes: 0, ..failed.completion });
             }
         }
     }
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    let port = Port::open()?;
-    println!("listening at {}", port.endpoint.name()?);
+    let OpenEndpoint { endpoint, cq, av, .. } = open()?;
+    println!("listening at {}", endpoint.name()?);
     let any = FabricAddress::UNSPECIFIED;
     for slot in 0..SLOTS {
-        port.endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), any, REQUEST, !REQUEST, slot)?;
+        endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
     loop {
-        let Completion { context: slot, tag, len_bytes, buffer, .. } = port.next_message(None)?;
+        let Completion { context: slot, tag, len_bytes, buffer, .. } = next_message(&cq, None)?;
         let mut buffer = buffer.into_received().unwrap_or_default();
         buffer.truncate(len_bytes);
         let request = String::from_utf8_lossy(&buffer).into_owned();
         // A request begins with the client's address, where the answer goes.
         if let Some((client, call)) = request.split_once(' ')
             && let Ok(client) = client.parse()
-            && let Ok(to) = port.peer(client)
+            && let Ok(to) = av.insert_if_absent(client)
         {
             println!("{call}");
-            port.endpoint.tsend(Bytes::from(answer(call)), to, tag & !REQUEST, SENT)?;
+            endpoint.tsend(Bytes::from(answer(call)), to, Tag(tag & !REQUEST), SENT)?;
             if call == "stop" {
                 // Dropping the endpoint waits until the answer has left.
                 return Ok(());
@@ -122,7 +106,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         }
         // The completion has truncated the buffer to the message.
         buffer.resize(MESSAGE_MAX_BYTES, 0);
-        port.endpoint.trecv(buffer, any, REQUEST, !REQUEST, slot)?;
+        endpoint.trecv(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
 }
 
@@ -141,15 +125,15 @@ fn answer(call: &str) -> String {
 }
 
 fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
-    let port = Port::open()?;
-    let (own, to) = (port.endpoint.name()?, port.peer(server)?);
+    let OpenEndpoint { endpoint, cq, av, .. } = open()?;
+    let (own, to) = (endpoint.name()?, av.insert_if_absent(server)?);
     for (number, call) in (0..).zip(calls) {
         // Post the receive of the answer first, so that the answer goes directly to its buffer.
-        port.endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, number, 0, number)?;
-        port.endpoint.tsend(Bytes::from(format!("{own} {call}")), to, REQUEST | number, SENT)?;
+        endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, Tag(number), number)?;
+        endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), SENT)?;
     }
     for _ in calls {
-        let Completion { context: number, len_bytes, buffer, .. } = port.next_message(Some(PATIENCE))?;
+        let Completion { context: number, len_bytes, buffer, .. } = next_message(&cq, Some(PATIENCE))?;
         let mut answer = buffer.into_received().unwrap_or_default();
         answer.truncate(len_bytes);
         println!("{} -> {}", calls[number as usize], String::from_utf8_lossy(&answer));

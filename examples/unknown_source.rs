@@ -8,15 +8,15 @@
 //!
 //! The message `stop` ends the server.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
 use std::env;
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, CqAttr, Endpoint,
-    Fabric, FabricAddress, Hints, ReadError, WaitObject,
+    Address, Bytes, BytesMut, Caps, Entry, Fabric, FabricAddress, Hints, OpenEndpoint, OperationKind,
 };
 
 /// The longest message.
@@ -29,8 +29,14 @@ const SENT: u64 = 2;
 /// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(env::args().skip(1))
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -44,34 +50,26 @@ fn serve() -> Result<(), Box<dyn Error>> {
     // FI_SOURCE: a completion names the sender. FI_SOURCE_ERR: a message of an unknown sender is reported as
     // an error.
     let caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR;
-    let (endpoint, cq, av) = open(&Hints::new().caps(caps).node("127.0.0.1").source())?;
+    let hints = Hints::new().caps(caps).node("127.0.0.1").source();
+    let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     println!("listening at {}", endpoint.name()?);
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
     loop {
-        let (completion, from) = match cq.sread_from(None) {
-            Ok(read) => read,
-            Err(ReadError::ErrorAvailable) => {
-                let failed = cq.read_error()?;
-                match failed.unknown_source() {
-                    // The error entry still has the message.
-                    Some(address) => {
-                        println!("{address} is new here");
-                        let from = av.insert_one(address)?;
-                        (failed.completion, from)
-                    }
-                    None => {
-                        // A message was longer than its buffer, or an answer did not reach its client, for
-                        // example.
-                        println!("an operation failed: {}", failed.error);
-                        if failed.completion.context == RECEIVED {
-                            let room = BytesMut::zeroed(MESSAGE_MAX_BYTES);
-                            endpoint.recv(room, FabricAddress::UNSPECIFIED, RECEIVED)?;
-                        }
-                        continue;
-                    }
-                }
+        let (completion, from) = match cq.sread_entry(None)?.ok_or("nothing has arrived")? {
+            Entry::Completed(completion, from) => (completion, from),
+            Entry::UnknownSource(completion, address) => {
+                println!("{address} is new here");
+                (completion, av.insert_one(address)?)
             }
-            Err(error) => return Err(error.into()),
+            // A message was longer than its buffer, or an answer did not reach its client, for example.
+            Entry::Failed(failed) => {
+                println!("{failed}");
+                if failed.completion.kind() == OperationKind::Receive {
+                    let room = BytesMut::zeroed(MESSAGE_MAX_BYTES);
+                    endpoint.recv(room, FabricAddress::UNSPECIFIED, RECEIVED)?;
+                }
+                continue;
+            }
         };
         if completion.context == SENT {
             continue;
@@ -88,37 +86,21 @@ fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (endpoint, cq, av) = open(&Hints::new().caps(Caps::MSG).node("127.0.0.1").source())?;
+    let hints = Hints::new().caps(Caps::MSG).node("127.0.0.1").source();
+    let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
     let to = av.insert_one(peer)?;
     for message in messages {
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
         endpoint.send(Bytes::from(message), to, SENT)?;
         loop {
-            match cq.sread(Some(PATIENCE)) {
-                Ok(completion) if completion.context == RECEIVED => {
-                    let answer = completion.buffer.into_received().unwrap_or_default();
-                    println!("answer: {}", String::from_utf8_lossy(&answer));
-                    break;
-                }
-                Ok(_) => {}
-                Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
-                Err(error) => return Err(error.into()),
+            let entry = cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?;
+            let completion = entry.into_result()?;
+            if completion.kind() == OperationKind::Receive {
+                let answer = completion.buffer.into_received().unwrap_or_default();
+                println!("answer: {}", String::from_utf8_lossy(&answer));
+                break;
             }
         }
     }
     Ok(())
-}
-
-/// An endpoint, its completion queue, and its address vector.
-fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
-    let fabric = Fabric::new();
-    let info = fabric.info(hints)?;
-    let domain = fabric.domain(&info)?;
-    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
-    let av = domain.open_av(&AvAttr::default())?;
-    let endpoint = domain.endpoint(&info)?;
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-    endpoint.bind_av(&av)?;
-    endpoint.enable()?;
-    Ok((endpoint, cq, av))
 }

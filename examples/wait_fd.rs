@@ -8,17 +8,17 @@
 //!
 //! The message `stop` ends the program.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
 
 use std::env;
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, CqAttr, Endpoint,
-    Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
+    Address, Bytes, BytesMut, Caps, CqAttr, Fabric, FabricAddress, Hints, OpFlags, OpenEndpoint, WaitObject,
 };
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
@@ -33,8 +33,14 @@ const MESSAGE_MAX_BYTES: usize = 64;
 /// The time-out of a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn main() -> Result<(), Box<dyn Error>> {
-    run(env::args().skip(1))
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
@@ -45,7 +51,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 }
 
 fn count() -> Result<(), Box<dyn Error>> {
-    let (endpoint, cq, _av) = open(Hints::new().node("127.0.0.1").source())?;
+    let OpenEndpoint { endpoint, cq, .. } = open(Hints::new().node("127.0.0.1").source())?;
     let mut status = TcpListener::bind("127.0.0.1:0".parse()?)?;
     println!("listening at {}, status at {}", endpoint.name()?, status.local_addr()?);
 
@@ -60,12 +66,8 @@ fn count() -> Result<(), Box<dyn Error>> {
     loop {
         // Read completions until the queue says that it is safe to sleep. The reads also make progress.
         while !cq.try_wait()? {
-            let mut message = match cq.read() {
-                Ok(completion) => completion.buffer.into_received().unwrap_or_default(),
-                Err(ReadError::Empty) => continue,
-                Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
-                Err(error) => return Err(error.into()),
-            };
+            let Some(entry) = cq.read_entry()? else { continue };
+            let mut message = entry.into_result()?.buffer.into_received().unwrap_or_default();
             if &message[..] == b"stop" {
                 return Ok(());
             }
@@ -89,29 +91,19 @@ fn count() -> Result<(), Box<dyn Error>> {
 }
 
 fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (endpoint, cq, av) = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
+    let OpenEndpoint { endpoint, cq, av, .. } = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
     let to = av.insert_one(peer)?;
     for message in messages {
         endpoint.send(Bytes::from(message), to, 0)?;
-        match cq.sread(Some(PATIENCE)) {
-            Ok(_) => {}
-            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
-            Err(error) => return Err(error.into()),
-        }
+        cq.sread_entry(Some(PATIENCE))?.ok_or("the server takes its time")?.into_result()?;
     }
     Ok(())
 }
 
-/// An endpoint, its completion queue with a descriptor to wait on, and its address vector.
-fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+/// An endpoint whose completion queue has a descriptor to wait on.
+fn open(hints: Hints) -> Result<OpenEndpoint, homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(&hints.caps(Caps::MSG))?;
-    let domain = fabric.domain(&info)?;
-    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Fd, ..CqAttr::default() })?;
-    let av = domain.open_av(&AvAttr::default())?;
-    let endpoint = domain.endpoint(&info)?;
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-    endpoint.bind_av(&av)?;
-    endpoint.enable()?;
-    Ok((endpoint, cq, av))
+    let cq_attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+    fabric.domain(&info)?.endpoint_builder(&info).cq_attr(cq_attr).open()
 }

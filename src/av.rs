@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bitflags::bitflags;
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::rejected::Rejected;
 use parking_lot::RwLock;
 
 use crate::domain_id::DomainId;
 use crate::info::AvType;
-use crate::resolve::{Role, resolve};
+use crate::resolve::{AddressRole, resolve};
 use table::Table;
 
 /// For how many addresses room is made in advance at most, whatever [`AvAttr::count`] says.
@@ -25,8 +26,8 @@ const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 pub struct FabricAddress(pub u64);
 
 impl FabricAddress {
-    /// No address: as the source of a receive "any" (`FI_ADDR_UNSPEC`), as the source in a completion "not in the
-    /// address vector" (`FI_ADDR_NOTAVAIL`).
+    /// No address: as the source of a receive "any" (`FI_ADDR_UNSPEC`), as the source in a
+    /// completion "not in the address vector" (`FI_ADDR_NOTAVAIL`).
     pub const UNSPECIFIED: FabricAddress = FabricAddress(u64::MAX);
 }
 
@@ -84,14 +85,17 @@ bitflags! {
     }
 }
 
-/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back. See `fi_av(3)`.
+/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back.
+/// See `fi_av(3)`.
 ///
-/// A handle: clones refer to the same vector, which any thread may use at any time. A vector of either type gives
-/// out indices. An address gets the lowest index that is not in use, so the first gets 0 and, as long as nothing is
-/// removed, each that follows gets the next; a removed index is given out again.
+/// A handle: clones refer to the same vector, which any thread may use at any time. A vector of
+/// either type gives out indices. An address gets the lowest index that is not in use, so the first
+/// gets 0 and, as long as nothing is removed, each that follows gets the next; a removed index is
+/// given out again.
 ///
-/// One address may be inserted many times and then has as many fabric addresses. All of them send to the same peer;
-/// what comes from the peer is reported under the lowest. An entry takes about 100 bytes.
+/// One address may be inserted many times and then has as many fabric addresses. All of them send
+/// to the same peer; what comes from the peer is reported under the lowest. An entry takes about
+/// 100 bytes.
 ///
 /// ```
 /// use homespun::{Address, AvAttr, Fabric, Hints};
@@ -111,16 +115,16 @@ bitflags! {
 /// ```
 #[derive(Clone)]
 pub struct AddressVector {
-    shared: Arc<Shared>,
+    shared: Arc<VectorShared>,
 }
 
-struct Shared {
+struct VectorShared {
     domain: DomainId,
     av_type: AvType,
     format: AddressFormat,
     table: RwLock<Table>,
-    /// Grows with every change of `table`, after the change and while it is still locked: whoever reads a version
-    /// here finds at least the changes that led to it.
+    /// Grows with every change of `table`, after the change and while it is still locked: a thread
+    /// that reads a version here finds at least the changes that led to it.
     version: AtomicU64,
     /// How many endpoints are bound.
     bound: AtomicUsize,
@@ -131,7 +135,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for what [`AvAttr`] and [`AvFlags`] say is not, [`Misuse::Flags`] for unknown flags.
+    /// [`Misuse::NotSupported`] for what [`AvAttr`] and [`AvFlags`] say is not, [`Misuse::Flags`]
+    /// for unknown flags.
     pub(crate) fn open(attr: &AvAttr, format: AddressFormat, domain: DomainId) -> Result<Self, Error> {
         let unknown = attr.flags.difference(AvFlags::all());
         if !unknown.is_empty() {
@@ -144,7 +149,7 @@ impl AddressVector {
         if let Some(&(_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
             return Err(Misuse::NotSupported(what).into());
         }
-        let shared = Shared {
+        let shared = VectorShared {
             domain,
             av_type: attr.av_type.unwrap_or(AvType::Table),
             format,
@@ -165,11 +170,11 @@ impl AddressVector {
         self.shared.format
     }
 
-    /// Inserts addresses, as `fi_av_insert(3)` does, and says of each what became of it.
+    /// Inserts addresses, as `fi_av_insert(3)` does. Returns a result for each.
     ///
-    /// The indices are set before the first address is looked at. One that cannot be inserted leaves its index
-    /// unused, and those behind it get the index that they would have had; so an application that counts for itself
-    /// finds each address where it expects it.
+    /// The indices are set before the first address is looked at. One that cannot be inserted
+    /// leaves its index unused, and those behind it get the index that they would have had; so an
+    /// application that counts for itself finds each address where it expects it.
     ///
     /// # Errors
     ///
@@ -200,8 +205,41 @@ impl AddressVector {
         }))
     }
 
-    /// Inserts the address that a node and a service name, as `fi_av_insertsvc(3)` does: the first one that the
-    /// vector can hold. The node is a name or a numeric address; looking up a name may block.
+    /// The lowest fabric address of this address, which is inserted if the vector does not hold it.
+    ///
+    /// ```
+    /// # use homespun::{AvAttr, Fabric, Hints};
+    /// # let fabric = Fabric::new();
+    /// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
+    /// let av = domain.open_av(&AvAttr::default())?;
+    /// let peer = "127.0.0.1:7471".parse()?;
+    /// assert_eq!(av.insert_if_absent(peer)?, av.insert_if_absent(peer)?);
+    /// assert_eq!(av.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_if_absent(&self, address: Address) -> Result<FabricAddress, Error> {
+        self.check(address)?;
+        if let Some(known) = self.reverse_lookup(&address) {
+            return Ok(known);
+        }
+        Ok(self.change(|table| {
+            // Another thread may have inserted it meanwhile.
+            let index = table.lowest(address).unwrap_or_else(|| {
+                let index = table.lowest_vacant();
+                table.insert(index, address);
+                index
+            });
+            FabricAddress(index)
+        }))
+    }
+
+    /// Inserts the address that a node and a service name, as `fi_av_insertsvc(3)` does: the first
+    /// one that the vector can hold. The node is a name or a numeric address; looking up a name may
+    /// block.
     ///
     /// # Errors
     ///
@@ -212,13 +250,14 @@ impl AddressVector {
 
     /// The first address of a node and a service that the vector can hold.
     fn resolve_svc(&self, node: &str, service: &str) -> Result<Address, Error> {
-        let found = resolve(Some(node), Some(service), Role::Destination, false)?;
+        let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
         let fits = |address: &Address| address.format() == self.shared.format;
         let address = found.into_iter().find(fits);
         Ok(address.ok_or(Misuse::NoData("an address of the address vector's format"))?)
     }
 
-    /// Removes addresses: all of them, or none if there is an error. Their indices may be given out again at once.
+    /// Removes addresses: all of them, or none if there is an error. Their indices may be given out
+    /// again at once.
     ///
     /// # Errors
     ///
@@ -269,20 +308,23 @@ impl AddressVector {
     /// # Errors
     ///
     /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
-    pub fn close(self) -> Result<(), (Self, Error)> {
+    pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err((self, Misuse::Busy("endpoints are bound to the address vector").into()));
+            return Err(Rejected {
+                error: Misuse::Busy("endpoints are bound to the address vector").into(),
+                returned: self,
+            });
         }
         Ok(())
     }
 
-    /// A number that is another one after every change, so that what was looked up can be kept while it stays the
-    /// same: take the version, then look up.
+    /// A number that is another one after every change, so that what was looked up can be kept
+    /// while it stays the same: take the version, then look up.
     pub(crate) fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
     }
 
-    /// Keeps everybody from the lock of the table.
+    /// Holds the lock of the table.
     #[cfg(test)]
     pub(crate) fn hold_table(&self) -> impl Sized + '_ {
         self.shared.table.write()

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::moment::Moment;
 
-/// A clock that stands still unless it is told to move on: for tests and simulations, over a provider inside the process.
+/// A clock that stands still until it is advanced: for tests and simulations, over a provider
+/// inside the process.
 ///
-/// Endpoints of a fabric that [has one](crate::Fabric::with_clock) read it where they themselves wait: for peers that may have
-/// gone without a word, and for those that are still to read what was sent to them when an endpoint is closed
-/// ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). While an endpoint is being closed it moves the clock on by what it
-/// has slept. The time-outs of calls, such as [`sread`](crate::CompletionQueue::sread), are real time.
+/// Endpoints of a fabric that [has one](crate::Fabric::with_clock) read it where they themselves
+/// wait: for peers that may have gone without a word, and for those that are still to read what was
+/// sent to them when an endpoint is closed ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)).
+/// While an endpoint is being closed it moves the clock on by what it has slept. The time-outs of
+/// calls, such as [`sread`](crate::CompletionQueue::sread), are real time.
 ///
 /// Clones are handles to the same clock.
 ///
@@ -42,8 +44,8 @@ impl SimulatedClock {
         SimulatedClock::with_pace(|slept| slept)
     }
 
-    /// A clock that does not move on by what an endpoint has slept, but by what `pace` makes of it: by more, if whatever is
-    /// waited for cannot happen.
+    /// A clock that does not move on by what an endpoint has slept, but by what `pace` makes of it:
+    /// by more, if whatever is waited for cannot happen.
     pub fn with_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clock_moves_by_what_it_is_told_and_what_is_slept() {
+    fn simulated_clock_moves_by_advance_and_sleep() {
         let simulated = SimulatedClock::new();
         let clock = Clock::Simulated(simulated.clone());
         assert_eq!(clock.now(), Moment::from_ms(0));
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_clock_with_a_pace_moves_by_what_that_says() {
+    fn simulated_clock_with_pace_scales_sleeps() {
         let simulated = SimulatedClock::with_pace(|slept| slept * 1000);
         Clock::Simulated(simulated.clone()).sleep(Duration::from_millis(2));
         assert_eq!(simulated.elapsed(), Duration::from_secs(2));

@@ -13,47 +13,50 @@ use parking_lot::Mutex;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
 
-/// Something that has happened to a connection, as an [`EventQueue`](crate::EventQueue) reports it. An attempt that fails
-/// is reported as an [`EventError`](crate::EventError): ECONNREFUSED if nobody listens, or if it was rejected, with what the
-/// other application had to say as `err_data`; ECONNABORTED if whoever had asked was gone when it was accepted; otherwise
-/// what the system says.
+/// Something that has happened to a connection, as an [`EventQueue`](crate::EventQueue) reports it.
+/// An attempt that fails is reported as an [`EventError`](crate::EventError): ECONNREFUSED if no
+/// endpoint listens, or if the request was rejected, with the other application's data as
+/// `err_data`; ECONNABORTED if the requester was gone when its request was accepted; otherwise the
+/// system's error.
 ///
 /// An endpoint is called what it was [bound](crate::Endpoint::bind_eq) with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// Somebody asks a passive endpoint for a connection (`FI_CONNREQ`).
+    /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
     Request(ConnectionRequest),
     /// An endpoint is connected (`FI_CONNECTED`): it can send from now on.
     Connected {
         /// The endpoint.
         endpoint: u64,
-        /// At the one who has asked, what the one who has accepted had to say.
+        /// At the requester, the acceptor's data.
         data: Box<[u8]>,
     },
-    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed, or is gone; or the peer knows that this
-    /// side has shut it down. Everything that had arrived before was reported, and operations that had not ended have failed.
-    /// Messages that have arrived and that nobody has received yet can still be received.
+    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed, or is gone;
+    /// or the peer knows that this side has shut it down. Everything that had arrived before was
+    /// reported, and operations that had not ended have failed. Messages that have arrived can
+    /// still be received.
     Shutdown {
         /// The endpoint.
         endpoint: u64,
     },
 }
 
-/// Somebody asks a passive endpoint for a connection: `FI_CONNREQ`, and the `handle` of its info.
+/// A request for a connection to a passive endpoint: `FI_CONNREQ`, and the `handle` of its info.
 ///
-/// It is accepted by an endpoint of its own, which [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request)
-/// opens, or [rejected](Self::reject). A handle: clones refer to the same request, and when the last one is dropped, a
-/// request that nobody has accepted is rejected. It may be accepted also after its passive endpoint was closed, if it had been
-/// read from the event queue before.
+/// It is accepted by an endpoint of its own, which
+/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request) opens, or
+/// [rejected](Self::reject). A handle: clones refer to the same request. When the last one is
+/// dropped, a request that was not accepted is rejected. The application may accept it also after
+/// it closed the passive endpoint, if it had read the request before.
 #[derive(Clone)]
 pub struct ConnectionRequest {
-    shared: Arc<Shared>,
+    shared: Arc<RequestShared>,
 }
 
-struct Shared {
+struct RequestShared {
     /// What keeps the requester waiting. `None` when it need not wait any longer.
     listener: Mutex<Option<Arc<Listener>>>,
-    asked: Arc<Asked>,
+    asked: Arc<ListenerInfo>,
     id: RequestId,
     from: Requester,
     data: Box<[u8]>,
@@ -77,14 +80,14 @@ impl ConnectionRequest {
         let asked = listener.asked.clone();
         let (listener, decision) = (Mutex::new(Some(listener)), Mutex::new(Decision::Open));
         ConnectionRequest {
-            shared: Arc::new(Shared { listener, asked, id, from, data, passive_endpoint, decision }),
+            shared: Arc::new(RequestShared { listener, asked, id, from, data, passive_endpoint, decision }),
         }
     }
 
-    /// What an endpoint is to be opened with that accepts it: the info of the passive endpoint, whose address is the source,
-    /// with the requester as the destination.
+    /// What an endpoint is to be opened with that accepts it: the info of the passive endpoint,
+    /// whose address is the source, with the requester as the destination.
     pub fn info(&self) -> Info {
-        let Shared { asked, from, .. } = &*self.shared;
+        let RequestShared { asked, from, .. } = &*self.shared;
         Info {
             addr_format: Some(asked.name.format()),
             src_addr: Some(asked.name),
@@ -103,8 +106,8 @@ impl ConnectionRequest {
         self.shared.passive_endpoint
     }
 
-    /// Rejects it: `fi_reject`. The requester gets an error event, ECONNREFUSED, with this data; if it is gone, nobody hears of
-    /// it.
+    /// Rejects the request: `fi_reject`. The requester gets an error event, ECONNREFUSED, with this data. If
+    /// the requester is gone, this does nothing.
     ///
     /// # Errors
     ///
@@ -127,19 +130,20 @@ impl ConnectionRequest {
         self.shared.id
     }
 
-    /// Lets go of what keeps the requester waiting, which is gone. With the passive endpoint locked, which must be there: then
-    /// this keeps it no more than others do, and nothing that is dropped here, or later with the request, locks it.
+    /// Lets go of what keeps the requester waiting, which is gone. With the passive endpoint
+    /// locked, which must be there: then this keeps it no more than others do, and nothing that is
+    /// dropped here, or later with the request, locks it.
     pub(crate) fn withdraw(&self) {
         drop(self.shared.no_longer_waits());
     }
 
-    /// Who asks.
+    /// The requester.
     pub(crate) fn from(&self) -> Requester {
         self.shared.from
     }
 
-    /// Who was asked.
-    pub(crate) fn asked(&self) -> &Asked {
+    /// The passive endpoint that was asked.
+    pub(crate) fn asked(&self) -> &ListenerInfo {
         &self.shared.asked
     }
 
@@ -157,20 +161,21 @@ impl ConnectionRequest {
         let _was_taken = self.change(Decision::Taken, Decision::Open);
     }
 
-    /// The endpoint that was opened for it is about to accept it. What it returns is to be dropped when that has come to
-    /// an end: until then the requester waits.
+    /// The endpoint that was opened for it is about to accept it. What it returns is to be dropped
+    /// when that has come to an end: until then the requester waits.
     ///
     /// # Errors
     ///
     /// [`Misuse::State`] if it was accepted before.
-    pub(crate) fn accept(&self) -> Result<Settlement, Error> {
+    pub(crate) fn accept(&self) -> Result<PendingAccept, Error> {
         self.change(Decision::Taken, Decision::Accepted)?;
-        // Whoever withdraws a request has its pump locked, so that is not waited for with the listener locked.
+        // A withdrawal takes the listener's lock with the pump locked, so this does not wait for
+        // the pump with the listener locked.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.begin_accepting(self.shared.id);
         }
-        Ok(Settlement { request: self.clone() })
+        Ok(PendingAccept { request: self.clone() })
     }
 
     fn change(&self, from: Decision, to: Decision) -> Result<(), Error> {
@@ -183,7 +188,7 @@ impl ConnectionRequest {
     }
 }
 
-impl Shared {
+impl RequestShared {
     fn reject(&self, data: &[u8]) {
         if let Some(listener) = self.no_longer_waits() {
             // The data is not too much, and a requester that is gone need not hear.
@@ -197,14 +202,14 @@ impl Shared {
         }
     }
 
-    /// What has kept the requester waiting. To be dropped without any lock, since it may be the last that is left of a passive
-    /// endpoint.
+    /// What has kept the requester waiting. To be dropped without any lock, since it may be the
+    /// last that is left of a passive endpoint.
     fn no_longer_waits(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
 }
 
-impl Drop for Shared {
+impl Drop for RequestShared {
     fn drop(&mut self) {
         match *self.decision.get_mut() {
             Decision::Open | Decision::Taken => self.reject(&[]),
@@ -214,7 +219,7 @@ impl Drop for Shared {
     }
 }
 
-/// Whether so much may be said with a request for a connection, or the answer to one.
+/// Checks the length of the data of a request for a connection, or of its answer.
 ///
 /// # Errors
 ///
@@ -228,30 +233,30 @@ pub(crate) fn check_data(data: &[u8]) -> Result<(), Error> {
 
 const DECIDED: Error = Error::Misuse(Misuse::State("the request for a connection was decided already"));
 
-/// That a request was accepted, and it has not been heard yet what has come of it. Dropping it says that the requester need
-/// not wait any longer for it. Not to be dropped with any endpoint locked.
-pub(crate) struct Settlement {
+/// A request that an endpoint is accepting. Dropping it ends the requester's wait at the passive
+/// endpoint: the acceptor has connected or failed. It must not be dropped with any endpoint locked.
+pub(crate) struct PendingAccept {
     request: ConnectionRequest,
 }
 
-impl Drop for Settlement {
+impl Drop for PendingAccept {
     fn drop(&mut self) {
         self.request.shared.settle();
     }
 }
 
-/// What a passive endpoint is when it has its address. Its requests keep it, so that those who have asked go on waiting when
-/// the passive endpoint itself is closed.
+/// A passive endpoint that has its address. Its requests keep it, so that requesters go on waiting
+/// when the passive endpoint itself is closed.
 pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
-    pub(crate) asked: Arc<Asked>,
+    pub(crate) asked: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
     /// Whether an endpoint has taken over, with which it is not this one's to close.
     pub(crate) is_taken_over: Mutex<bool>,
 }
 
-/// Who is asked for connections.
-pub(crate) struct Asked {
+/// What a request knows of the passive endpoint that it was sent to.
+pub(crate) struct ListenerInfo {
     /// Where peers reach it.
     pub(crate) name: Address,
     /// Where it was bound.

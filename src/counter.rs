@@ -1,7 +1,7 @@
 //! Counters: `fi_cntr(3)`.
 
 mod bound;
-mod regional;
+mod domain_counters;
 mod reported;
 mod ties;
 mod triggering;
@@ -17,14 +17,16 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::region::CountAccess;
+use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::Armed;
 
 pub(crate) use self::bound::BoundCounters;
-pub(crate) use self::regional::RegionalCounters;
+pub(crate) use self::domain_counters::DomainCounters;
 pub(crate) use self::reported::Reported;
-pub(crate) use self::ties::Reason;
-use self::ties::Ties;
-use self::triggering::{Enlisted, Triggering};
+pub(crate) use self::ties::DriveReason;
+use self::ties::DrivenEndpoints;
+pub(crate) use self::triggering::THRESHOLD_MAX;
+use self::triggering::{Triggering, WorkCounter};
 use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
 use crate::trigger::CounterChange;
@@ -40,7 +42,8 @@ use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
 pub struct CounterAttr {
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
+    /// what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
@@ -51,7 +54,7 @@ pub enum CounterWaitError {
     /// The error value has changed. [`Counter::read_error`] reads it.
     #[error("the error value of the counter has changed")]
     ErrorAvailable,
-    /// The time is over.
+    /// The timeout has passed.
     #[error("the counter was not high enough in time")]
     TimedOut,
 }
@@ -68,15 +71,18 @@ impl CounterWaitError {
 
 /// Counts operations that have ended: `fi_cntr(3)`.
 ///
-/// It has two values. Operations that succeed increment the one, operations that fail the other. They are counted whether
-/// their completions are reported or not, and do not wait for room in a completion queue. What is counted is up to the
-/// endpoints and memory regions that it is bound to ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter),
-/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)); one may serve any number of them.
+/// It has two values. Operations that succeed increment the one, operations that fail the other.
+/// They are counted whether their completions are reported or not, and do not wait for room in a
+/// completion queue. What is counted is up to the endpoints and memory regions that it is bound to
+/// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter),
+/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)); one may serve any number of
+/// them.
 ///
-/// Reading it and waiting for it drive those endpoints, like a read of a [completion queue](crate::CompletionQueue).
+/// Reading it and waiting for it drive those endpoints, like a read of a [completion
+/// queue](crate::CompletionQueue).
 ///
-/// A handle may be cloned and used from any thread. A counter takes some 200 bytes; what it takes to sleep on it besides is
-/// told at [`WaitObject`].
+/// A handle may be cloned and used from any thread. A counter takes some 200 bytes; [`WaitObject`]
+/// says what sleeping on it takes besides.
 ///
 /// ```
 /// use homespun::flags::CounterEvents;
@@ -88,7 +94,7 @@ impl CounterWaitError {
 /// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
 /// let endpoint = domain.endpoint(info)?;
 /// # endpoint.bind_av(&av)?;
-/// // Successes are counted, and only failures are told of in the completion queue.
+/// // Successes are counted, and only failures are reported in the completion queue.
 /// let received = domain.open_counter(&CounterAttr::default())?;
 /// endpoint.bind_counter(&received, CounterEvents::RECV)?;
 /// let both = BindFlags::TRANSMIT | BindFlags::RECV;
@@ -106,24 +112,25 @@ impl CounterWaitError {
 /// ```
 #[derive(Clone)]
 pub struct Counter {
-    shared: Arc<Shared>,
-    enlisted: Arc<Enlisted>,
+    shared: Arc<CounterShared>,
+    enlisted: Arc<WorkCounter>,
 }
 
 /// The counter as endpoints and regions see it.
-pub(crate) struct Shared {
+pub(crate) struct CounterShared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
     /// How often the application has changed a value.
     changes: AtomicU64,
-    /// What an application that sleeps by itself was last told of. What other threads read meanwhile does not
-    /// count.
+    /// The state that was last reported to an application that sleeps by itself. Reads of other
+    /// threads do not count.
     reported: Reported,
-    /// How many endpoints and regions are bound, enabled or not, how many poll sets, and how many works depend on it.
+    /// How many endpoints and regions are bound, enabled or not, how many poll sets, and how many
+    /// works depend on it.
     users: AtomicUsize,
     /// The endpoints that are driven.
-    ties: Ties,
+    ties: DrivenEndpoints,
     /// The works that wait for it.
     triggering: Triggering,
     /// `None` where the application does not wait, or polls.
@@ -132,18 +139,18 @@ pub(crate) struct Shared {
 
 impl Counter {
     pub(crate) fn open(attr: &CounterAttr, domain: DomainId) -> Result<Counter, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CounterShared {
             domain,
             value: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             reported: Reported::default(),
             users: AtomicUsize::new(0),
-            ties: Ties::default(),
+            ties: DrivenEndpoints::default(),
             triggering: Triggering::default(),
             waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
         });
-        let counter = Counter { enlisted: Enlisted::new(shared.clone()), shared };
+        let counter = Counter { enlisted: WorkCounter::new(shared.clone()), shared };
         if let Some(waiter) = &counter.shared.waiter {
             waiter.attach(Arc::downgrade(&counter.shared));
         }
@@ -156,8 +163,8 @@ impl Counter {
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// How many operations have failed, and what was added: `fi_cntr_readerr`. Each of them is also told of in the completion
-    /// queue of its endpoint, if there is one for its direction.
+    /// How many operations have failed, and what was added: `fi_cntr_readerr`. Each failure is also
+    /// reported in the completion queue of its endpoint, if there is one for its direction.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
@@ -170,7 +177,7 @@ impl Counter {
 
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
     pub fn add_error(&self, value: u64) {
-        self.shared.errors.fetch_add(value, Ordering::SeqCst);
+        self.shared.add_to(&self.shared.errors, value);
         self.shared.changed();
     }
 
@@ -179,7 +186,8 @@ impl Counter {
         self.shared.change(CounterChange::Set(value));
     }
 
-    /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same moment may be lost.
+    /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same
+    /// moment may be lost.
     pub fn set_error(&self, value: u64) {
         self.shared.keep_reached();
         self.shared.errors.store(value, Ordering::SeqCst);
@@ -188,9 +196,10 @@ impl Counter {
 
     /// Waits until the value is `threshold` or more, for ever if there is no timeout: `fi_cntr_wait`.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the counter. A counter that was
-    /// opened without a wait object, for which `fi_cntr(3)` has no wait, can be waited for all the same; then the thread polls,
-    /// and yields the processor in between, as with [`WaitObject::Yield`].
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the
+    /// counter. A counter that was opened without a wait object, for which `fi_cntr(3)` has no
+    /// wait, can be waited for all the same; then the thread polls, and yields the processor in
+    /// between, as with [`WaitObject::Yield`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -213,8 +222,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`CounterWaitError::ErrorAvailable`] when the error value changes meanwhile, in whichever way; that it has done so before
-    /// does not count. [`CounterWaitError::TimedOut`].
+    /// [`CounterWaitError::ErrorAvailable`] when the error value changes meanwhile, in whichever
+    /// way; that it has done so before does not count. [`CounterWaitError::TimedOut`].
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
@@ -223,14 +232,15 @@ impl Counter {
         found.or_else(|| goal.look_after_pass()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, one of the values has changed
-    /// since that was said last, and is to be read; whether another thread has read it makes no difference.
-    /// To be called before each time; what happens after it wakes the sleeper. It drives the endpoints. One
-    /// thread at a time sleeps so.
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Drives the endpoints. Returns
+    /// `true` if the application may sleep: any later change wakes it. Call it before each sleep.
+    /// Only one thread at a time may sleep this way.
     ///
-    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`]. A member of a wait set answers for the
-    /// [whole set](WaitSet::try_wait).
+    /// Returns `false` if a value has changed since the last call that returned `false`, even if
+    /// another thread has read it meanwhile; always if an endpoint's transport must be polled, and
+    /// for [`WaitObject::Yield`]. In a wait set, the result is that of the [whole
+    /// set](WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -240,15 +250,17 @@ impl Counter {
         Ok(waiter.try_wait(&Change(&self.shared)))
     }
 
-    /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
-    /// when one of the values may have changed, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
-    /// safe. Otherwise as [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
+    /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`. It becomes readable when one of the values may have changed, provided that
+    /// [`try_wait`](Self::try_wait) has just said that sleeping is safe. Otherwise as
+    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a counter that was opened with [`WaitObject::MutexCond`]:
-    /// `FI_GETWAIT`. As [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
+    /// The mutex and the condition variable to sleep on, for a counter that was opened with
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
+    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
     ///
@@ -271,29 +283,29 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it, it is in a poll set, or a
-    /// [deferred work](crate::trigger) or a triggered operation waits for it or will change it.
-    pub fn close(self) -> Result<(), (Counter, Error)> {
+    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it, it
+    /// is in a poll set, or a [deferred work](crate::trigger) or a triggered operation waits for it
+    /// or will change it.
+    pub fn close(self) -> Result<(), Rejected<Counter>> {
         if self.is_in_use() {
-            return Err((
-                self,
-                Misuse::Busy("endpoints, regions, poll sets or works use the counter").into(),
-            ));
+            let error = Misuse::Busy("endpoints, regions, poll sets or works use the counter").into();
+            return Err(Rejected { error, returned: self });
         }
         Ok(())
     }
 
     /// Whether something depends on the counter, so that it cannot be [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
-        self.shared.users.load(Ordering::Acquire) > 0
+        // While a work is on its way to an endpoint, it is not known yet whether it goes on waiting.
+        self.shared.has_users() && self.shared.while_nothing_fires(CounterShared::has_users)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<CounterShared> {
         &self.shared
     }
 }
 
-impl Shared {
+impl CounterShared {
     pub(crate) fn domain(&self) -> DomainId {
         self.domain
     }
@@ -301,25 +313,29 @@ impl Shared {
     /// Counts a success, and wakes sleepers.
     #[inline]
     pub(crate) fn count(&self) {
-        self.value.fetch_add(1, Ordering::SeqCst);
-        self.look_for_due();
-        self.wake();
+        self.count_by_one(&self.value);
     }
 
     /// Counts a failure.
     #[inline]
     pub(crate) fn count_error(&self) {
-        self.errors.fetch_add(1, Ordering::SeqCst);
+        self.count_by_one(&self.errors);
+    }
+
+    #[inline]
+    fn count_by_one(&self, number: &AtomicU64) {
+        if number.fetch_add(1, Ordering::SeqCst) == u64::MAX {
+            // It begins again at 0: whatever waits has reached its threshold.
+            self.keep_all();
+        }
         self.look_for_due();
         self.wake();
     }
 
-    /// Counts the failure of a work that was refused. No endpoint is locked then.
-    #[cold]
-    pub(crate) fn count_refusal(&self) {
-        self.errors.fetch_add(1, Ordering::SeqCst);
-        self.look_for_due();
-        self.fence_and_wake();
+    /// Whether something depends on the counter. A work that is on its way to an endpoint may let
+    /// go of it in a moment.
+    pub(crate) fn has_users(&self) -> bool {
+        self.users.load(Ordering::Acquire) > 0
     }
 
     /// Counts a user that is bound from now on.
@@ -366,13 +382,20 @@ impl Shared {
         self.fire();
     }
 
-    /// The value, the error value, and how often the application has changed one: after that they may be what they were.
+    /// Carries out what is due by the endpoints that it drives, and by itself.
+    fn fire_all(&self) {
+        self.ties.fire();
+        self.fire();
+    }
+
+    /// The value, the error value, and how often the application has changed one: after that they
+    /// may be what they were.
     pub(crate) fn state(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }
 }
 
-impl CountAccess for Shared {
+impl CountAccess for CounterShared {
     fn count(&self, _: CounterEvents) {
         self.count();
     }
@@ -380,7 +403,7 @@ impl CountAccess for Shared {
 
 /// That a counter has reached a threshold, or its error value has changed.
 struct Goal<'a> {
-    counter: &'a Shared,
+    counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
     /// What the last look has found. By now the value may have been set to another.
@@ -404,6 +427,10 @@ impl Awaited for Goal<'_> {
         self.counter.ties.arm()
     }
 
+    fn fire(&self) {
+        self.counter.fire_all();
+    }
+
     fn look(&self) -> bool {
         let [value, errors, _] = self.counter.state();
         let found = if value >= self.threshold {
@@ -417,7 +444,7 @@ impl Awaited for Goal<'_> {
 }
 
 /// That a counter is not what was reported to the application.
-struct Change<'a>(&'a Shared);
+struct Change<'a>(&'a CounterShared);
 
 impl Awaited for Change<'_> {
     fn progress(&self) {
@@ -428,16 +455,20 @@ impl Awaited for Change<'_> {
         self.0.ties.arm()
     }
 
+    fn fire(&self) {
+        self.0.fire_all();
+    }
+
     fn look(&self) -> bool {
-        self.0.reported.is_outdated(self.0)
+        self.0.reported.is_outdated(self.0.state())
     }
 
     fn mark_reported(&self) {
-        self.0.reported.update(self.0);
+        self.0.reported.update(self.0.state());
     }
 }
 
-impl Member for Shared {
+impl Member for CounterShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = &self.waiter {
             show(waiter, &Change(self));

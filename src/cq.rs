@@ -2,6 +2,7 @@
 
 mod blocking;
 mod completion;
+mod entry;
 mod reader;
 mod ring;
 mod signals;
@@ -13,11 +14,13 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::rejected::Rejected;
 
-pub use self::completion::{Completion, CompletionError, CqFormat};
+pub use self::completion::{Completion, CompletionError, CqFormat, OperationKind};
+pub use self::entry::Entry;
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
-use self::ring::{Batch, Entry, Ring};
+use self::ring::{Batch, Ring, RingEntry};
 use self::signals::Signals;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
@@ -53,22 +56,21 @@ pub struct CqAttr {
     pub format: Option<CqFormat>,
     /// How the application waits: [`WaitObject`] says which kinds there are.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
+    /// what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
 
-/// Why nothing was read.
+/// Why a read of a completion queue fails. An empty queue is no failure: a read of it answers `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// There is no completion. Not an error.
-    #[error("no completion is available")]
-    Empty,
-    /// The topmost completion is that of a failed operation; [`CompletionQueue::read_error`] reads it.
+    /// The oldest entry is that of a failed operation; [`CompletionQueue::read_error`] reads it, and
+    /// [`CompletionQueue::read_entry`] reads either kind.
     #[error("the next completion is an error")]
     ErrorAvailable,
-    /// Everything was read, but completions were lost before that, and all later ones are. Only in a domain without
-    /// resource management; see [`CompletionQueue`].
+    /// Everything was read, but completions were lost before that, and all later ones are. Only in
+    /// a domain without resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
     /// A blocking read that would have to wait, of a queue that was opened without a wait object, or is
@@ -81,7 +83,6 @@ impl ReadError {
     /// The error number that a C caller gets, positive.
     pub fn errno(self) -> Errno {
         match self {
-            ReadError::Empty => Errno::EAGAIN,
             ReadError::ErrorAvailable => Errno::EAVAIL,
             ReadError::Overrun => Errno::EOVERRUN,
             ReadError::NoWaitObject => Errno::EINVAL,
@@ -91,50 +92,51 @@ impl ReadError {
 
 /// A queue of completed operations: `fi_cq(3)`.
 ///
-/// Reading drives the endpoints that are bound to the queue: with manual progress nothing is received, and nothing
-/// that had to be queued is sent, except inside such calls. With [automatic progress](crate::info::Progress::Auto) that goes
-/// on without them.
+/// Reading drives the endpoints that are bound to the queue: with manual progress nothing is
+/// received, and nothing that had to be queued is sent, except inside such calls. With [automatic
+/// progress](crate::info::Progress::Auto) that goes on without them.
 ///
 /// The queue is bounded. What happens when it is full is up to the domain's
 /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt):
 ///
-/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. What completes and finds no room waits at
-///   its endpoint, in order, until there is. It counts as outstanding there, so that in the end posting gets
-///   [`Again::QueueFull`](homespun_engine::error::Again).
-/// - [`ResourceManagement::Disabled`]: nothing is held back. A completion or error that finds the queue full overruns
-///   it: this one and all later ones are lost, and buffers that they would have handed back are dropped. What the
-///   queue holds can still be read. After that every read answers [`ReadError::Overrun`], for good; a new queue needs
-///   a new endpoint. The operations themselves are not touched, reads still drive progress, and peers do not notice.
+/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. What completes and
+///   finds no room waits at its endpoint, in order, until there is. It counts as outstanding there,
+///   so that in the end posting gets [`Again::QueueFull`](homespun_engine::error::Again).
+/// - [`ResourceManagement::Disabled`]: nothing is held back. A completion or error that finds the
+///   queue full overruns it: this one and all later ones are lost, and buffers that they would have
+///   handed back are dropped. What the queue holds can still be read. After that every read answers
+///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves
+///   are not touched, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///
-/// A loop that polls a queue has these cases to handle:
+/// A loop that polls a queue:
 ///
 /// ```
-/// use homespun::{CompletionQueue, ReadError};
+/// use homespun::{CompletionQueue, Entry, ReadError};
 ///
-/// fn poll(cq: &CompletionQueue) {
-///     match cq.read() {
-///         Ok(completion) => println!("operation {} is done", completion.context),
-///         Err(ReadError::Empty) => {}
-///         Err(ReadError::ErrorAvailable) => {
-///             if let Ok(failed) = cq.read_error() {
-///                 println!("operation {} failed: {}", failed.completion.context, failed.error);
-///             }
+/// fn poll(cq: &CompletionQueue) -> Result<(), ReadError> {
+///     match cq.read_entry()? {
+///         None => {}
+///         Some(Entry::Completed(completion, _)) => println!("{} is done", completion.context),
+///         Some(Entry::UnknownSource(completion, sender)) => {
+///             println!("{} is done, sent from {sender}", completion.context);
 ///         }
-///         Err(error) => panic!("{error}"),
+///         Some(Entry::Failed(failed)) => println!("{failed}"),
 ///     }
+///     Ok(())
 /// }
 /// # let fabric = homespun::Fabric::new();
 /// # let domain = fabric.domain(&fabric.info(&homespun::Hints::new())?)?;
-/// # poll(&domain.open_cq(&Default::default())?);
+/// # poll(&domain.open_cq(&Default::default())?).expect("a queue that is not overrun");
 /// # Ok::<(), homespun::Error>(())
 /// ```
 ///
-/// With a wait object a queue can be waited for instead, here by a thread of its own until another one ends it:
+/// With a wait object a queue can be waited for instead, here by a thread of its own until another
+/// one ends it:
 ///
 /// ```
-/// use homespun::{CqAttr, Fabric, Hints, ReadError, WaitObject};
+/// use homespun::{CqAttr, Fabric, Hints, WaitObject};
 /// use std::thread;
 ///
 /// # let fabric = Fabric::new();
@@ -143,17 +145,17 @@ impl ReadError {
 /// thread::scope(|scope| {
 ///     let waiting = scope.spawn(|| cq.sread(None));
 ///     cq.signal().expect("a queue that can be waited for");
-///     assert_eq!(waiting.join().unwrap(), Err(ReadError::Empty));
+///     assert_eq!(waiting.join().unwrap(), Ok(None));
 /// });
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct CompletionQueue {
-    shared: Arc<Shared>,
+    shared: Arc<CqShared>,
 }
 
 /// The queue as endpoints see it.
-pub(crate) struct Shared {
+pub(crate) struct CqShared {
     domain: DomainId,
     format: CqFormat,
     depth_entries: usize,
@@ -188,7 +190,7 @@ impl CompletionQueue {
         };
         let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref())?;
         let cq = CompletionQueue {
-            shared: Arc::new(Shared {
+            shared: Arc::new(CqShared {
                 domain,
                 format: attr.format.unwrap_or_default(),
                 depth_entries,
@@ -218,98 +220,83 @@ impl CompletionQueue {
         self.shared.depth_entries
     }
 
-    /// Reads one completion: `fi_cq_read(3)` with a count of 1.
+    /// Reads one completion, or answers `None` if the queue is empty: `fi_cq_read(3)` with a count of 1.
     ///
     /// # Errors
     ///
     /// [`ReadError`].
-    pub fn read(&self) -> Result<Completion, ReadError> {
-        self.read_from().map(|(completion, _)| completion)
+    #[inline]
+    pub fn read(&self) -> Result<Option<Completion>, ReadError> {
+        Ok(self.read_from()?.map(|(completion, _)| completion))
     }
 
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
-    /// The source of a receive is what the endpoint's address vector called its sender when the completion was put into the
-    /// queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if the vector did not hold the sender, if the endpoint
-    /// was opened without [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
+    /// The source of a receive is what the endpoint's address vector called its sender when the
+    /// completion was put into the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`)
+    /// if the vector did not hold the sender, if the endpoint was opened without
+    /// [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
     ///
-    /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well reports a completion whose
-    /// sender the vector does not hold as an error, which tells the sender's address:
-    ///
-    /// ```
-    /// use homespun::{AddressVector, CompletionQueue, Error, ReadError};
-    ///
-    /// /// Gets to know a sender that was not known, if that is what the next completion is about.
-    /// fn meet(cq: &CompletionQueue, av: &AddressVector) -> Result<(), Error> {
-    ///     if let Err(ReadError::ErrorAvailable) = cq.read_from()
-    ///         && let Ok(received) = cq.read_error()
-    ///         && let Some(sender) = received.unknown_source()
-    ///     {
-    ///         // `received.completion` is that of a receive, with all that belongs to it.
-    ///         let sender = av.insert(&[sender]).remove(0)?;
-    ///         println!("operation {} is done, by {sender:?}", received.completion.context);
-    ///     }
-    ///     Ok(())
-    /// }
-    /// # let fabric = homespun::Fabric::new();
-    /// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
-    /// # meet(&domain.open_cq(&Default::default())?, &domain.open_av(&Default::default())?)?;
-    /// # Ok::<(), homespun::Error>(())
-    /// ```
+    /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well
+    /// reports a completion whose sender the vector does not hold as an error with the sender's
+    /// address: [`read_entry`](Self::read_entry) reads it as [`Entry::UnknownSource`].
     ///
     /// # Errors
     ///
     /// [`ReadError`].
-    pub fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
+    #[inline]
+    pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut reader = Reader::new(self.shared.unread(), 1);
         self.shared.wake_for_read();
-        if self.shared.is_progress_due() {
+        if self.shared.count_read() {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
-            Some(read) => Ok(read),
+            Some(read) => Ok(Some(read)),
             None if self.shared.has_unread() => self.read_one_of_ring(),
-            None => Err(ReadError::Empty),
+            None => Ok(None),
         }
     }
 
     /// Reads the oldest entry of the ring, if it is one to be read so.
-    fn read_one_of_ring(&self) -> Result<(Completion, FabricAddress), ReadError> {
+    #[inline]
+    fn read_one_of_ring(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut ring = self.shared.lock();
         let was_full = !ring.has_room();
         let Some(read) = ring.pop_one_completed() else {
-            return Err(match ring.front() {
-                Some(_) => ReadError::ErrorAvailable,
+            return match ring.front() {
+                Some(_) => Err(ReadError::ErrorAvailable),
                 None if ring.is_overrun() => {
                     self.shared.make_progress_due();
-                    ReadError::Overrun
+                    Err(ReadError::Overrun)
                 }
-                None => ReadError::Empty,
-            });
+                None => Ok(None),
+            };
         };
         drop(ring);
         if was_full {
             // As in `read_ring`.
             self.shared.wake_for_read();
         }
-        Ok(read)
+        Ok(Some(read))
     }
 
-    /// Reads up to `max` completions, oldest first, and returns how many. A `max` of 0 only drives progress. An error
-    /// ends the batch before it. `take` is called without any lock, and may use the queue.
+    /// Reads up to `max` completions, oldest first, and returns how many; `None` if the queue is
+    /// empty. A `max` of 0 only drives progress. An error ends the batch before it. `take` is
+    /// called without any lock, and may use the queue.
     ///
     /// # Errors
     ///
-    /// [`ReadError`], when there is none to begin with.
+    /// [`ReadError`], if the oldest entry is no completion.
     #[inline(always)]
     pub fn read_each(
         &self,
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
-    ) -> Result<usize, ReadError> {
+    ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread(), max);
         self.shared.wake_for_read();
-        if max == 0 || self.shared.is_progress_due() {
+        if max == 0 || self.shared.count_read() {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -320,7 +307,7 @@ impl CompletionQueue {
         if self.shared.has_unread() && (count < max || max == 0) {
             return self.read_ring(max, count, take);
         }
-        if count == 0 { Err(ReadError::Empty) } else { Ok(count) }
+        Ok((count > 0).then_some(count))
     }
 
     /// Goes on with a read that has read `count` entries, from the ring.
@@ -329,7 +316,7 @@ impl CompletionQueue {
         max: usize,
         mut count: usize,
         mut take: impl FnMut(Completion, FabricAddress),
-    ) -> Result<usize, ReadError> {
+    ) -> Result<Option<usize>, ReadError> {
         let mut batch = Batch::new();
         loop {
             let was_full;
@@ -338,8 +325,8 @@ impl CompletionQueue {
                 let mut ring = self.shared.lock();
                 was_full = !ring.has_room();
                 match ring.front() {
-                    Some(Entry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
-                    Some(Entry::Completed(..)) if max == 0 => return Ok(0),
+                    Some(RingEntry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
+                    Some(RingEntry::Completed(..)) if max == 0 => return Ok(Some(0)),
                     None if count == 0 && ring.is_overrun() => {
                         self.shared.make_progress_due();
                         return Err(ReadError::Overrun);
@@ -357,10 +344,11 @@ impl CompletionQueue {
                 // A sleeper that wakes hands in what waits for room.
                 self.shared.wake_for_read();
             }
-            // What is called may itself use the queue, or an endpoint that reports to it, so the lock is gone.
+            // What is called may itself use the queue, or an endpoint that reports to it, so the
+            // lock is gone.
             if let Some((completion, source)) = last {
                 take(completion, source);
-                return Ok(count + 1);
+                return Ok(Some(count + 1));
             }
             if batch.is_empty() {
                 break;
@@ -373,23 +361,25 @@ impl CompletionQueue {
                 break;
             }
         }
-        if count == 0 { Err(ReadError::Empty) } else { Ok(count) }
+        Ok((count > 0).then_some(count))
     }
 
-    /// Reads the failed operation that is on top of the queue: `fi_cq_readerr(3)`. Drives no progress.
+    /// Reads the oldest entry if it is that of a failed operation: `fi_cq_readerr(3)`. Answers
+    /// `None` if the queue is empty or the oldest entry is that of a successful operation. Drives
+    /// no progress.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Empty`] if the queue is empty or a successful operation is on top; [`ReadError::Overrun`] once an
-    /// overrun queue is empty. The manual says of such a queue that "any attempt to read" it gets this error, and
-    /// `Empty` would promise that there may be more to come.
-    pub fn read_error(&self) -> Result<CompletionError, ReadError> {
+    /// [`ReadError::Overrun`] once an overrun queue is empty. The manual says of such a queue that
+    /// "any attempt to read" it gets this error, and `None` would promise that there may be more to
+    /// come.
+    pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         let mut ring = self.shared.lock();
         let was_full = !ring.has_room();
         let read = match ring.pop_failed() {
-            Some(error) => Ok(*error),
+            Some(error) => Ok(Some(*error)),
             None if ring.front().is_none() && ring.is_overrun() => Err(ReadError::Overrun),
-            None => Err(ReadError::Empty),
+            None => Ok(None),
         };
         drop(ring);
         if was_full {
@@ -403,8 +393,8 @@ impl CompletionQueue {
         self.shared.progress();
     }
 
-    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`. Of a number that no error has, it says
-    /// that it is not known.
+    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`. Of a number that no
+    /// error has, it says that it is not known.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         strerror(prov_errno)
     }
@@ -414,19 +404,22 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// [`Misuse::Busy`], with the queue, while an endpoint is bound to it or it is in a poll set.
-    pub fn close(self) -> Result<(), (CompletionQueue, Error)> {
+    pub fn close(self) -> Result<(), Rejected<CompletionQueue>> {
         match self.shared.users.load(Ordering::Acquire) {
             0 => Ok(()),
-            _ => Err((self, Misuse::Busy("endpoints or poll sets are bound to the completion queue").into())),
+            _ => Err(Rejected {
+                error: Misuse::Busy("endpoints or poll sets are bound to the completion queue").into(),
+                returned: self,
+            }),
         }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<CqShared> {
         &self.shared
     }
 }
 
-impl Shared {
+impl CqShared {
     pub(crate) fn lock(&self) -> RingGuard<'_> {
         RingGuard::new(self.ring.lock(), self)
     }
@@ -472,22 +465,23 @@ impl Shared {
         self.driven.remove(endpoint);
     }
 
-    /// Whether the ring has something to tell. Exact for the thread that has written or read last.
+    /// Whether the ring has something to read. Exact for the thread that has written or read last.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// How much the ring has to tell, by which a [`Reader`] knows the queue.
+    /// How much the ring has to read, by which a [`Reader`] knows the queue.
     #[inline(always)]
     pub(crate) fn unread(&self) -> &AtomicUsize {
         &self.unread
     }
 
-    /// Whether a read is to drive progress: if there is nothing to read, and now and then all the same, for an
-    /// application that always finds something, such as completions of its own sends.
+    /// Counts a read. Returns whether it is to drive progress: if there is nothing to read, and now
+    /// and then for an application that always finds something, such as completions of its own
+    /// sends.
     #[inline]
-    fn is_progress_due(&self) -> bool {
+    fn count_read(&self) -> bool {
         // Readers that count at the same time lose counts; it need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
@@ -501,7 +495,8 @@ impl Shared {
         self.driven.hold()
     }
 
-    /// Has the next read drive progress. An overrun queue is never out of things to tell, but its endpoints have peers.
+    /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
+    /// peers wait for progress.
     fn make_progress_due(&self) {
         self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
@@ -530,7 +525,8 @@ impl Shared {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint or a poll set that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Counts an endpoint or a poll set that is bound no longer. To be called once for each
+    /// [`bind`](Self::bind).
     pub(crate) fn unbind(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }

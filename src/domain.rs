@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use crate::av::{AddressVector, AvAttr};
 use crate::clock::Clock;
 use crate::connection::ConnectionRequest;
-use crate::counter::{Counter, CounterAttr, RegionalCounters};
+use crate::counter::{Counter, CounterAttr, DomainCounters};
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
-use crate::endpoint::{Beginning, Endpoint};
+use crate::endpoint::{Endpoint, EndpointOrigin};
 use crate::endpoint_pump::EndpointPump;
 use crate::getinfo::{grant, grant_receive_context, grant_transmit_context, with_preferences};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
@@ -33,10 +33,11 @@ use crate::shared_receive_context::SharedReceiveContext;
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::trigger::WorkQueue;
 
-/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
+/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address
+/// vectors: `fi_domain(3)`.
 ///
-/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive; completion queues and
-/// address vectors serve endpoints of their own domain only.
+/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive;
+/// completion queues and address vectors serve endpoints of their own domain only.
 ///
 /// ```
 /// use homespun::{AvAttr, CqAttr, Fabric, Hints};
@@ -52,7 +53,7 @@ use crate::trigger::WorkQueue;
 /// ```
 #[derive(Clone)]
 pub struct Domain {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<DomainShared>,
 }
 
 /// What a domain offers of an atomic operation: `struct fi_atomic_attr`.
@@ -64,7 +65,7 @@ pub struct AtomicAttr {
     pub size_bytes: usize,
 }
 
-pub(crate) struct Shared {
+pub(crate) struct DomainShared {
     id: DomainId,
     provider: Arc<dyn OpenPump>,
     attr: ProviderAttr,
@@ -81,7 +82,7 @@ pub(crate) struct Shared {
     clock: Clock,
     /// What peers may access through any endpoint of the domain.
     regions: Arc<Regions>,
-    regional_counters: Arc<RegionalCounters>,
+    domain_counters: Arc<DomainCounters>,
     /// What waits for counters.
     works: Arc<WorkQueue>,
     /// Whether something has waited for a counter. It changes under the lock of `pumps`.
@@ -101,8 +102,9 @@ impl Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
         let by_itself = info.domain.data_progress == Some(Progress::Auto);
+        let domain_counters = Arc::new(DomainCounters::new(by_itself));
         Domain {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DomainShared {
                 id: DomainId::unused(),
                 provider,
                 attr,
@@ -117,8 +119,8 @@ impl Domain {
                 params: params.clone(),
                 clock: clock.clone(),
                 regions: Arc::default(),
-                regional_counters: Arc::new(RegionalCounters::new(by_itself)),
-                works: Arc::default(),
+                works: Arc::new(WorkQueue::new(domain_counters.clone())),
+                domain_counters,
                 has_had_works: AtomicBool::new(false),
                 pumps: Mutex::default(),
             }),
@@ -146,9 +148,9 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set and for a size
-    /// beyond [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES); what the system says where a wait object needs
-    /// descriptors: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
+    /// a wait set and for a size beyond [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES);
+    /// what the system says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
             0 => self.shared.params.cq_size_entries,
@@ -162,14 +164,15 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set; what the system
-    /// says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
+    /// a wait set; what the system says where a wait object needs descriptors: EMFILE, ENFILE,
+    /// ENOMEM.
     pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
         Counter::open(attr, self.shared.id)
     }
 
-    /// Opens a poll set, by which completion queues and counters of the domain are driven together: `fi_poll_open` of
-    /// `fi_poll(3)`.
+    /// Opens a poll set, by which completion queues and counters of the domain are driven together:
+    /// `fi_poll_open` of `fi_poll(3)`.
     pub fn open_poll_set(&self) -> PollSet {
         PollSet::new(self.shared.id)
     }
@@ -178,14 +181,14 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for vectors that processes share or that insert asynchronously, [`Misuse::Flags`] for
-    /// flags that are not known.
+    /// [`Misuse::NotSupported`] for vectors that processes share or that insert asynchronously,
+    /// [`Misuse::Flags`] for flags that are not known.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
     }
 
-    /// Opens a transmit context that endpoints share: `fi_stx_context`. Capabilities, orders and sizes that the attributes leave
-    /// open are all that there are.
+    /// Opens a transmit context that endpoints share: `fi_stx_context`. Capabilities, orders and
+    /// sizes that the attributes leave open are all that there are.
     ///
     /// # Errors
     ///
@@ -194,7 +197,8 @@ impl Domain {
         Ok(SharedTransmitContext::new(self.shared.id, grant_transmit_context(&self.shared.attr, attr)?))
     }
 
-    /// What is offered of an atomic operation, on endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
+    /// What is offered of an atomic operation, on endpoints with
+    /// [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
     ///
     /// # Errors
     ///
@@ -214,47 +218,52 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for this domain: another
-    /// domain's name, endpoint type or address format, capabilities or sizes that it does not have; and for
-    /// [`EndpointType::Msg`] in a domain [without locks](crate::Fabric::domain_unsynchronised).
+    /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for
+    /// this domain: another domain's name, endpoint type or address format, capabilities or sizes
+    /// that it does not have; and for [`EndpointType::Msg`] in a domain [without
+    /// locks](crate::Fabric::domain_unsynchronised).
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
-        Endpoint::open(self.shared.clone(), self.grant(info)?, Beginning::Alone)
+        Endpoint::open(self.shared.clone(), self.grant_endpoint(info)?, EndpointOrigin::Alone)
     }
 
     /// Opens an endpoint that is to [accept](Endpoint::accept) a request, with the request's
-    /// [`info`](ConnectionRequest::info) or what was made of it: `fi_endpoint(3)` with its `handle`. If it is closed without
-    /// having accepted the request, another one may.
+    /// [`info`](ConnectionRequest::info) or what was made of it: `fi_endpoint(3)` with its
+    /// `handle`. If it is closed without having accepted the request, another one may.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of another type than
-    /// [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected, or an endpoint is or was open for it.
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of
+    /// another type than [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected, or
+    /// an endpoint is or was open for it.
     pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
-        let granted = self.grant_connected(info)?;
+        let granted = self.grant_msg_endpoint(info)?;
         if request.asked().info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid("the request is for another domain").into());
         }
         request.take()?;
-        Endpoint::open(self.shared.clone(), granted, Beginning::Request(request.clone()))
+        Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 
-    /// Opens an endpoint at the address of a passive endpoint that does not listen, with its transport: `fi_endpoint(3)` with
-    /// a passive endpoint as its `handle`. The passive endpoint is of no use any more.
+    /// Opens an endpoint at the address of a passive endpoint that does not listen, with its
+    /// transport: `fi_endpoint(3)` with a passive endpoint as its `handle`. The passive endpoint is
+    /// of no use any more.
     ///
     /// # Errors
     ///
-    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of another type than
-    /// [`EndpointType::Msg`], or the passive endpoint for another domain or address format; [`Misuse::State`] if it listens,
-    /// or another endpoint has taken over; and as [`PassiveEndpoint::name`].
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of
+    /// another type than [`EndpointType::Msg`], or the passive endpoint for another domain or
+    /// address format; [`Misuse::State`] if it listens, or another endpoint has taken over; and as
+    /// [`PassiveEndpoint::name`].
     pub fn endpoint_for_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
-        let granted = self.grant_connected(info)?;
+        let granted = self.grant_msg_endpoint(info)?;
         let listener = passive.hand_over(self.name(), self.shared.format)?;
-        Endpoint::open(self.shared.clone(), granted, Beginning::TakenOver(listener))
+        Endpoint::open(self.shared.clone(), granted, EndpointOrigin::TakenOver(listener))
     }
 
-    /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. Attributes that leave
-    /// something open get what an endpoint would get. Without capabilities the context has all that concern
-    /// messages but [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
+    /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
+    /// Attributes that leave something open get what an endpoint would get. Without capabilities
+    /// the context has all that concern messages but
+    /// [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
     /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR).
     ///
     /// # Errors
@@ -267,21 +276,21 @@ impl Domain {
     }
 
     /// What an endpoint for connections gets that is opened with an info.
-    fn grant_connected(&self, info: &Info) -> Result<Info, Error> {
+    fn grant_msg_endpoint(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid("connections of another endpoint type than FI_EP_MSG").into());
         }
-        self.grant(info)
+        self.grant_endpoint(info)
     }
 
     /// What an endpoint gets that is opened with an info.
-    fn grant(&self, info: &Info) -> Result<Info, Error> {
+    fn grant_endpoint(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
             return Err(Misuse::Invalid("the info is for another domain").into());
         }
         match info.ep.ep_type {
             None | Some(EndpointType::Rdm) => {}
-            // Whoever reads their event queue drives them, and it belongs to no domain.
+            // Reads of their event queue drive them, and that queue belongs to no domain.
             Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
                 return Err(Misuse::Invalid("endpoints for connections in a domain without locks").into());
             }
@@ -303,32 +312,39 @@ impl Domain {
     }
 }
 
-impl Shared {
+impl DomainShared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn EndpointPump>, Error> {
         let (regions, clock) = (self.regions.clone(), self.clock.clone());
         let pump = self.provider.open_pump(bind, self.params.ports, config, regions, self.locking, clock)?;
-        self.list(&pump);
+        self.register_pump(&pump);
         Ok(pump)
     }
 
     /// Makes the pump of a passive endpoint one of an endpoint of the domain.
     pub(crate) fn adopt(&self, pump: &Arc<dyn EndpointPump>, config: Config) -> Result<(), Error> {
         pump.adopt(config, self.regions.clone())?;
-        self.list(pump);
+        self.register_pump(pump);
         Ok(())
     }
 
-    fn list(&self, pump: &Arc<dyn EndpointPump>) {
+    fn register_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let mut pumps = self.pumps.lock();
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(pump));
         if self.has_had_works.load(Ordering::Relaxed) {
-            pump.fire_works(&self.works);
+            self.connect_works(pump);
         }
     }
 
-    /// Has a counter that work is about to depend on drive the endpoints that may have work. From the first work on,
-    /// endpoints carry out what they make due; until then that costs them nothing.
+    fn connect_works(&self, pump: &Arc<dyn EndpointPump>) {
+        let weak = Arc::downgrade(pump);
+        self.works.attach(weak);
+        pump.fire_works(&self.works);
+    }
+
+    /// Has a counter that work is about to depend on drive the endpoints that may have work. From
+    /// the first work on, endpoints carry out what they make due; until then that costs them
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -337,15 +353,22 @@ impl Shared {
         if !self.has_had_works.load(Ordering::Acquire) {
             self.begin_works();
         }
-        counter.enlist(&self.regional_counters)
+        counter.enlist(&self.domain_counters)?;
+        // A thread that waits for the end of a work, too, carries out what other threads have left.
+        counter.shared().triggers(&self.works);
+        Ok(())
     }
 
     #[cold]
     fn begin_works(&self) {
         let present: Vec<_>;
         let pumps = self.pumps.lock();
+        if self.has_had_works.load(Ordering::Acquire) {
+            // Another thread was faster.
+            return;
+        }
         present = pumps.iter().filter_map(Weak::upgrade).collect();
-        present.iter().for_each(|pump| pump.fire_works(&self.works));
+        present.iter().for_each(|pump| self.connect_works(pump));
         self.has_had_works.store(true, Ordering::Release);
     }
 
@@ -363,9 +386,9 @@ impl Shared {
         &self.regions
     }
 
-    /// The counters of those.
-    pub(crate) fn regional_counters(&self) -> &Arc<RegionalCounters> {
-        &self.regional_counters
+    /// The counters that drive all endpoints that can be targets, or have works.
+    pub(crate) fn domain_counters(&self) -> &Arc<DomainCounters> {
+        &self.domain_counters
     }
 
     pub(crate) fn works(&self) -> &Arc<WorkQueue> {
@@ -376,13 +399,14 @@ impl Shared {
         self.mr_mode
     }
 
-    /// Waits until nobody touches regions that were closed before.
+    /// Waits until no thread touches regions that were closed before.
     pub(crate) fn settle(&self) {
         let pumps: Vec<_> = self.pumps.lock().iter().filter_map(Weak::upgrade).collect();
         pumps.iter().for_each(|pump| pump.settle());
     }
 
-    /// What moves an endpoint on by itself, if anything does. One for connections moves on as control operations do, too.
+    /// What moves an endpoint on by itself, if anything does. One for connections moves on as
+    /// control operations do, too.
     pub(crate) fn progress_thread(&self, is_connecting: bool) -> Option<&ProgressThread> {
         let is_auto =
             self.data_progress == Progress::Auto || is_connecting && self.control_progress == Progress::Auto;
@@ -407,7 +431,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for DomainShared {
     fn drop(&mut self) {
         self.works.clear();
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tells the objects of one domain from those of another.
+/// Distinguishes the objects of one domain from those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DomainId(u64);
 

@@ -13,7 +13,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
 use rustix::io;
 
-use self::event::Event;
+use self::event::EventFd;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread may be
@@ -24,7 +24,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 /// It begins readable, so that a sleep on it that was not preceded by arming it ends at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
-    event: Event,
+    event: EventFd,
     is_armed: AtomicBool,
     /// Held while one of the two states becomes the other.
     change: Mutex<()>,
@@ -39,7 +39,7 @@ impl Doorbell {
     /// What the system says: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<Doorbell, Error> {
         Ok(Doorbell {
-            event: Event::new()?,
+            event: EventFd::new()?,
             is_armed: AtomicBool::new(false),
             change: Mutex::new(()),
             process: process::id(),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_armed_or_readable() {
+    fn doorbell_is_either_armed_or_readable() {
         let bell = Doorbell::new().expect("a descriptor");
         assert!(is_readable(&bell) && !bell.is_armed());
         for _ in 0..2 {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn arming_it_twice_takes_one_ring() {
+    fn one_ring_undoes_two_arms() {
         let bell = Doorbell::new().expect("a descriptor");
         bell.arm();
         bell.arm();

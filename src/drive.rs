@@ -11,12 +11,17 @@ pub(crate) trait Drive: Send + Sync {
     /// Moves everything on as far as it goes, on behalf of a reader of a completion queue.
     fn progress(&self, reader: &mut Reader<'_>);
     /// As [`progress`](Self::progress), on behalf of a reader of a counter or an event queue.
-    fn progress_aside(&self);
-    /// Whether the descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. A reader
-    /// calls it after a pass, when it has armed the doorbell of its queue and is about to sleep. A thread
-    /// that uses the endpoint meanwhile keeps that true, or rings. A progress thread takes over at once, and
-    /// then the doorbell is enough.
+    fn progress_without_reader(&self);
+    /// Arms the transport. Returns whether the descriptor of [`with_wake_fd`](Self::with_wake_fd)
+    /// wakes for what happens next. A reader calls it after a pass, when it has armed the doorbell
+    /// of its queue and is about to sleep. A thread that then uses the endpoint keeps the transport
+    /// armed, or rings. With a progress thread the doorbell is enough, since that thread takes over
+    /// at once.
     fn arm(&self) -> Armed;
+    /// Carries out the works of its domain that have become due, with the endpoint unlocked: they
+    /// may be for it. [`arm`](Self::arm) and the mail of a shared receive context leave that to the
+    /// caller.
+    fn fire(&self);
     /// Shows the transport's descriptor, if it has one and is not closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
     /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell

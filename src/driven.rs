@@ -23,7 +23,7 @@ impl Driven {
     pub(crate) fn add(&self, endpoint: Arc<dyn Drive>) {
         let mut rejected = Some(endpoint);
         self.first.get_or_init(|| rejected.take().expect("this runs once"));
-        if let Some(endpoint) = rejected.filter(|endpoint| !self.is_first(endpoint)) {
+        if let Some(endpoint) = rejected.filter(|endpoint| !self.is_first_endpoint(endpoint)) {
             let mut others = self.others.write();
             if !others.iter().any(|driven| Arc::ptr_eq(driven, &endpoint)) {
                 others.push(endpoint);
@@ -39,7 +39,7 @@ impl Driven {
         self.has_others.store(!others.is_empty(), Ordering::Release);
     }
 
-    fn is_first(&self, endpoint: &Arc<dyn Drive>) -> bool {
+    fn is_first_endpoint(&self, endpoint: &Arc<dyn Drive>) -> bool {
         self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
@@ -57,7 +57,7 @@ impl Driven {
 
     /// Makes progress at all of them, with all completions going to the rings of their queues.
     pub(crate) fn progress_without_reader(&self) {
-        self.for_each(|endpoint| endpoint.progress_aside());
+        self.for_each(|endpoint| endpoint.progress_without_reader());
     }
 
     #[inline(always)]
@@ -70,6 +70,11 @@ impl Driven {
                 act(&**endpoint);
             }
         }
+    }
+
+    /// Carries out the works that are due. To be called with nothing locked that a sleeper takes.
+    pub(crate) fn fire(&self) {
+        self.for_each(|endpoint| endpoint.fire());
     }
 
     /// Arms all of them, for a thread that is about to sleep.

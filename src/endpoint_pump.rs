@@ -8,11 +8,12 @@ use homespun_engine::connection::{RequestId, Requester};
 use homespun_engine::engine::Config;
 use homespun_engine::error::Error;
 use homespun_engine::region::Regions;
+use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::shared_receiver::MemberId;
 
 use crate::av::{AddressVector, FabricAddress};
-use crate::counter::{BoundCounters, RegionalCounters};
-use crate::cq::Shared;
+use crate::counter::{BoundCounters, DomainCounters};
+use crate::cq::CqShared;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::eq::Reporter;
@@ -27,8 +28,8 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     /// Reports to these queues and counters from now on.
     fn rewire(
         &self,
-        transmit_cq: Option<Arc<Shared>>,
-        receive_cq: Option<Arc<Shared>>,
+        transmit_cq: Option<Arc<CqShared>>,
+        receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
@@ -41,12 +42,13 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     ) -> Result<bool, Error>;
     /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is
     /// to be posted.
-    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
+    fn inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
     /// Receives through a shared context, from the moment that it is enabled.
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
     /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
     fn leave_receiver(&self);
-    /// Does what other endpoints that share its receive context have left to it.
+    /// Does what other endpoints that share its receive context have left to it. The caller then
+    /// [fires](Drive::fire) what is due by that.
     fn fetch_mail(&self);
     /// Carries out the works of its domain that it makes due, from now on.
     fn fire_works(&self, works: &Arc<WorkQueue>);
@@ -58,18 +60,18 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
 pub(crate) trait Connect {
     /// Asks the passive endpoint at `to` for a connection.
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
-    /// Accepts a request that a passive endpoint has heard.
+    /// Accepts a request that a passive endpoint has received.
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
     /// Ends the connection. What is cancelled was reported when it returns.
     fn shut_down(&self) -> Result<(), Error>;
-    /// Hears so many requests at a time.
+    /// Listens, with up to so many requests waiting.
     fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
-    /// Hears no more requests, and peers can make none any more.
+    /// Stops listening: peers can make no more requests.
     fn stop_listening(&self);
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
     /// An endpoint is about to accept a request, so that it waits no longer.
     fn begin_accepting(&self, request: RequestId);
-    /// A request was accepted, or nothing has come of it: the requester need not wait any longer.
+    /// A request was accepted, or its acceptor has failed: ends the requester's wait.
     fn settle_request(&self, request: RequestId);
     /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
     fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
@@ -78,11 +80,11 @@ pub(crate) trait Connect {
 /// What an endpoint is connected to when it is enabled.
 pub(crate) struct Wiring {
     pub(crate) av: AddressVector,
-    pub(crate) transmit_cq: Option<Arc<Shared>>,
-    pub(crate) receive_cq: Option<Arc<Shared>>,
+    pub(crate) transmit_cq: Option<Arc<CqShared>>,
+    pub(crate) receive_cq: Option<Arc<CqShared>>,
     pub(crate) counters: BoundCounters,
-    /// Those of the regions that peers access through the endpoint, if they count what it does.
-    pub(crate) regional_counters: Option<Arc<RegionalCounters>>,
+    /// The domain's counters that drive the endpoint, if they do.
+    pub(crate) domain_counters: Option<Arc<DomainCounters>>,
     /// Where it reports what happens to its connections.
     pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.

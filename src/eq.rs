@@ -15,10 +15,11 @@ use bitflags::bitflags;
 use homespun_engine::connection::RequestId;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Again, Error, Misuse};
+use homespun_engine::rejected::Rejected;
 use parking_lot::Mutex;
 
-pub(crate) use self::reporter::{Reporter, Subject};
-use crate::connection::{ConnectionEvent, Settlement};
+pub(crate) use self::reporter::{ReportedEndpoint, Reporter};
+use crate::connection::{ConnectionEvent, PendingAccept};
 use crate::drive::Drive;
 use crate::driven::Driven;
 use crate::wait::{WaitObject, WaitSet, Waiter};
@@ -43,7 +44,8 @@ pub struct EqAttr {
     pub flags: EqFlags,
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
+    /// what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
@@ -55,7 +57,8 @@ bitflags! {
     pub struct EqFlags: u64 {
         /// The application inserts events of its own.
         const WRITE = 1 << 9;
-        /// The application has a wish for the processor that interrupts go to. There are none, so it is ignored.
+        /// The application has a wish for the processor that interrupts go to. There are none, so
+        /// it is ignored.
         const AFFINITY = 1 << 29;
     }
 }
@@ -87,20 +90,20 @@ pub struct EventError {
     pub errno: Errno,
     /// The same in terms of the provider (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
-    /// More about the error, as the operation defines it: of a connection that was rejected, what the peer's application
-    /// had to say.
+    /// More about the error, as the operation defines it: of a connection that was rejected, what
+    /// the peer's application had to say.
     pub err_data: Vec<u8>,
 }
 
-/// Why a read from an event queue brought nothing.
+/// Why a read of an event queue fails. An empty queue is no failure: a read of it answers `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EqReadError {
-    /// There is nothing to read, or there was not until the timeout.
-    #[error("nothing to read yet")]
-    Empty,
     /// An error has to be read first, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
+    /// The oldest event is not what [`EventQueue::read_if`] was asked for, and stays in the queue.
+    #[error("the oldest event is not the one that was asked for")]
+    Unwanted,
     /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
     #[error("the event queue was opened without a wait object of its own")]
     NoWaitObject,
@@ -110,18 +113,19 @@ impl EqReadError {
     /// The error number that a C caller gets, positive.
     pub fn errno(self) -> Errno {
         match self {
-            EqReadError::Empty => Errno::EAGAIN,
             EqReadError::ErrorAvailable => Errno::EAVAIL,
+            EqReadError::Unwanted => Errno::ETOOSMALL,
             EqReadError::NoWaitObject => Errno::EINVAL,
         }
     }
 }
 
-/// Reports connections and control operations, and carries events of the application's own between its threads.
+/// Reports connections and control operations, and carries events of the application's own between
+/// its threads.
 ///
-/// A handle: clones refer to the same queue, which any thread may use at any time. Events come out in the order in
-/// which they went in; an error comes before all of them. It is never overrun: a write that does not fit is refused, and
-/// everything else has its room ([`EqAttr::size_entries`]).
+/// A handle: clones refer to the same queue, which any thread may use at any time. Events come out
+/// in the order in which they went in; an error comes before all of them. It is never overrun: a
+/// write that does not fit is refused, and everything else has its room ([`EqAttr::size_entries`]).
 ///
 /// Connections are made, and move on, while a thread reads a queue that their endpoint is bound to, be it an
 /// event queue or a completion queue; with automatic progress, by themselves, but for passive endpoints,
@@ -137,21 +141,21 @@ impl EqReadError {
 ///     let eq = eq.clone();
 ///     move || eq.write(7, b"done")
 /// });
-/// let event = eq.sread(None).expect("an event, since there is no timeout");
-/// assert_eq!(event, Event::Written { number: 7, data: b"done"[..].into() });
+/// let event = eq.sread(None).expect("a wait object");
+/// assert_eq!(event, Some(Event::Written { number: 7, data: b"done"[..].into() }));
 /// # other_thread.join().unwrap()?;
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct EventQueue {
-    shared: Arc<Shared>,
+    shared: Arc<EqShared>,
 }
 
 /// The queue as endpoints see it.
-pub(crate) struct Shared {
+pub(crate) struct EqShared {
     size_entries: usize,
     is_writable: bool,
-    queues: Mutex<Queues>,
+    queues: Mutex<EventLists>,
     /// How many objects are bound.
     bound: AtomicUsize,
     /// The endpoints that are enabled.
@@ -161,26 +165,30 @@ pub(crate) struct Shared {
 }
 
 #[derive(Default)]
-struct Queues {
+struct EventLists {
     events: VecDeque<Entry<Event>>,
     errors: VecDeque<Entry<EventError>>,
     /// How many of the events, and of the errors, are the application's own.
     written_events: usize,
     written_errors: usize,
-    /// What is over as soon as a thread comes by that has nothing locked.
-    settled: Vec<Settlement>,
+    /// Accepts to settle by the next thread that holds no lock.
+    settled: Vec<PendingAccept>,
 }
 
-/// Tells what one endpoint has reported from what others have.
+/// What a look at the queues brings: an event, with what is over now that it is read; `None` if
+/// there is none.
+type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
+
+/// Identifies the endpoint that has reported an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Origin(u64);
+struct EventOrigin(u64);
 
 struct Entry<T> {
     what: T,
     /// `None` for what the application has written.
-    origin: Option<Origin>,
-    /// What is over when the application has read it.
-    settlement: Option<Settlement>,
+    origin: Option<EventOrigin>,
+    /// The accept to settle when the application has read this entry.
+    pending_accept: Option<PendingAccept>,
 }
 
 impl EventQueue {
@@ -194,7 +202,7 @@ impl EventQueue {
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        let shared = Shared {
+        let shared = EqShared {
             size_entries: if attr.size_entries == 0 { EQ_DEPTH_DEFAULT_ENTRIES } else { attr.size_entries },
             is_writable: attr.flags.contains(EqFlags::WRITE),
             queues: Mutex::default(),
@@ -213,7 +221,8 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`], [`Again::QueueFull`] if it is full.
+    /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`], [`Again::QueueFull`]
+    /// if it is full.
     pub fn write(&self, number: u32, data: &[u8]) -> Result<usize, Error> {
         self.shared.check_writable()?;
         let mut queues = self.shared.queues.lock();
@@ -245,21 +254,22 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Reads the oldest event, without waiting: `fi_eq_read(3)`.
+    /// Reads the oldest event, without waiting, or answers `None` if there is none: `fi_eq_read(3)`.
     ///
     /// # Errors
     ///
-    /// [`EqReadError::Empty`], [`EqReadError::ErrorAvailable`].
-    pub fn read(&self) -> Result<Event, EqReadError> {
-        self.shared.poll(Queues::take)
+    /// [`EqReadError::ErrorAvailable`].
+    pub fn read(&self) -> Result<Option<Event>, EqReadError> {
+        self.shared.poll(EventLists::take)
     }
 
-    /// As [`read`](Self::read), if the event is wanted; if not, it stays, and `None` is returned. The queue is locked while
-    /// it is looked at.
+    /// As [`read`](Self::read), if the oldest event is wanted. The queue is locked while
+    /// `is_wanted` looks at it.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`read`](Self::read); [`EqReadError::Unwanted`] if the event is not wanted, and so stays
+    /// in the queue.
     pub fn read_if(&self, is_wanted: impl Fn(&Event) -> bool) -> Result<Option<Event>, EqReadError> {
         self.shared.poll(|queues| queues.take_if(&is_wanted))
     }
@@ -269,62 +279,41 @@ impl EventQueue {
     /// # Errors
     ///
     /// As [`read`](Self::read).
-    pub fn peek(&self) -> Result<Event, EqReadError> {
-        self.shared.poll(Queues::peek)
+    pub fn peek(&self) -> Result<Option<Event>, EqReadError> {
+        self.shared.poll(EventLists::peek)
     }
 
-    /// Reads the oldest error, without waiting: `fi_eq_readerr(3)`. Drives no progress.
-    ///
-    /// # Errors
-    ///
-    /// [`EqReadError::Empty`] if there is none.
-    pub fn read_error(&self) -> Result<EventError, EqReadError> {
+    /// Reads the oldest error, if there is one: `fi_eq_readerr(3)`. Drives no progress.
+    pub fn read_error(&self) -> Option<EventError> {
         self.read_error_and(|_| ()).map(|(error, ())| error)
     }
 
-    /// As [`read_error`](Self::read_error), with what is found at the object that the error is about: closing an endpoint,
-    /// which takes its errors along, comes to no end while `look` runs. The queue is locked then, so `look` must not use it.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_error`](Self::read_error).
-    pub fn read_error_and<R>(
-        &self,
-        look: impl FnOnce(&EventError) -> R,
-    ) -> Result<(EventError, R), EqReadError> {
+    /// As [`read_error`](Self::read_error), with what is found at the object that the error is
+    /// about: closing an endpoint, which takes its errors along, comes to no end while `look` runs.
+    /// The queue is locked then, so `look` must not use it.
+    pub fn read_error_and<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
-            let entry = queues.errors.pop_front().ok_or(EqReadError::Empty)?;
+            let entry = queues.errors.pop_front()?;
             queues.written_errors -= usize::from(entry.origin.is_none());
             let found = look(&entry.what);
             (entry, found)
         };
-        Ok((entry.what, found))
+        Some((entry.what, found))
     }
 
     /// Looks at the oldest error, which stays in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_error`](Self::read_error).
-    pub fn peek_error(&self) -> Result<EventError, EqReadError> {
+    pub fn peek_error(&self) -> Option<EventError> {
         self.peek_error_and(|_| ()).map(|(error, ())| error)
     }
 
     /// As [`peek_error`](Self::peek_error), with what is found at the object that the error is about, as by
     /// [`read_error_and`](Self::read_error_and).
-    ///
-    /// # Errors
-    ///
-    /// As [`read_error`](Self::read_error).
-    pub fn peek_error_and<R>(
-        &self,
-        look: impl FnOnce(&EventError) -> R,
-    ) -> Result<(EventError, R), EqReadError> {
+    pub fn peek_error_and<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let queues = self.shared.queues.lock();
-        let error = &queues.errors.front().ok_or(EqReadError::Empty)?.what;
+        let error = &queues.errors.front()?.what;
         let found = look(error);
-        Ok((error.clone(), found))
+        Some((error.clone(), found))
     }
 
     /// Drives the bound endpoints without reading anything.
@@ -332,7 +321,8 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers of the fabric.
+    /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers
+    /// of the fabric.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }
@@ -342,19 +332,22 @@ impl EventQueue {
     /// # Errors
     ///
     /// [`Misuse::Busy`] while an object is bound to it; the handle is handed back.
-    pub fn close(self) -> Result<(), (Self, Error)> {
+    pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err((self, Misuse::Busy("objects are bound to the event queue").into()));
+            return Err(Rejected {
+                error: Misuse::Busy("objects are bound to the event queue").into(),
+                returned: self,
+            });
         }
         Ok(())
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<EqShared> {
         &self.shared
     }
 }
 
-impl Shared {
+impl EqShared {
     /// Wakes sleepers for this endpoint, before reads drive it; not to be called where a thread moves it on.
     ///
     /// # Errors
@@ -396,25 +389,30 @@ impl Shared {
     }
 
     /// Reports an event, or an error, of an endpoint.
-    fn report(&self, outcome: Result<Event, EventError>, origin: Origin, settlement: Option<Settlement>) {
+    fn report(
+        &self,
+        outcome: Result<Event, EventError>,
+        origin: EventOrigin,
+        pending_accept: Option<PendingAccept>,
+    ) {
         let origin = Some(origin);
         let mut queues = self.queues.lock();
         match outcome {
-            Ok(event) => queues.events.push_back(Entry { what: event, origin, settlement }),
-            Err(error) => queues.errors.push_back(Entry { what: error, origin, settlement }),
+            Ok(event) => queues.events.push_back(Entry { what: event, origin, pending_accept }),
+            Err(error) => queues.errors.push_back(Entry { what: error, origin, pending_accept }),
         }
         drop(queues);
         self.ring();
     }
 
     /// Has something be over that the application need not hear of.
-    fn settle(&self, settlement: Option<Settlement>) {
-        self.queues.lock().settled.extend(settlement);
+    fn settle(&self, pending_accept: Option<PendingAccept>) {
+        self.queues.lock().settled.extend(pending_accept);
     }
 
     /// Forgets a request that a passive endpoint has reported, if it was not read. To be called with the
     /// endpoint locked.
-    fn withdraw(&self, origin: Origin, request: RequestId) {
+    fn withdraw(&self, origin: EventOrigin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
             Event::Connection(ConnectionEvent::Request(of)) => {
@@ -430,12 +428,11 @@ impl Shared {
         }
     }
 
-    /// Forgets what an endpoint has reported, which is closed and reports nothing more. What is settled
-    /// meanwhile is over: it keeps passive endpoints that may be closed, and perhaps no thread reads any
-    /// more.
-    fn forget(&self, origin: Origin) {
+    /// Drops the entries of a closed endpoint. Settles pending accepts as well, since they keep
+    /// passive endpoints that may be closed, and perhaps no thread reads the queue any more.
+    fn forget(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
-        let is_of_others = |of: Option<Origin>| of != Some(origin);
+        let is_of_others = |of: Option<EventOrigin>| of != Some(origin);
         // Dropped when the lock is gone: requests reject themselves.
         let (events, others) = queues.events.drain(..).partition(|entry| !is_of_others(entry.origin));
         queues.events = others;
@@ -447,16 +444,13 @@ impl Shared {
     }
 
     /// Reads without waiting; if there is nothing, once more after the endpoints were driven.
-    fn poll<R>(
-        &self,
-        take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
-    ) -> Result<R, EqReadError> {
+    fn poll<R>(&self, take: impl Fn(&mut EventLists) -> Taken<R>) -> Result<Option<R>, EqReadError> {
         let look = || {
             let mut queues = self.queues.lock();
             (take(&mut queues), mem::take(&mut queues.settled))
         };
         let (mut taken, mut settled) = look();
-        if matches!(taken, Err(EqReadError::Empty)) {
+        if matches!(taken, Ok(None)) {
             self.driven.progress_without_reader();
             let (taken_now, settled_now) = look();
             taken = taken_now;
@@ -464,7 +458,7 @@ impl Shared {
         }
         // Whatever is settled now is so without the lock.
         drop(settled);
-        taken.map(|(read, _)| read)
+        Ok(taken?.map(|(read, _)| read))
     }
 
     fn has_something(&self) -> bool {
@@ -480,7 +474,7 @@ impl Shared {
         }
     }
 
-    /// Wakes all sleepers: one that only peeks leaves the event to the others.
+    /// Wakes all sleepers: a reader that only peeks leaves the event to the others.
     fn ring(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.ring();
@@ -488,40 +482,35 @@ impl Shared {
     }
 }
 
-impl Queues {
-    fn front(&self) -> Result<&Event, EqReadError> {
+impl EventLists {
+    fn front(&self) -> Result<Option<&Event>, EqReadError> {
         if !self.errors.is_empty() {
             return Err(EqReadError::ErrorAvailable);
         }
-        self.events.front().map(|entry| &entry.what).ok_or(EqReadError::Empty)
+        Ok(self.events.front().map(|entry| &entry.what))
     }
 
-    fn peek(&mut self) -> Result<(Event, Option<Settlement>), EqReadError> {
-        Ok((self.front()?.clone(), None))
+    fn peek(&mut self) -> Taken<Event> {
+        Ok(self.front()?.map(|event| (event.clone(), None)))
     }
 
-    fn take(&mut self) -> Result<(Event, Option<Settlement>), EqReadError> {
-        self.front()?;
-        let entry = self.events.pop_front().ok_or(EqReadError::Empty)?;
-        self.written_events -= usize::from(entry.origin.is_none());
-        Ok((entry.what, entry.settlement))
+    fn take(&mut self) -> Taken<Event> {
+        self.take_if(|_| true)
     }
 
-    fn take_if(
-        &mut self,
-        is_wanted: impl Fn(&Event) -> bool,
-    ) -> Result<(Option<Event>, Option<Settlement>), EqReadError> {
-        if !is_wanted(self.front()?) {
-            return Ok((None, None));
+    fn take_if(&mut self, is_wanted: impl Fn(&Event) -> bool) -> Taken<Event> {
+        if self.front()?.is_some_and(|event| !is_wanted(event)) {
+            return Err(EqReadError::Unwanted);
         }
-        let (event, settlement) = self.take()?;
-        Ok((Some(event), settlement))
+        let Some(entry) = self.events.pop_front() else { return Ok(None) };
+        self.written_events -= usize::from(entry.origin.is_none());
+        Ok(Some((entry.what, entry.pending_accept)))
     }
 }
 
 impl<T> Entry<T> {
     fn written(what: T) -> Entry<T> {
-        Entry { what, origin: None, settlement: None }
+        Entry { what, origin: None, pending_accept: None }
     }
 }
 

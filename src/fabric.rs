@@ -57,23 +57,24 @@ impl Fabric {
         Fabric { providers: Vec::new(), params, clock: Clock::System }.with_provider(tcp).with_provider(shm)
     }
 
-    /// Adds a provider of anybody's: its domain can be asked for by name, and comes after those that are there.
+    /// Adds a provider from outside this crate. Hints can name its domain, which comes after the
+    /// domains already there.
     #[must_use]
     pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
         self.providers.push(Arc::new(provider));
         self
     }
 
-    /// Has the endpoints of domains that are opened from now on read this clock, and passive endpoints, instead of that of
-    /// the system.
+    /// Has the endpoints of domains that are opened from now on read this clock, and passive
+    /// endpoints, instead of that of the system.
     #[must_use]
     pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
         self.clock = Clock::Simulated(clock.clone());
         self
     }
 
-    /// What this fabric offers that meets the hints: as [`getinfo`](crate::getinfo()), with the providers that were
-    /// added, and with the parameters of this fabric.
+    /// What this fabric offers that meets the hints: as [`getinfo`](crate::getinfo()), with the
+    /// providers that were added, and with the parameters of this fabric.
     ///
     /// # Errors
     ///
@@ -90,9 +91,9 @@ impl Fabric {
         getinfo_of(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 
-    /// What the provider of a domain finds on this host that its users may want to know, one sentence each: whether
-    /// large messages can be copied straight from process to process, for `"shm"`. Empty also where there is no such
-    /// domain.
+    /// What the provider of a domain finds on this host that its users may want to know, one
+    /// sentence each: whether large messages can be copied straight from process to process, for
+    /// `"shm"`. Empty also where there is no such domain.
     ///
     /// ```
     /// for finding in homespun::Fabric::new().findings("shm") {
@@ -105,9 +106,9 @@ impl Fabric {
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
-    /// ([`Progress`](crate::info::Progress)) it has a thread, as soon as it has an endpoint. Any thread may use any of its
-    /// objects at any time, whatever the info says of threading;
-    /// [`domain_unsynchronised`](Self::domain_unsynchronised) is for those who need no locks.
+    /// ([`Progress`](crate::info::Progress)) it has a thread, as soon as it has an endpoint. Any
+    /// thread may use any of its objects at any time, whatever the info says of threading;
+    /// [`domain_unsynchronised`](Self::domain_unsynchronised) opens one without locks.
     ///
     /// # Errors
     ///
@@ -127,13 +128,14 @@ impl Fabric {
         Ok(provider.ok_or(Misuse::NotFound("no domain of that name"))?)
     }
 
-    /// Opens a passive endpoint, which hears who asks for connections: `fi_passive_ep` of `fi_endpoint(3)`.
+    /// Opens a passive endpoint, which receives requests for connections: `fi_passive_ep` of
+    /// `fi_endpoint(3)`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if the info names no domain, or none that this fabric has; [`Misuse::Invalid`] if it is not one
-    /// that [`getinfo`](crate::getinfo()) answers for it, or for another endpoint type than
-    /// [`EndpointType::Msg`](crate::info::EndpointType::Msg).
+    /// [`Misuse::NotFound`] if the info names no domain, or none that this fabric has;
+    /// [`Misuse::Invalid`] if it is not one that [`getinfo`](crate::getinfo()) answers for it, or
+    /// for another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
         PassiveEndpoint::open(self.provider(info)?.clone(), info, &self.params, &self.clock)
     }
@@ -142,19 +144,20 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set,
-    /// [`Misuse::Flags`] for flags that are not known; what the system says where a wait object needs descriptors: EMFILE,
-    /// ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without
+    /// a wait set, [`Misuse::Flags`] for flags that are not known; what the system says where a
+    /// wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
     }
 
-    /// Opens a wait set, by which queues and counters of any domain can be waited for together: `fi_wait_open` of `fi_poll(3)`.
+    /// Opens a wait set, by which queues and counters of any domain can be waited for together:
+    /// `fi_wait_open` of `fi_poll(3)`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for `PollFd`; what the system says:
-    /// EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for
+    /// `PollFd`; what the system says: EMFILE, ENFILE, ENOMEM.
     pub fn open_wait_set(&self, wait: WaitObject) -> Result<WaitSet, Error> {
         WaitSet::open(wait)
     }
@@ -175,12 +178,13 @@ impl fmt::Debug for Fabric {
 
 /// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
 ///
-/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
-/// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
-/// peer. If no type of endpoint is asked for, everything for unconnected ones comes first, and then the same for connected
-/// ones. The other side's address comes from the hints; a source that nobody named is the address of the interface
-/// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
-/// the wildcard as the source: an endpoint is reached on every interface.
+/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint
+/// that will be opened. A service alone is a port of this host: on every interface as a source, on
+/// the loopback interface as a peer. If no type of endpoint is asked for, everything for
+/// unconnected ones comes first, and then the same for connected ones. The other side's address
+/// comes from the hints. Without a source in hints or arguments it is the address of the interface
+/// that leads to the peer. With neither name nor address, each address format that the host has is
+/// answered once, with the wildcard as the source: an endpoint is reached on every interface.
 ///
 /// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
 /// are ignored.
@@ -195,14 +199,16 @@ impl fmt::Debug for Fabric {
 /// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
 /// comes with neither.
 ///
-/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
-/// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.
+/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is
+/// offered, even for hints with [`Caps::REMOTE_COMM`]. If the domain does not leave this host, the
+/// answer lacks that capability.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
 ///
 /// What the hints leave to the user's [`params`](crate::params) is taken from the environment.
 ///
-/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`] prevents that.
+/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`]
+/// prevents that.
 ///
 /// [`Caps::ATOMIC`]: crate::Caps::ATOMIC
 /// [`Caps::MSG`]: crate::Caps::MSG

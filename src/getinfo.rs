@@ -1,8 +1,8 @@
-//! What is there to communicate with: `fi_getinfo(3)`.
+//! `fi_getinfo(3)`: finds the domains, endpoint types and addresses that satisfy the hints.
 //!
-//! An answer is made of two halves that know nothing of each other. [`negotiate`] compares what a provider has with
-//! what the hints ask for, and [`resolve`](crate::resolve) finds the addresses; every pair of addresses of a
-//! format that the provider has makes one [`Info`].
+//! Two independent steps make the result. [`negotiate`] compares what a provider has with what the
+//! hints ask for, and [`resolve`](crate::resolve) finds the addresses; each pair of source and
+//! destination address, in a format that the provider supports, yields one [`Info`].
 
 mod negotiate;
 
@@ -14,9 +14,10 @@ use tracing::warn;
 pub(crate) use self::negotiate::grant_receive_context;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
 use crate::params::{DOMAIN, Params};
-use crate::resolve::{self, Ends, ends};
+use crate::resolve::{self, AddressPair, ends};
 
-/// [`getinfo`](crate::getinfo()) over these providers, the best one first; if there is an `only` domain, over its provider alone.
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first; if there is an `only`
+/// domain, over its provider alone.
 pub(crate) fn getinfo_of(
     providers: &[ProviderAttr],
     only: Option<&str>,
@@ -36,7 +37,7 @@ pub(crate) fn getinfo_of(
     let mut infos = Vec::new();
     let mut lacking = "an address format that the domain has";
     for offer in &offers {
-        let (reached, others): (Vec<Ends>, Vec<Ends>) =
+        let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) =
             ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
         infos.extend(addressed(offer, &reached));
         if reached.is_empty() && !others.is_empty() {
@@ -49,15 +50,16 @@ pub(crate) fn getinfo_of(
     Ok(infos)
 }
 
-/// What an endpoint gets that is opened with `info`: an answer of [`getinfo`], or one that the application has changed.
-/// What is unspecified in it is filled in.
+/// The attributes of an endpoint that is opened with `info`: an answer of [`getinfo`], possibly
+/// changed by the application. Unspecified fields are filled in.
 ///
 /// # Errors
 ///
 /// [`Misuse::Invalid`] if it asks for what the provider does not have.
 pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
-    // The capabilities of the endpoint say it all; its sides may still have what the application took away there.
+    // The capabilities of the endpoint say it all; its sides may still have what the application
+    // took away there.
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
@@ -120,8 +122,8 @@ struct Offer<'a> {
     info: Info,
 }
 
-/// What each of these providers offers for each of these types of endpoints. If none can meet the hints, the reason is that
-/// of the first type and the first provider whose domain was meant.
+/// What each of these providers offers for each of these types of endpoints. If none can meet the
+/// hints, the reason is that of the first type and the first provider whose domain was meant.
 fn offers<'a>(
     providers: &'a [ProviderAttr],
     only: Option<&str>,
@@ -165,8 +167,8 @@ fn offers<'a>(
 
 /// The hints without the wish for other hosts, if the provider does not reach them.
 ///
-/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user who leaves
-/// them this one domain knows; the answer still says how far it reaches.
+/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are.
+/// A user who leaves them this one domain knows; the answer still says how far it reaches.
 fn within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
@@ -178,7 +180,7 @@ fn within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
 }
 
 /// The offer at each of these addresses whose format the provider has, in the provider's order of formats.
-fn addressed(offer: &Offer<'_>, ends: &[Ends]) -> impl Iterator<Item = Info> {
+fn addressed(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {
             addr_format: Some(ends.format),

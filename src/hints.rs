@@ -7,12 +7,12 @@ use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 
-/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints in the narrow sense,
-/// which are an [`Info`]. See `fi_getinfo(3)`.
+/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints
+/// in the narrow sense, which are an [`Info`]. See `fi_getinfo(3)`.
 ///
-/// What is not said is left to homespun. What is said is met or exceeded by every answer, with the exceptions that
-/// [`getinfo`](crate::getinfo()) lists. Each method names what it sets of the [`Info`]; [`with`](Self::with) sets
-/// anything else.
+/// homespun chooses what the hints leave open. Every answer meets or exceeds the hints, with the
+/// exceptions that [`getinfo`](crate::getinfo()) lists. Each method sets the field of [`Info`] with
+/// its name; [`with`](Self::with) sets any other.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -38,7 +38,7 @@ use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManageme
     derive(serde::Serialize, serde::Deserialize),
     serde(default, deny_unknown_fields)
 )]
-#[must_use = "hints do nothing until somebody is asked with them"]
+#[must_use = "hints do nothing until a fabric is asked with them"]
 pub struct Hints {
     node: Option<String>,
     service: Option<String>,
@@ -58,8 +58,8 @@ impl Hints {
         self
     }
 
-    /// The peer's port or service, or with [`source`](Self::source) one's own: a number, or a name that the system knows.
-    /// As a source, 0 is a port that the system chooses.
+    /// The peer's port or service, or with [`source`](Self::source) one's own: a number, or a name
+    /// that the system knows. As a source, 0 is a port that the system chooses.
     #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
     pub fn service(mut self, service: impl ToString) -> Hints {
         self.service = Some(service.to_string());
@@ -78,8 +78,8 @@ impl Hints {
         self
     }
 
-    /// What the endpoint is to be able to do ([`Info::caps`]), and no more than that, save what costs nothing. Nothing
-    /// said: everything that there is.
+    /// What the endpoint is to be able to do ([`Info::caps`]), and no more than that, save what
+    /// costs nothing. Nothing said: everything that there is.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }
@@ -110,7 +110,8 @@ impl Hints {
         self.with(|info| info.dest_addr = Some(address))
     }
 
-    /// What the application keeps from happening at once ([`DomainAttr::threading`](crate::info::DomainAttr::threading)).
+    /// What the application keeps from happening at once
+    /// ([`DomainAttr::threading`](crate::info::DomainAttr::threading)).
     pub fn threading(self, threading: Threading) -> Hints {
         self.with(|info| info.domain.threading = Some(threading))
     }
@@ -143,7 +144,8 @@ impl Hints {
     }
 
     /// Which operations to one peer are processed in the order of their posting, on both sides
-    /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order), [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).
+    /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order),
+    /// [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).
     pub fn msg_order(self, order: Order) -> Hints {
         self.with(|info| {
             info.tx.msg_order = order;
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_say_what_an_info_would() {
+    fn hints_builder_equals_the_same_info() {
         let hints = Hints::new()
             .caps(Caps::TAGGED | Caps::SOURCE)
             .domain("shm")
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn node_and_service_are_the_peers_unless_they_are_ones_own() {
+    fn node_and_service_name_destination_or_with_source_the_source() {
         let there = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
         let hints = Hints::new().domain("tcp").node("127.0.0.1").service(7471).numeric_host();
         let info = fabric().info(&hints).unwrap();
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_met_is_said() {
+    fn getinfo_fails_with_errno_of_the_unmet_hint() {
         let refused = fabric().info(&Hints::new().domain("token-ring")).unwrap_err();
         assert_eq!(refused.errno(), Errno::ENODATA);
         assert_eq!(fabric().infos(&Hints::new().source()).unwrap_err().errno(), Errno::EINVAL);

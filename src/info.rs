@@ -4,10 +4,11 @@
 //! [`getinfo`](crate::getinfo()) answers with values that are filled in. An application may change an answer
 //! (drop a capability, lower a size, set an address) before it opens something with it.
 //!
-//! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure converts both
-//! ways without loss. With the feature `serde` it also converts to a text and back; what is missing there is
-//! unspecified, and what is not known is refused, since a wish that is misspelt must not be overlooked. Not mirrored are
-//! the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric` and `domain_attr->domain`.
+//! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure
+//! converts both ways without loss. With the feature `serde` it also converts to a text and back;
+//! what is missing there is unspecified, and what is not known is refused, since a wish that is
+//! misspelt must not be overlooked. Not mirrored are the fields that name open objects: `handle`,
+//! `nic`, `fabric_attr->fabric` and `domain_attr->domain`.
 
 use std::fmt;
 
@@ -26,7 +27,8 @@ pub const PROVIDER_VERSION: Version =
 /// The name of the one fabric: every endpoint of homespun can reach every other that its domain can.
 pub const FABRIC_NAME: &str = "homespun";
 
-/// The number of the protocol that endpoints speak. The highest bit says that it is no protocol of libfabric's own.
+/// The number of the protocol that endpoints speak. The highest bit says that it is no protocol of
+/// libfabric's own.
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
@@ -72,7 +74,8 @@ pub struct Info {
     /// The format of all addresses. `None` leaves the choice to the provider; `FI_SOCKADDR`, "any socket
     /// address", means the same here, since homespun has no other addresses.
     pub addr_format: Option<AddressFormat>,
-    /// Where an endpoint opened with this is bound. `None`: every interface, on a port that the system chooses.
+    /// Where an endpoint opened with this is bound. `None`: every interface, on a port that the
+    /// system chooses.
     pub src_addr: Option<Address>,
     /// The peer that was asked about.
     pub dest_addr: Option<Address>,
@@ -104,23 +107,24 @@ pub struct TxAttr {
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
     /// Which operations to one peer take effect in the order of their posting, if the peer's
-    /// [`RxAttr::msg_order`] agrees. Empty in hints: what costs nothing, which every answer has. Of the others,
-    /// what may not overtake a long access waits until that is done.
+    /// [`RxAttr::msg_order`] agrees. Empty in hints: what costs nothing, which every answer has. Of
+    /// the others, what may not overtake a long access waits until that is done.
     pub msg_order: Order,
-    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or nothing. Completions
-    /// wait for those before them then, and silent operations count like others.
+    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or
+    /// nothing. Completions wait for those before them then, and silent operations count like
+    /// others.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
     pub inject_size_bytes: usize,
-    /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE) says, else
-    /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
+    /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE)
+    /// says, else [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one operation may gather from.
     pub iov_limit: usize,
     /// How many remote segments one RMA operation may name.
     pub rma_iov_limit: usize,
-    /// The traffic class; 0 is unspecified. Asking for one never fails, and answers say 0: homespun treats all
-    /// traffic alike.
+    /// The traffic class; 0 is unspecified. Asking for one never fails, and answers say 0: homespun
+    /// treats all traffic alike.
     pub tclass: u32,
 }
 
@@ -139,18 +143,19 @@ pub struct RxAttr {
     pub mode: Mode,
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// Which operations of one peer take effect in the order of their posting, if the peer's [`TxAttr::msg_order`]
-    /// says so. Empty in hints: what costs nothing, which every answer has.
+    /// Which operations of one peer take effect in the order of their posting, if the peer's
+    /// [`TxAttr::msg_order`] says so. Empty in hints: what costs nothing, which every answer has.
     pub msg_order: Order,
-    /// Which receives complete in the order of their posting: none, since they complete as their messages come. Hints that ask
-    /// for it are not met.
+    /// Which receives complete in the order of their posting: none, since they complete as their
+    /// messages come. Hints that ask for it are not met.
     pub comp_order: Order,
-    /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive for them was posted. Only
-    /// what is waiting takes memory. Beyond it senders wait, and nothing is lost.
+    /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive
+    /// for them was posted. Only what is waiting takes memory. Beyond it senders wait, and nothing
+    /// is lost.
     ///
     /// 0 in hints: what [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) says, else
-    /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). Otherwise a hint, as
-    /// `fi_endpoint(3)` has it, that is never refused: less than
+    /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES).
+    /// Otherwise a hint, as `fi_endpoint(3)` has it, that is never refused: less than
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) gets that much.
     pub total_buffered_recv_bytes: usize,
     /// How many receives may be posted. 0 in hints: what [`RX_SIZE`](crate::params::RX_SIZE) says, else
@@ -177,11 +182,12 @@ pub struct EpAttr {
     pub protocol_version: u32,
     /// The largest message in bytes.
     pub max_msg_size_bytes: usize,
-    /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0: none is needed.
+    /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0:
+    /// none is needed.
     pub msg_prefix_size_bytes: usize,
-    /// Up to which size in bytes a read after a write is ordered, where [`TxAttr::msg_order`] or [`RxAttr::msg_order`] says
-    /// that it is. Answers say `usize::MAX`, any size, or 0 without such an order; in hints another number than 0 asks
-    /// for the order.
+    /// Up to which size in bytes a read after a write is ordered, where [`TxAttr::msg_order`] or
+    /// [`RxAttr::msg_order`] says that it is. Answers say `usize::MAX`, any size, or 0 without such
+    /// an order; in hints another number than 0 asks for the order.
     pub max_order_raw_size_bytes: usize,
     /// The same of a write after a read.
     pub max_order_war_size_bytes: usize,
@@ -189,8 +195,8 @@ pub struct EpAttr {
     pub max_order_waw_size_bytes: usize,
     /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,
-    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for one that it shares with other endpoints
-    /// ([`SharedTransmitContext`](crate::SharedTransmitContext)).
+    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for one that it shares
+    /// with other endpoints ([`SharedTransmitContext`](crate::SharedTransmitContext)).
     pub tx_ctx_cnt: usize,
     /// How many receive contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
     pub rx_ctx_cnt: usize,
@@ -211,18 +217,22 @@ pub struct EpAttr {
 pub struct DomainAttr {
     /// The domain's name (`"tcp"`).
     pub name: Option<String>,
-    /// What the application keeps from happening at once. As a hint, `None` gets [`Safe`](Threading::Safe), and what is asked
-    /// for is what is answered. Only [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
+    /// Which calls the application keeps apart. As a hint, `None` means [`Safe`](Threading::Safe);
+    /// any other value is returned unchanged. Only
+    /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
-    /// What drives control operations. As a hint, `None` gets [`Manual`](Progress::Manual), and what is asked for is what is
-    /// answered: the control operations that there are end inside the call.
+    /// What drives control operations. As a hint, `None` means [`Manual`](Progress::Manual); any
+    /// other value is returned unchanged, because every control operation completes inside its
+    /// call.
     pub control_progress: Option<Progress>,
-    /// What drives data transfer. As a hint, `None` gets [`Manual`](Progress::Manual), and what is asked for is what is
-    /// answered. A domain is as the info says that it was opened with, and so are its endpoints.
+    /// What drives data transfer. As a hint, `None` means [`Manual`](Progress::Manual); any other
+    /// value is returned unchanged. The info that a domain is opened with decides for it and for
+    /// its endpoints.
     pub data_progress: Option<Progress>,
-    /// Whether completion queues are protected from overruns. As a hint, `None` gets
-    /// [`Enabled`](ResourceManagement::Enabled), and what is asked for is what is answered. A domain is as the info
-    /// says that it was opened with, and so are its queues and endpoints, whatever the infos of those say.
+    /// Whether completion queues are protected from overruns. As a hint, `None` means
+    /// [`Enabled`](ResourceManagement::Enabled); any other value is returned unchanged. The info
+    /// that a domain is opened with decides for it, its queues and its endpoints, whatever the
+    /// infos of those say.
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
@@ -349,7 +359,8 @@ macro_rules! choices {
             ///
             /// # Errors
             ///
-            /// [`Misuse::NoData`] for a value that homespun does not know, since nothing it offers can meet it.
+            /// [`Misuse::NoData`] for a value that homespun does not know, since nothing it offers
+            /// can meet it.
             pub fn from_raw(raw: u32) -> Result<Option<Self>, Error> {
                 match raw {
                     0 => Ok(None),
@@ -405,26 +416,30 @@ choices! {
     /// let mut hints = Info::default();
     /// hints.domain.data_progress = Some(Progress::Auto);
     /// let info = &fabric.getinfo(None, None, Default::default(), Some(&hints))?[0];
-    /// // Messages of its endpoints are received, answered and sent whether or not somebody reads a queue.
+    /// // Its endpoints receive, answer and send even if no thread reads a queue.
     /// let domain = fabric.domain(info)?;
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub enum Progress, unknown: "a progress model that is not known" {
-        /// The provider, without the application. A domain has a thread for it, from its first enabled endpoint until the last
-        /// handle of the domain and of its endpoints is gone, and two file descriptors. The thread takes no processor time
-        /// while nothing happens; endpoints of a transport without a descriptor to sleep on it visits every millisecond.
+        /// The provider, without the application. A domain has a thread for it, from its first
+        /// enabled endpoint until the last handle of the domain and of its endpoints is gone, and
+        /// two file descriptors. The thread takes no processor time while nothing happens;
+        /// endpoints of a transport without a descriptor to sleep on it visits every millisecond.
         ///
-        /// Reading an empty queue drives progress all the same. An application that polls is faster than one that sleeps, and
-        /// as fast as with manual progress: the thread stands down meanwhile, and is back a millisecond after the last poll,
-        /// or at once when somebody goes to sleep on a queue.
+        /// Reading an empty queue drives progress all the same. An application that polls is faster
+        /// than one that sleeps, and as fast as with manual progress: the thread stands down
+        /// meanwhile, and is back a millisecond after the last poll, or at once when a reader
+        /// blocks on a queue.
         ///
-        /// Buffers that an operation owns may be dropped by that thread, or inside any call, while the endpoint is locked:
-        /// what a [`Bytes`](crate::Bytes) with an owner of its own does then must not use the endpoint.
+        /// Buffers that an operation owns may be dropped by that thread, or inside any call, while
+        /// the endpoint is locked: what a [`Bytes`](crate::Bytes) with an owner of its own does
+        /// then must not use the endpoint.
         Auto = 1,
         /// The application's calls, above all its reads of completion queues.
         Manual = 2,
-        /// For control operations alone: the application's calls, none of which it makes while another one of the domain is
-        /// going on (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun makes no use of the promise.
+        /// For control operations alone: the application's calls, none of which it makes while
+        /// another one of the domain is going on (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric
+        /// 2.0). homespun makes no use of the promise.
         ControlUnified = 3,
     }
 }
@@ -432,13 +447,15 @@ choices! {
 choices! {
     /// Whether completion queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
     pub enum ResourceManagement, unknown: "a kind of resource management that is not known" {
-        /// The application must not have more completions outstanding than a completion queue holds. No operation is
-        /// refused for the queue's sake; a completion without room overruns it and is lost, as
-        /// [`CompletionQueue`](crate::CompletionQueue) has it. The depths of endpoints are heeded all the same: what
-        /// exceeds them gets EAGAIN. Messages and peers are as safe as with the other.
+        /// The application must not have more completions outstanding than a completion queue
+        /// holds. No operation is refused for the queue's sake; a completion without room overruns
+        /// it and is lost, as [`CompletionQueue`](crate::CompletionQueue) has it. The depths of
+        /// endpoints are heeded all the same: what exceeds them gets EAGAIN. Messages and peers are
+        /// as safe as with the other.
         Disabled = 1,
-        /// Nothing is overrun and no completion is lost: one that finds no room in its queue waits at its endpoint. A call
-        /// that would exceed the depth of an endpoint gets EAGAIN and has no effect.
+        /// Nothing is overrun and no completion is lost: one that finds no room in its queue waits
+        /// at its endpoint. A call that would exceed the depth of an endpoint gets EAGAIN and has
+        /// no effect.
         Enabled = 2,
     }
 }
@@ -537,14 +554,14 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_unspecified_and_the_unknown_cannot_be_met() {
+    fn zero_choice_is_unspecified_and_unknown_one_refused() {
         assert_eq!(AvType::from_raw(0), Ok(None));
         assert_eq!(EndpointType::from_raw(4).unwrap_err().errno(), Errno::ENODATA);
         assert_eq!(address_format_from_raw(4).unwrap_err().errno(), Errno::ENODATA);
     }
 
     #[test]
-    fn any_socket_address_is_any_address() {
+    fn generic_sockaddr_format_means_any_format() {
         assert_eq!(address_format_from_raw(1), Ok(None));
         assert_eq!(address_format_from_raw(17), Ok(None));
         for raw in [0, 2, 3] {
@@ -561,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_mode_bits_are_those_of_the_header() {
+    fn memory_mode_bits_match_libfabric_headers() {
         assert_eq!(MrMode::LOCAL.bits(), 4);
         assert_eq!(MrMode::COLLECTIVE.bits(), 0x800);
     }

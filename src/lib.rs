@@ -22,6 +22,7 @@ pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
 mod op_flags;
+mod open_endpoint;
 mod open_pump;
 mod owned;
 pub mod params;
@@ -42,6 +43,7 @@ mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
 mod sync;
+mod tag;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
 pub mod trigger;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
@@ -56,6 +58,7 @@ pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, InfoFlags, OpFlags};
 pub use homespun_engine::rejected::Rejected;
+pub use homespun_engine::remote_memory::RemoteMemory;
 pub use homespun_engine::transport;
 pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
@@ -64,16 +67,21 @@ pub use self::av::{AddressVector, AvAttr, FabricAddress};
 pub use self::clock::SimulatedClock;
 pub use self::connection::{ConnectionEvent, ConnectionRequest};
 pub use self::counter::{Counter, CounterAttr};
-pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
+pub use self::cq::{
+    Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Entry, OperationKind, ReadError,
+    WaitObject,
+};
 pub use self::domain::{AtomicAttr, Domain};
 pub use self::endpoint::{Endpoint, RecvMsg, SendMsg};
 pub use self::eq::{EqAttr, EqReadError, Event, EventError, EventQueue};
 pub use self::fabric::{Fabric, getinfo};
 pub use self::hints::Hints;
 pub use self::info::Info;
+pub use self::open_endpoint::{EndpointBuilder, OpenEndpoint};
 pub use self::passive_endpoint::PassiveEndpoint;
 pub use self::poll_set::{PollObject, PollSet};
 pub use self::region::{MemoryRegion, MrAttr};
 pub use self::shared_receive_context::SharedReceiveContext;
 pub use self::shared_transmit_context::SharedTransmitContext;
+pub use self::tag::{Tag, TagMatch};
 pub use self::wait::WaitSet;

@@ -1,9 +1,10 @@
 //! The lock of what every post and every poll needs.
 //!
-//! What it protects takes some hundred nanoseconds, so that a lock which can put waiting threads to sleep would cost as
-//! much as the work: it has to look for them whenever it is released. This one is released by a store, and those who wait
-//! for it give way to others. A process with one thread, such as most ranks of an MPI job, does without atomic
-//! read-modify-write operations at all; and so do the objects of a domain whose application uses one at a time.
+//! What it protects takes some hundred nanoseconds, so that a lock which can put waiting threads to
+//! sleep would cost as much as the work: it has to look for them whenever it is released. This one
+//! is released by a store, and waiting threads yield the processor. A process with one thread, such
+//! as most ranks of an MPI job, does without atomic read-modify-write operations at all; and so do
+//! the objects of a domain whose application uses one at a time.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -17,7 +18,8 @@ pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
 /// Access to it.
 pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
-/// How often a thread looks again before it gives way. As long as a cache line takes some times to go back and forth.
+/// How often a thread looks again before it gives way. As long as a cache line takes some times to
+/// go back and forth.
 const SPINS_MAX: u32 = 64;
 
 /// Whether the objects of a domain lock what they protect: what their locks are made with.
@@ -29,8 +31,8 @@ pub(crate) enum Locking {
     LeftOut(Serialised),
 }
 
-/// A promise that no two threads use at once what is protected by the locks that are made with it, and that whoever uses
-/// it knows of all that was done to it before.
+/// A promise that the application serialises its threads: no two use at once what the locks made
+/// with it protect, and each sees all that the threads before it have done to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serialised(());
 
@@ -56,14 +58,15 @@ impl Locking {
 #[derive(Debug)]
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
-    /// Whether the caller sees to it that nobody else is there.
+    /// Whether the application serialises its threads instead.
     is_left_out: bool,
 }
 
-// SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread can do so in between:
-// either the exchange is atomic, or there is no other thread, or somebody has promised (`Serialised`) that none is here.
-// If one is created while the lock is held, it finds `is_locked` true, which was stored before. `lock` returns only after
-// `take` succeeded.
+// SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread
+// can do so in between: either the exchange is atomic, or there is no other thread, or the
+// application has promised (`Serialised`) that none is here. If one is created while the lock is
+// held, it finds `is_locked` true, which was stored before. `lock` returns only after `take`
+// succeeded.
 unsafe impl RawMutex for RawLock {
     const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_left_out: false };
 
@@ -127,18 +130,19 @@ impl RawLock {
     }
 }
 
-/// "There may be other threads", for as long as nobody knows better.
+/// "There may be other threads", unless the C library has a variable that says more.
 static UNKNOWN: AtomicU8 = AtomicU8::new(0);
 
 /// Where the C library says whether this is the only thread.
 static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
 
-/// Asks the C library for the place where it says whether there are other threads. Without this, locks are always taken.
+/// Asks the C library for the place where it says whether there are other threads. Without this,
+/// locks are always taken.
 pub(crate) fn look_for_threads() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
-        // SAFETY: the name is a C string. A library that does not have this variable, which glibc has since version 2.32,
-        // answers null.
+        // SAFETY: the name is a C string. A library that does not have this variable, which glibc
+        // has since version 2.32, answers null.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
         if !found.is_null() {
             SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
@@ -149,9 +153,9 @@ pub(crate) fn look_for_threads() {
 /// Whether this is certainly the only thread of the process.
 #[inline]
 fn is_single_threaded() -> bool {
-    // SAFETY: it points to `UNKNOWN` or to a `char` of the C library, both of which live as long as the process. The library
-    // changes its variable only where that cannot race: before it creates a second thread, and after the last but one
-    // has ended.
+    // SAFETY: it points to `UNKNOWN` or to a `char` of the C library, both of which live as long as
+    // the process. The library changes its variable only where that cannot race: before it creates
+    // a second thread, and after the last but one has ended.
     unsafe { &*SINGLE_THREADED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_locked_is_not_locked_again() {
+    fn held_lock_cannot_be_taken_again() {
         let lock = Lock::new(());
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_counted_and_still_found_in_use() {
+    fn unlocked_domain_counts_no_locks_and_detects_concurrent_use() {
         // SAFETY: no other thread knows of the lock.
         let locking = Locking::LeftOut(unsafe { Serialised::promise() });
         let lock = locking.lock(());
@@ -232,7 +236,7 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "is used by two at once")]
-    fn a_broken_promise_is_found_out() {
+    fn second_use_of_a_held_unlocked_lock_panics() {
         // SAFETY: no other thread knows of the lock.
         let lock = Locking::LeftOut(unsafe { Serialised::promise() }).lock(());
         let _guard = lock.lock();
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn with_two_threads_nobody_says_that_there_is_one() {
+    fn process_with_two_threads_is_not_single_threaded() {
         look_for_threads();
         thread::scope(|scope| {
             scope.spawn(|| assert!(!is_single_threaded()));

@@ -7,7 +7,7 @@
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
-use homespun_engine::operation::{Found, Level, RmaLocal, Signalled};
+use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled};
 
 use crate::post::{Op, Options, ReceiveKind};
 
@@ -50,8 +50,8 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 /// as a capability its bit is `FI_NAMED_RX_CTX`. So it is not among them.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`). One that waits for a counter is posted by
-/// [`Endpoint::trigger`](crate::Endpoint::trigger), which names the counter.
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`). One that waits for a
+/// counter is posted by [`Endpoint::trigger`](crate::Endpoint::trigger), which names the counter.
 const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
@@ -101,9 +101,9 @@ pub(crate) fn special_receive_kind(
     let has = |flag| flags.contains(flag);
     match (has(OpFlags::PEEK), has(OpFlags::CLAIM), has(OpFlags::DISCARD)) {
         (true, true, true) => Err(Misuse::Invalid("FI_DISCARD with both FI_PEEK and FI_CLAIM")),
-        (true, true, false) => Ok(ReceiveKind::Peek(Found::IsClaimed)),
-        (true, false, true) => Ok(ReceiveKind::Peek(Found::IsDiscarded)),
-        (true, false, false) => Ok(ReceiveKind::Peek(Found::Stays)),
+        (true, true, false) => Ok(ReceiveKind::Peek(PeekAction::Claim)),
+        (true, false, true) => Ok(ReceiveKind::Peek(PeekAction::Discard)),
+        (true, false, false) => Ok(ReceiveKind::Peek(PeekAction::Keep)),
         (false, true, true) => Ok(ReceiveKind::Discard),
         (false, true, false) => Ok(ReceiveKind::Claimed),
         (false, false, _) if is_tagged => Ok(ReceiveKind::Single),
@@ -174,9 +174,9 @@ mod tests {
     fn receive_kind_follows_the_flags() {
         let (peek, claim, discard) = (OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD);
         for (flags, kind) in [
-            (peek, ReceiveKind::Peek(Found::Stays)),
-            (peek | claim, ReceiveKind::Peek(Found::IsClaimed)),
-            (peek | discard | OpFlags::MULTI_RECV, ReceiveKind::Peek(Found::IsDiscarded)),
+            (peek, ReceiveKind::Peek(PeekAction::Keep)),
+            (peek | claim, ReceiveKind::Peek(PeekAction::Claim)),
+            (peek | discard | OpFlags::MULTI_RECV, ReceiveKind::Peek(PeekAction::Discard)),
             (claim, ReceiveKind::Claimed),
             (claim | discard | OpFlags::COMPLETION, ReceiveKind::Discard),
         ] {

@@ -1,7 +1,7 @@
 //! The parameters that a user may set in the environment: `FI_HOMESPUN_*`.
 //!
-//! This is the only reader of the environment. Under libfabric the plugin asks its host for the values instead, which
-//! also lists them in `fi_info -e`; both come to the same variables.
+//! This is the only reader of the environment. Under libfabric the plugin asks its host for the
+//! values instead, which also lists them in `fi_info -e`; both come to the same variables.
 
 use std::env;
 use std::ops::RangeInclusive;
@@ -17,7 +17,8 @@ use tracing::warn;
 use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
 pub use crate::ports::PortRange;
 
-/// The most that [`EAGER_BYTES`] may say, in bytes. What is beyond a link's credit waits for its receiver anyway.
+/// The most that [`EAGER_BYTES`] may say, in bytes. What is beyond a link's credit waits for its
+/// receiver anyway.
 pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
 /// A parameter that a user may set.
@@ -190,9 +191,9 @@ impl Params {
         Params::from_lookup(|param| env::var(param.variable()).ok())
     }
 
-    /// Takes the values from wherever `lookup` finds them. A value that is not of its kind counts as not set, with a
-    /// warning, since it must not keep an application from starting. A number that is out of range counts as the nearest
-    /// one that is not.
+    /// Takes the values from `lookup`. A malformed value counts as not set, with a
+    /// warning, since it must not keep an application from starting. A number out of range is
+    /// clamped to the range.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
         fn parsed<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
             let parsed = value.trim().parse().ok();
@@ -278,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_set_or_makes_no_sense_has_its_default() {
+    fn unset_or_invalid_parameter_has_its_default() {
         assert_eq!(Params::from_lookup(|_| None), Params::default());
         assert_eq!(
             Params::from_lookup(|param| (*param == CLOSE_LINGER_MS).then(|| "soon".into())),
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_the_nearest_within() {
+    fn out_of_range_number_is_clamped() {
         let with = |set: Param, value: usize| {
             Params::from_lookup(|param| (*param == set).then(|| value.to_string())).value(&set)
         };
@@ -359,7 +360,7 @@ mod tests {
             "FI_HOMESPUN_TX_SIZE" => Some("10".into()),
             "FI_HOMESPUN_RX_SIZE" => Some("20".into()),
             "FI_HOMESPUN_CQ_SIZE" => Some("30".into()),
-            other => panic!("nobody knows {other}"),
+            other => panic!("unknown parameter {other}"),
         });
         let close_linger = Duration::from_millis(50);
         assert_eq!(

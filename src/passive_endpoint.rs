@@ -12,27 +12,29 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::av::{AddressVector, AvAttr};
 use crate::clock::Clock;
-use crate::connection::{Asked, Listener};
+use crate::connection::{Listener, ListenerInfo};
 use crate::counter::BoundCounters;
 use crate::domain_id::DomainId;
 use crate::endpoint_pump::{Wiring, as_drive};
-use crate::eq::{EventQueue, Reporter, Subject};
+use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::getinfo::grant;
 use crate::info::{EndpointType, Info};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 
-/// Hears who asks for a connection: `fi_passive_ep`. Or has an address until it is known on which side of a connection it is
-/// needed.
+/// Receives requests for connections: `fi_passive_ep`. Or it only reserves an address, until the
+/// application knows on which side of a connection it needs it.
 ///
-/// It belongs to the fabric, is bound to an event queue, and listens. Requests arrive while somebody reads that queue. A
-/// handle may be cloned and used from any thread; when the last one is dropped it is closed. Requests that nobody has read
-/// by then are rejected, and so are those that were read and are not accepted later.
+/// It belongs to the fabric, is bound to an event queue, and listens. Requests arrive while a
+/// thread reads that queue. A handle may be cloned and used from any thread; when the last one is
+/// dropped the endpoint is closed. Then unread requests are rejected, and so are read ones that the
+/// application does not accept later.
 ///
-/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for each requester that waits. It
-/// has its address, and its peers are not refused, from the first call of [`name`](Self::name) or [`listen`](Self::listen)
-/// on; those who ask before it listens wait.
+/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for
+/// each requester that waits. It has its address, and its peers are not refused, from the first
+/// call of [`name`](Self::name) or [`listen`](Self::listen) on; requesters that ask before it
+/// listens wait.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, Event};
@@ -56,7 +58,7 @@ use crate::params::Params;
 /// client.bind_eq(&eq, 2)?;
 /// client.bind_cq(&cq, both)?;
 /// client.connect(passive.name()?, b"may I?")?;
-/// let Event::Connection(ConnectionEvent::Request(request)) = eq.sread(None).expect("it is asked") else {
+/// let Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) = eq.sread(None) else {
 ///     panic!("nothing else can have happened");
 /// };
 /// assert_eq!(request.data(), b"may I?");
@@ -65,7 +67,7 @@ use crate::params::Params;
 /// server.bind_cq(&cq, both)?;
 /// server.accept(b"you may")?;
 /// for _ in 0..2 {
-///     match eq.sread(None).expect("nobody refuses") {
+///     match eq.sread(None).expect("no refusal").expect("no timeout") {
 ///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => assert_eq!(&*data, b"you may"),
 ///         Event::Connection(ConnectionEvent::Connected { endpoint, .. }) => assert_eq!(endpoint, 3),
 ///         other => panic!("{other:?}"),
@@ -77,34 +79,34 @@ use crate::params::Params;
 /// server.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
 /// client.send(Bytes::from_static(b"hello"), FabricAddress::UNSPECIFIED, 2)?;
 /// # let mut ended = Vec::new();
-/// # while ended.len() < 2 { ended.extend(cq.read().map(|completion| completion.context)); }
+/// # while ended.len() < 2 { ended.extend(cq.read().expect("no failure")); }
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct PassiveEndpoint {
-    shared: Arc<Shared>,
+    shared: Arc<PassiveShared>,
 }
 
-struct Shared {
+struct PassiveShared {
     info: Info,
     provider: Arc<dyn OpenPump>,
     format: AddressFormat,
     params: Params,
     clock: Clock,
-    setup: Mutex<Setup>,
+    setup: Mutex<PassiveSetup>,
     /// Exists from the moment the address was asked for, or it listens.
     listener: OnceLock<Arc<Listener>>,
 }
 
-struct Setup {
+struct PassiveSetup {
     /// Where to bind, if not where the info says.
     name: Option<Address>,
     eq: Option<(EventQueue, u64)>,
     backlog_requests: usize,
-    stage: Stage,
+    stage: PassiveStage,
 }
 
-enum Stage {
+enum PassiveStage {
     Idle,
     Listening(Arc<Reporter>),
     /// An endpoint has taken over the address.
@@ -128,10 +130,14 @@ impl PassiveEndpoint {
         if of_source.is_some_and(|source| source != format) || !attr.formats.contains(&format) {
             return Err(Misuse::Invalid("an address of another format than the info's").into());
         }
-        let setup =
-            Setup { name: None, eq: None, backlog_requests: BACKLOG_DEFAULT_REQUESTS, stage: Stage::Idle };
+        let setup = PassiveSetup {
+            name: None,
+            eq: None,
+            backlog_requests: BACKLOG_DEFAULT_REQUESTS,
+            stage: PassiveStage::Idle,
+        };
         Ok(PassiveEndpoint {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PassiveShared {
                 info,
                 provider,
                 format,
@@ -148,8 +154,8 @@ impl PassiveEndpoint {
         &self.shared.info
     }
 
-    /// Binds the event queue that requests are reported to: `fi_pep_bind`. `object` is what its events call the passive
-    /// endpoint.
+    /// Binds the event queue that requests are reported to: `fi_pep_bind`. `object` is what its
+    /// events call the passive endpoint.
     ///
     /// # Errors
     ///
@@ -168,8 +174,8 @@ impl PassiveEndpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once it listens or its [`name`](Self::name) was asked for; [`Misuse::Invalid`] for an address of
-    /// another format than the info's.
+    /// [`Misuse::State`] once it listens or its [`name`](Self::name) was asked for;
+    /// [`Misuse::Invalid`] for an address of another format than the info's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.idle()?;
         if self.shared.listener.get().is_some() {
@@ -182,11 +188,13 @@ impl PassiveEndpoint {
         Ok(())
     }
 
-    /// The address that others connect to: `fi_getname`. Fit to be given to them, also where it is bound to every interface.
+    /// The address that others connect to: `fi_getname`. Fit to be given to them, also where it is
+    /// bound to every interface.
     ///
     /// # Errors
     ///
-    /// What the system says when it is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE.
+    /// What the system says when it is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL,
+    /// EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let Some(listener) = self.shared.listener.get() {
             return Ok(listener.asked.name);
@@ -206,28 +214,28 @@ impl PassiveEndpoint {
             return Err(Misuse::Invalid("a backlog without room").into());
         }
         let mut setup = self.shared.setup.lock();
-        if let Stage::TakenOver = setup.stage {
+        if let PassiveStage::TakenOver = setup.stage {
             return Err(TAKEN_OVER);
         }
         setup.backlog_requests = requests;
         match (&setup.stage, self.shared.listener.get()) {
-            (Stage::Listening(_), Some(listener)) => listener.pump.listen(requests),
+            (PassiveStage::Listening(_), Some(listener)) => listener.pump.listen(requests),
             _ => Ok(()),
         }
     }
 
-    /// Hears requests from now on: `fi_listen`.
+    /// Listens for requests: `fi_listen`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if it listens already, or an endpoint has taken
-    /// over the address; and as [`name`](Self::name). [`Error::System`] also where the queue cannot be woken, for want of
-    /// memory.
+    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if it listens already, or
+    /// an endpoint has taken over the address; and as [`name`](Self::name). [`Error::System`] also
+    /// where the queue cannot be woken, for want of memory.
     pub fn listen(&self) -> Result<(), Error> {
         let mut setup = self.idle()?;
         let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
         let listener = self.shared.open_listener(&setup)?;
-        let subject = Subject::PassiveEndpoint(Arc::downgrade(listener));
+        let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
         // Whatever may fail, and whatever looks into it, comes before any queue drives it.
         eq.shared().watch(&as_drive(&listener.pump))?;
@@ -236,7 +244,7 @@ impl PassiveEndpoint {
             transmit_cq: None,
             receive_cq: None,
             counters: BoundCounters::default(),
-            regional_counters: None,
+            domain_counters: None,
             reporter: Some(reporter.clone()),
             wants_source: false,
             reports_unknown_sources: false,
@@ -246,7 +254,7 @@ impl PassiveEndpoint {
         })?;
         listener.pump.listen(setup.backlog_requests)?;
         eq.shared().join(&as_drive(&listener.pump));
-        setup.stage = Stage::Listening(reporter);
+        setup.stage = PassiveStage::Listening(reporter);
         Ok(())
     }
 
@@ -258,24 +266,24 @@ impl PassiveEndpoint {
         }
         let listener = self.shared.open_listener(&setup)?;
         *listener.is_taken_over.lock() = true;
-        setup.stage = Stage::TakenOver;
+        setup.stage = PassiveStage::TakenOver;
         Ok(listener.clone())
     }
 
-    fn idle(&self) -> Result<MutexGuard<'_, Setup>, Error> {
+    fn idle(&self) -> Result<MutexGuard<'_, PassiveSetup>, Error> {
         let setup = self.shared.setup.lock();
         match setup.stage {
-            Stage::Idle => Ok(setup),
-            Stage::Listening(_) => Err(Misuse::State("the passive endpoint listens").into()),
-            Stage::TakenOver => Err(TAKEN_OVER),
+            PassiveStage::Idle => Ok(setup),
+            PassiveStage::Listening(_) => Err(Misuse::State("the passive endpoint listens").into()),
+            PassiveStage::TakenOver => Err(TAKEN_OVER),
         }
     }
 }
 
 const TAKEN_OVER: Error = Error::Misuse(Misuse::State("an endpoint has taken over from the passive one"));
 
-impl Shared {
-    fn open_listener(&self, setup: &Setup) -> Result<&Arc<Listener>, Error> {
+impl PassiveShared {
+    fn open_listener(&self, setup: &PassiveSetup) -> Result<&Arc<Listener>, Error> {
         if let Some(listener) = self.listener.get() {
             return Ok(listener);
         }
@@ -284,7 +292,7 @@ impl Shared {
         let (ports, clock) = (self.params.ports, self.clock.clone());
         let pump = self.provider.open_pump(bind, ports, config, Arc::default(), Locking::Taken, clock)?;
         let listener = Listener {
-            asked: Arc::new(Asked { name: pump.address(), bind, info: self.info.clone() }),
+            asked: Arc::new(ListenerInfo { name: pump.address(), bind, info: self.info.clone() }),
             close_linger: self.params.close_linger,
             is_taken_over: Mutex::new(false),
             pump,
@@ -293,11 +301,11 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for PassiveShared {
     fn drop(&mut self) {
         let setup = self.setup.get_mut();
-        if let (Stage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
-            // Nobody else is heard, nobody drives it, and nobody reads what was heard.
+        if let (PassiveStage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
+            // No new requests, no progress, and no events from now on.
             listener.pump.stop_listening();
             reporter.eq().leave(&as_drive(&listener.pump));
             reporter.forget();

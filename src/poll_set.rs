@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::rejected::Rejected;
 use parking_lot::Mutex;
 
 use crate::counter::{self, Counter};
 use crate::cq::{self, CompletionQueue};
 use crate::domain_id::DomainId;
 
-/// Makes progress for several completion queues and counters of a domain, and finds those that have something to tell:
-/// `fi_poll(3)`.
+/// Makes progress for several completion queues and counters of a domain, and finds those that are
+/// ready: `fi_poll(3)`.
 ///
 /// Any thread may use it at any time. A member takes some 50 bytes.
 ///
@@ -35,8 +36,8 @@ use crate::domain_id::DomainId;
 /// ```
 pub struct PollSet {
     domain: DomainId,
-    /// Replaced as a whole: members are polled with nothing locked, since that may drop buffers of the application's that do
-    /// whatever they like.
+    /// Replaced as a whole: members are polled with nothing locked, since that may drop buffers of
+    /// the application's that do whatever they like.
     members: Mutex<Arc<[Arc<Polled>]>>,
     /// Which member is asked first, so that all have their turn where there is no room for all of them.
     first: AtomicUsize,
@@ -46,10 +47,10 @@ pub struct PollSet {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum PollObject<'a> {
-    /// A completion queue, which has something to tell for as long as it is not empty.
+    /// A completion queue, which is ready for as long as it is not empty.
     Queue(&'a CompletionQueue),
-    /// A counter, which has something to tell when it has changed since the set has told of it last, or the application has
-    /// changed it.
+    /// A counter. The set reports it when it has changed since the set's last report, or since the
+    /// application has changed it.
     Counter(&'a Counter),
 }
 
@@ -59,8 +60,8 @@ struct Polled {
 }
 
 enum Object {
-    Queue(Arc<cq::Shared>),
-    Counter { counter: Arc<counter::Shared>, reported: counter::Reported },
+    Queue(Arc<cq::CqShared>),
+    Counter { counter: Arc<counter::CounterShared>, reported: counter::Reported },
 }
 
 impl PollSet {
@@ -68,12 +69,13 @@ impl PollSet {
         PollSet { domain, members: Mutex::new(Arc::default()), first: AtomicUsize::new(0) }
     }
 
-    /// Adds a queue or a counter, which cannot be closed before it is [removed](Self::remove) or the set is gone:
-    /// `fi_poll_add`. The context is what [`poll`](Self::poll) calls it.
+    /// Adds a queue or a counter, which cannot be closed before it is [removed](Self::remove) or
+    /// the set is gone: `fi_poll_add`. The context is what [`poll`](Self::poll) calls it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for one that the set has already.
+    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for a member of
+    /// the set.
     pub fn add<'a>(&self, object: impl Into<PollObject<'a>>, context: u64) -> Result<(), Error> {
         let object = object.into();
         if object.domain() != self.domain {
@@ -92,7 +94,7 @@ impl PollSet {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] for one that the set does not have.
+    /// [`Misuse::NotFound`] for an object that is no member of the set.
     pub fn remove<'a>(&self, object: impl Into<PollObject<'a>>) -> Result<(), Error> {
         let object = object.into();
         let mut members = self.members.lock();
@@ -104,8 +106,9 @@ impl PollSet {
         Ok(())
     }
 
-    /// Makes progress at all members, and writes the contexts of those that have something to tell, as many as there is room for:
-    /// `fi_poll`. Returns how many were written. Those for which there was no room come first next time.
+    /// Makes progress at all members, and writes the contexts of those that are ready, as many as
+    /// there is room for: `fi_poll`. Returns how many were written. Those for which there was no
+    /// room come first next time.
     pub fn poll(&self, contexts: &mut [u64]) -> usize {
         let mut places = contexts.iter_mut();
         self.poll_each(places.len(), |context| {
@@ -140,11 +143,11 @@ impl PollSet {
     /// # Errors
     ///
     /// [`Misuse::Busy`], with the set, while it has members.
-    pub fn close(self) -> Result<(), (PollSet, Error)> {
+    pub fn close(self) -> Result<(), Rejected<PollSet>> {
         if self.members.lock().is_empty() {
             return Ok(());
         }
-        Err((self, Misuse::Busy("queues or counters are in the poll set").into()))
+        Err(Rejected { error: Misuse::Busy("queues or counters are in the poll set").into(), returned: self })
     }
 }
 
@@ -214,7 +217,7 @@ impl Object {
     fn report(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),
-            Object::Counter { counter, reported } => reported.update(counter),
+            Object::Counter { counter, reported } => reported.update(counter.state()),
         }
     }
 }

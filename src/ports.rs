@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use homespun_engine::errno::Errno;
 
-/// A range of ports, both ends included: what [`PORTS`](crate::params::PORTS) says. Written `7000-7099`, or as one number.
+/// A range of ports, both ends included: what [`PORTS`](crate::params::PORTS) says. Written
+/// `7000-7099`, or as one number.
 ///
 /// ```
 /// use homespun::params::PortRange;
@@ -24,7 +25,8 @@ pub struct PortRange {
 
 #[expect(clippy::len_without_is_empty, reason = "it never is")]
 impl PortRange {
-    /// The ports from the lowest to the highest, unless there are none or 0 is among them, which names no port.
+    /// The ports from the lowest to the highest, unless there are none or 0 is among them, which
+    /// names no port.
     pub fn new(ports: RangeInclusive<u16>) -> Option<PortRange> {
         let (low, high) = ports.into_inner();
         (0 < low && low <= high).then_some(PortRange { low, high })
@@ -40,8 +42,8 @@ impl PortRange {
         (self.low..=self.high).contains(&port)
     }
 
-    /// Opens something at the first port that is free, looking at each once, from one on that depends on the `seed`: so
-    /// those who open many at once seldom look at the same ports.
+    /// Opens something at the first port that is free, looking at each once, from one on that
+    /// depends on the `seed`: so processes that open many at once seldom try the same ports.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_port_is_tried_once_and_only_for_the_want_of_a_free_one() {
+    fn ports_are_tried_once_until_free_or_other_error() {
         for (ports, seed) in [(7000..=7004, 0), (7000..=7004, 3), (1..=u16::MAX, u64::MAX), (80..=80, 9)] {
             let ports = PortRange::new(ports).unwrap();
             let mut tried = BTreeSet::new();

@@ -5,14 +5,15 @@ use std::mem;
 
 use homespun_engine::atomic::{AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Source};
-use homespun_engine::engine::Place;
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, CompletionFlags};
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicLocal, Found, Level, ReceiveRequest, RmaLocal, Signalled};
+use homespun_engine::operation::{AtomicLocal, Level, PeekAction, ReceiveRequest, RmaLocal, Signalled};
 use homespun_engine::rejected::Rejected;
+use homespun_engine::remote_memory::RemoteMemory;
 
 use crate::av::FabricAddress;
+use crate::tag::TagMatch;
 
 /// A transmit operation.
 #[derive(Debug)]
@@ -31,9 +32,9 @@ pub(crate) enum Op {
     /// Sends a message.
     Send { source: Source, tag: Option<u64>, data: Option<u64> },
     /// Reads or writes a region of the peer's.
-    Rma { local: RmaLocal, place: Place },
+    Rma { local: RmaLocal, memory: RemoteMemory },
     /// Changes elements of a region of the peer's.
-    Atomic { local: AtomicLocal, place: Place, op: AtomicOp, datatype: Datatype },
+    Atomic { local: AtomicLocal, memory: RemoteMemory, op: AtomicOp, datatype: Datatype },
 }
 
 /// How a transmit operation is carried out.
@@ -41,7 +42,7 @@ pub(crate) enum Op {
 pub(crate) struct Options {
     /// The soonest that it completes.
     pub(crate) level: Level,
-    /// Who is told of its success.
+    /// Whether its success is reported.
     pub(crate) signalled: Signalled,
     /// Whether its memory may be reused as soon as it is posted.
     pub(crate) inject: bool,
@@ -56,14 +57,14 @@ pub(crate) struct Options {
 pub(crate) struct ReceivePost {
     /// The only source to accept. `None` for any.
     pub(crate) from: Option<FabricAddress>,
-    /// Tag and ignore mask of a tagged receive.
-    pub(crate) tagged: Option<(u64, u64)>,
+    /// The tags that a tagged receive accepts.
+    pub(crate) tagged: Option<TagMatch>,
     pub(crate) kind: ReceiveKind,
     /// Where the message goes. A peek and a discard leave it alone.
     pub(crate) destination: Destination,
     /// Given back in the completion.
     pub(crate) context: u64,
-    /// Who is told of its success.
+    /// Whether its success is reported.
     pub(crate) signalled: Signalled,
 }
 
@@ -76,7 +77,7 @@ pub(crate) enum ReceiveKind {
     Multi { min_free_bytes: usize },
     /// Nothing: it looks for a message that had been received before the call, and reports at once, signalled
     /// or not. Then everything moves on as if a queue had been read, so a loop of peeks finds what arrives.
-    Peek(Found),
+    Peek(PeekAction),
     /// The message that a peek with this context has claimed, from any source and with any tag.
     Claimed,
     /// Nothing: it throws that message away, which is always reported.
@@ -207,7 +208,7 @@ impl ReceivePost {
     /// Puts the memory of a receive back that was refused, and says why it was.
     #[cold]
     pub(crate) fn put_back(&mut self, rejected: Rejected<Destination>) -> Error {
-        self.destination = rejected.buffer;
+        self.destination = rejected.returned;
         rejected.error
     }
 }

@@ -1,4 +1,4 @@
-//! An endpoint as what posts operations to it sees it: the endpoint itself, and work that waits for counters.
+//! Posting operations to an endpoint, for the endpoint itself and for works that wait for counters.
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::{Error, OperationError};
@@ -6,7 +6,7 @@ use homespun_engine::flags::CompletionFlags;
 
 use crate::post::{Post, ReceivePost};
 
-/// The pump of an endpoint as what posts to it sees it.
+/// Posts operations to an endpoint.
 pub(crate) trait Poster: Send + Sync {
     /// Posts an operation. Takes its memory out of the post, unless it is refused.
     fn post(&self, post: &mut Post) -> Result<(), Error>;
@@ -18,15 +18,17 @@ pub(crate) trait Poster: Send + Sync {
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
     /// Reports an operation that waited for a counter and is refused, or cancelled.
-    fn refuse(&self, refused: Refused);
+    fn refuse(&self, refused: RefusedPost);
+    /// Wakes the threads that rely on the endpoint to wake them.
+    fn wake_sleepers(&self);
 }
 
 /// An operation that waited and was refused, or cancelled.
-pub(crate) struct Refused {
+pub(crate) struct RefusedPost {
     pub(crate) context: u64,
     pub(crate) flags: CompletionFlags,
     pub(crate) error: OperationError,
     pub(crate) buffer: Buffer,
-    /// Whether the endpoint's counters count it.
-    pub(crate) is_counted: bool,
+    /// Whether it is deferred work, whose number is its context.
+    pub(crate) is_work: bool,
 }

@@ -31,8 +31,8 @@ use crate::drive::{Drive, Watched};
 use crate::signals::without_signals;
 use crate::wait::EpollSet;
 
-/// How soon the thread looks again at what it is not woken for: an endpoint that the application polls, or one whose
-/// transport has to be polled.
+/// How soon the thread looks again at what it is not woken for: an endpoint that the application
+/// polls, or one whose transport has to be polled.
 const REVISIT_AFTER_MS: u64 = 1;
 
 /// The progress thread of a domain, which begins with the first endpoint.
@@ -42,14 +42,14 @@ pub(crate) struct ProgressThread {
 }
 
 struct Running {
-    shared: Arc<Shared>,
+    shared: Arc<ThreadShared>,
     thread: JoinHandle<()>,
     /// The process that it runs in: a forked child has this structure, and no thread.
     process: u32,
 }
 
 /// What the thread and the application's threads have in common.
-struct Shared {
+struct ThreadShared {
     doorbell: Arc<Doorbell>,
     /// What the thread sleeps on: the doorbell, and the descriptors of the transports.
     sources: EpollSet,
@@ -94,8 +94,8 @@ impl ProgressThread {
         self.shared().map_or(Ok(()), |shared| shared.listen(drive))
     }
 
-    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that [`start`](Self::start) has given,
-    /// after [`listen`](Self::listen).
+    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that
+    /// [`start`](Self::start) has given, after [`listen`](Self::listen).
     pub(crate) fn watch(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.watch(drive);
@@ -111,7 +111,7 @@ impl ProgressThread {
 
     /// What the thread shares, if there is one: what a forked child has of its parent's thread is the
     /// parent's to change. Without the lock, since what is called for it may wait for an endpoint.
-    fn shared(&self) -> Option<Arc<Shared>> {
+    fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
         running.as_ref().filter(|running| running.is_here()).map(|running| running.shared.clone())
     }
@@ -126,8 +126,8 @@ impl Drop for ProgressThread {
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
-        // It may itself have dropped the last handle of the domain, in a buffer that a completion owned. Then it ends when
-        // it gets back from there.
+        // It may itself have dropped the last handle of the domain, in a buffer that a completion
+        // owned. Then it ends when it gets back from there.
         if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
             tracing::error!("internal error: the progress thread has panicked");
         }
@@ -139,7 +139,7 @@ impl Running {
         let sources = EpollSet::new()?;
         let doorbell = Arc::new(Doorbell::new()?);
         sources.add(&*doorbell)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ThreadShared {
             doorbell,
             sources,
             endpoints: Mutex::default(),
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-impl Shared {
+impl ThreadShared {
     fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
         let mut added = Ok(());
         drive.with_wake_fd(&mut |fd| added = self.sources.add(fd));
@@ -187,7 +187,8 @@ impl Shared {
 
     /// What the thread does.
     fn run(&self) {
-        // The list is not locked during a pass, which may drop buffers of the application's that do whatever they like.
+        // The list is not locked during a pass, which may drop buffers of the application's that do
+        // whatever they like.
         let mut endpoints = Vec::new();
         loop {
             self.doorbell.arm();
@@ -206,7 +207,8 @@ impl Shared {
 }
 
 impl Endpoint {
-    /// Does what there is to do, and says how long the endpoint can be left alone; for ever, if nothing is said.
+    /// Makes progress. Returns after how long the endpoint needs another visit; `None`: only when
+    /// it is woken.
     fn move_on(&self, sources: &EpollSet) -> Option<Duration> {
         let found = self.drive.watch();
         if let Watched::Polled | Watched::Resting(_) = found {
@@ -221,7 +223,8 @@ impl Endpoint {
         }
     }
 
-    /// Has the transport's descriptor wake the thread or not: one that is not armed may be readable for ever.
+    /// Sets whether the transport's descriptor wakes the thread: without arming it may be readable
+    /// for ever.
     fn mute(&self, sources: &EpollSet, is_muted: bool) {
         if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
             return;

@@ -1,7 +1,8 @@
 //! The pump: the only code that sees both an endpoint's engine and its transport.
 //!
-//! It is generic over the transport, and reached through one virtual call per post and one per progress, none per
-//! frame. Its lock is taken before a completion queue's lock, never the other way.
+//! It is generic over the transport, and reached through one virtual call per post and one per
+//! progress, none per frame. Its lock is taken before a completion queue's lock, never the other
+//! way.
 
 mod connections;
 mod duties;
@@ -24,24 +25,25 @@ use homespun_engine::completion::{Completion, Failure};
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
-use homespun_engine::operation::{Found, PeekRequest, ReceiveRequest};
+use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
+use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::shared_receiver::MemberId;
 use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::FabricAddress;
 use crate::clock::Clock;
 use crate::counter::BoundCounters;
-use crate::cq::{Reader, Shared};
+use crate::cq::{CqShared, Reader};
 use crate::drive::{Drive, Watched};
 use crate::endpoint_pump::{EndpointPump, Wiring};
 use crate::lock::{Lock, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
-use crate::poster::{Poster, Refused};
-use crate::pump::duties::Duties;
-use crate::pump::names::{Sources, Targets};
-use crate::pump::queues::{Aside, NullSink, Queues};
+use crate::poster::{Poster, RefusedPost};
+use crate::pump::duties::{Duties, Purpose};
+use crate::pump::names::{AddressCache, PeerCache};
+use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
 use crate::trigger::WorkQueue;
@@ -49,8 +51,9 @@ use crate::trigger::WorkQueue;
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
 
-/// How many polls the progress thread takes for accidents. An application that polls more often between two of its looks
-/// needs no thread; one that sleeps polls once or twice before.
+/// How many polls do not make the progress thread stand down. An application that polls more often
+/// between two visits of the thread needs no thread; an application that sleeps polls once or twice
+/// before.
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// An endpoint's engine, its transport, and what both are wired to.
@@ -72,13 +75,14 @@ struct State<T> {
     timekeeper: Timekeeper,
     receive_context: Option<Arc<ReceiveContext>>,
     duties: Duties,
-    /// How often the application has polled since the progress thread has looked, or since somebody went to sleep.
+    /// How often the application has polled since the progress thread has looked, or since a reader
+    /// blocked.
     polls: u32,
 }
 
 impl<T: Transport> State<T> {
     /// Looks for a message among those that passes have received.
-    fn peek(&mut self, post: &ReceivePost, then: Found) -> Result<(), Error> {
+    fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let State { engine, wired, .. } = self;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let criteria = wired.criteria(post, engine)?;
@@ -87,18 +91,15 @@ impl<T: Transport> State<T> {
     }
 
     /// The application polls without reading a completion queue: makes a pass.
-    fn poll_aside(&mut self) {
-        self.pass_aside();
+    fn poll_without_reader(&mut self) {
+        self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
-        if self.duties.contains(Duties::WATCH) {
-            self.keep_watch_or_stand_down();
-        }
     }
 
-    /// Moves everything on as far as it goes, on behalf of nobody who reads a queue. How much was received.
-    fn pass_aside(&mut self) -> u32 {
+    /// Makes progress without a reader, as far as it goes. Returns how much was received.
+    fn pass_without_reader(&mut self) -> u32 {
         let State { engine, transport, wired: Some(wired), timekeeper, .. } = self else { return 0 };
-        let mut queues = Aside(wired.queues());
+        let mut queues = WithoutReader(wired.queues());
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         if engine.awaits_timeout() {
@@ -109,9 +110,10 @@ impl<T: Transport> State<T> {
         received
     }
 
-    /// Does what is left to do without anything having arrived, such as to tell a peer of the match of a receive that was
-    /// just posted. Whether the transport will tell of what there is to do next.
-    fn come_to_rest(&mut self) -> Armed {
+    /// Makes the progress that needs no arrival, such as reporting to a peer the match of a receive
+    /// that was just posted, then arms the transport. Returns whether the transport wakes for what
+    /// happens next.
+    fn arm_transport(&mut self) -> Armed {
         let State { engine, transport, wired: Some(wired), .. } = self else { return AT_REST };
         let mut queues = wired.queues();
         engine.deliver_held(&mut queues);
@@ -121,41 +123,43 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
-    /// A thread has made a pass and is about to sleep. Tells the engine the time, and the thread when to look again.
+    /// A thread has made a pass and is about to sleep. Advances the engine's time, and returns when
+    /// to look again.
     fn prepare_sleep(&mut self) -> Armed {
         let State { engine, wired, timekeeper, .. } = self;
         if engine.awaits_timeout()
             && let Some(wired) = wired
         {
-            timekeeper.tell(engine, &mut wired.queues());
+            timekeeper.advance(engine, &mut wired.queues());
         }
-        let armed = self.come_to_rest();
+        let armed = self.arm_transport();
         self.timekeeper.set_alarm(armed, &self.engine)
     }
 
-    /// The endpoint was used while somebody may be asleep, so that its transport watches no longer. Has it watch again; or
-    /// those who sleep are woken.
+    /// A call used the endpoint while a thread may sleep on it, so its transport is no longer
+    /// armed. Arms the transport again, or wakes the sleepers.
     #[cold]
-    fn keep_watch(&mut self) {
+    fn rearm_or_wake(&mut self) {
         let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
         let is_armed =
-            has_sleepers && self.come_to_rest() == AT_REST && self.timekeeper.has_alarm_for(&self.engine);
+            has_sleepers && self.arm_transport() == AT_REST && self.timekeeper.has_alarm_for(&self.engine);
         self.duties.set(Duties::WATCH, is_armed);
         if !is_armed && let Some(wired) = &self.wired {
             wired.wiring.wake_sleepers();
         }
     }
 
-    /// The application has polled while somebody may be asleep. A progress thread is told once that it may stand down:
-    /// watching would cost each of the following polls several system calls.
+    /// The application has polled while the progress thread may be asleep. Notifies that thread
+    /// once that it may stand down: watching would cost each of the following polls several system
+    /// calls.
     #[cold]
-    fn keep_watch_or_stand_down(&mut self) {
+    fn rearm_or_stand_down(&mut self) {
         match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
             Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
                 self.duties.remove(Duties::WATCH);
                 progress_doorbell.ring();
             }
-            _ => self.keep_watch(),
+            _ => self.rearm_or_wake(),
         }
     }
 }
@@ -165,17 +169,17 @@ const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct Wired {
     wiring: Wiring,
-    targets: Targets,
-    sources: Sources,
+    peer_cache: PeerCache,
+    address_cache: AddressCache,
 }
 
 impl Wired {
     fn queues(&mut self) -> Queues<'_, 'static> {
-        Queues::new(&self.wiring, &mut self.sources, None)
+        Queues::new(&self.wiring, &mut self.address_cache, None)
     }
 
     fn queues_for<'a, 'r>(&'a mut self, reader: &'a mut Reader<'r>) -> Queues<'a, 'r> {
-        Queues::new(&self.wiring, &mut self.sources, Some(reader))
+        Queues::new(&self.wiring, &mut self.address_cache, Some(reader))
     }
 }
 
@@ -241,14 +245,38 @@ impl<T: Transport> Pump<T> {
     }
 
     /// Answers a peek, then makes a pass.
-    fn peek(&self, post: &ReceivePost, then: Found) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+    fn peek(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
+        let mut endpoint = self.in_use_for(Purpose::Poll);
+        let state = endpoint.guard.as_mut().ok_or(NOT_ENABLED)?;
         let answered = state.peek(post, then);
         // Not before it has answered: see docs/decisions/peek.md.
-        state.poll_aside();
-        self.fire_unlocked(&mut guard);
+        state.poll_without_reader();
         answered
+    }
+
+    /// A pass of the progress thread, unless the application polls.
+    fn make_progress_pass(&self) -> Watched {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut().filter(|state| state.wired.is_some()) else {
+            return Watched::Resting(AT_REST);
+        };
+        state.duties.remove(Duties::WATCH);
+        if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
+            return Watched::Polled;
+        }
+        state.timekeeper.look_next();
+        let received = state.pass_without_reader();
+        if state.engine.has_news_for_others() {
+            receive_context::notify_others(&mut guard);
+            return Watched::Moving;
+        }
+        if received > 0 || state.engine.wants_pass() {
+            return Watched::Moving;
+        }
+        let armed = state.transport.arm();
+        let armed = state.timekeeper.set_alarm(armed, &state.engine);
+        state.duties.set(Duties::WATCH, armed != Armed::Ready);
+        Watched::Resting(armed)
     }
 
     fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
@@ -288,12 +316,24 @@ impl<T: Transport> Poster for Pump<T> {
         engine.cancel_work(number, &mut wired.queues())
     }
 
-    fn refuse(&self, refused: Refused) {
-        let Refused { context, flags, error, buffer, is_counted } = refused;
+    fn wake_sleepers(&self) {
+        if let Some(State { wired: Some(wired), .. }) = &*self.state.lock() {
+            wired.wiring.wake_sleepers();
+        }
+    }
+
+    fn refuse(&self, refused: RefusedPost) {
+        let RefusedPost { mut context, flags, error, buffer, is_work } = refused;
         let mut endpoint = self.in_use();
         let Ok((engine, _, wired)) = endpoint.enabled() else { return };
+        let wiring = &wired.wiring;
+        let mut is_counted = true;
+        if is_work {
+            let end = wiring.work_ended(context, false);
+            (context, is_counted) = (end.context, end.is_reported);
+        }
         if is_counted {
-            wired.wiring.counters.count_error(CounterEvents::of(flags));
+            wiring.counters.count_error(CounterEvents::of(flags));
         }
         let completion = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
         engine.report_refused(Failure { completion, error }, &mut wired.queues());
@@ -312,22 +352,23 @@ impl<T: Transport> EndpointPump for Pump<T> {
             return Err(Misuse::State("the endpoint is enabled already").into());
         }
         if wiring.counters.events().intersects(CounterEvents::OF_REGION) {
-            state.engine.see_accesses();
+            state.engine.observe_accesses();
         }
-        state.wired = Some(Wired { wiring, targets: Targets::default(), sources: Sources::default() });
+        state.wired =
+            Some(Wired { wiring, peer_cache: PeerCache::default(), address_cache: AddressCache::default() });
         Ok(())
     }
 
     fn rewire(
         &self,
-        transmit_cq: Option<Arc<Shared>>,
-        receive_cq: Option<Arc<Shared>>,
+        transmit_cq: Option<Arc<CqShared>>,
+        receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     ) {
         let mut endpoint = self.in_use();
         let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
         if counters.events().intersects(CounterEvents::OF_REGION) {
-            engine.see_accesses();
+            engine.observe_accesses();
         }
         (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
@@ -341,7 +382,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
     ) -> Result<bool, Error> {
         let mut endpoint = self.in_use();
         let (engine, transport, wired) = endpoint.enabled()?;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let to = wired.peer_cache.peer(to, &wired.wiring.av, engine)?;
         let is_sent = engine.inject(to, tag, data, message, transport);
         if is_sent {
             if !wired.wiring.counters.is_empty() {
@@ -352,11 +393,11 @@ impl<T: Transport> EndpointPump for Pump<T> {
         Ok(is_sent)
     }
 
-    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error> {
+    fn inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error> {
         let mut endpoint = self.in_use();
         let (engine, _, wired) = endpoint.enabled()?;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let is_written = engine.inject_write(to, bytes, key, address);
+        let to = wired.peer_cache.peer(to, &wired.wiring.av, engine)?;
+        let is_written = engine.inject_write(to, bytes, memory);
         if is_written && !wired.wiring.counters.is_empty() {
             wired.wiring.counters.count(CounterEvents::WRITE);
         }
@@ -367,7 +408,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         state.receive_context = Some(context.clone());
-        state.duties.insert(Duties::TELL_OTHERS);
+        state.duties.insert(Duties::NOTIFY_OTHERS);
         Ok(state.engine.share_receiver(context.receiver(), is_selective))
     }
 
@@ -378,13 +419,13 @@ impl<T: Transport> EndpointPump for Pump<T> {
         state.engine.leave_shared_receiver(&mut NullSink);
         drop(guard);
         // What was left to this endpoint is left to another now.
-        context.into_iter().for_each(|context| context.deliver_mail());
+        context.into_iter().for_each(|context| context.deliver_mail_and_fire());
     }
 
     fn fetch_mail(&self) {
-        let mut endpoint = self.in_use();
+        let mut endpoint = self.in_use_for(Purpose::Mail);
         let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
-        let mut queues = Aside(wired.queues());
+        let mut queues = WithoutReader(wired.queues());
         engine.deliver_held(&mut queues);
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -399,18 +440,19 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
     fn close(&self, linger: Duration) {
         let mut guard = self.state.lock();
-        // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
+        // A closed endpoint frees its memory and its descriptors, even if other objects still hold
+        // the pump.
         let Some(state) = guard.take() else { return };
         drop(guard);
         let State { mut engine, mut transport, mut timekeeper, receive_context, .. } = state;
         if let Some(context) = receive_context {
             engine.leave_shared_receiver(&mut NullSink);
-            context.deliver_mail();
+            context.deliver_mail_and_fire();
         }
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
-        let (mut sink, mut patience) = (NullSink, Patience::default());
+        let (mut sink, mut patience) = (NullSink, Backoff::default());
         while engine.has_unsent() && clock.now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
@@ -431,10 +473,8 @@ impl<T: Transport> EndpointPump for Pump<T> {
             drop(pass);
             patience.pause(&clock);
         }
-        if let Some(works) = self.works.get() {
-            // Peers may have accessed regions that are counted.
-            works.fire();
-        }
+        // Peers may have accessed regions that are counted.
+        self.fire();
     }
 }
 
@@ -457,61 +497,44 @@ impl<T: Transport> Drive for Pump<T> {
         }
         state.polls = state.polls.wrapping_add(1);
         if !state.duties.is_empty() {
-            self.after_poll(&mut guard);
+            self.see_to_duties(&mut guard, Purpose::Poll);
         }
     }
 
-    fn progress_aside(&self) {
-        self.firing(|guard| {
-            if let Some(state) = guard.as_mut() {
-                state.poll_aside();
-            }
-            receive_context::tell_others(guard);
-        });
+    fn progress_without_reader(&self) {
+        let mut endpoint = self.in_use_for(Purpose::Poll);
+        if let Some(state) = endpoint.guard.as_mut() {
+            state.poll_without_reader();
+        }
     }
 
     fn arm(&self) -> Armed {
-        self.firing(|guard| {
-            let Some(state) = guard.as_mut() else { return AT_REST };
-            if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired
-            {
-                state.polls = 0;
-                if !state.duties.contains(Duties::WATCH) {
-                    doorbell.ring();
-                }
-                return AT_REST;
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return AT_REST };
+        if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
+            state.polls = 0;
+            if !state.duties.contains(Duties::WATCH) {
+                doorbell.ring();
             }
-            state.duties.insert(Duties::WATCH);
-            let armed = state.prepare_sleep();
-            receive_context::tell_others(guard);
-            armed
-        })
+            return AT_REST;
+        }
+        state.duties.insert(Duties::WATCH);
+        let armed = state.prepare_sleep();
+        receive_context::notify_others(&mut guard);
+        armed
     }
 
     fn watch(&self) -> Watched {
-        self.firing(|guard| {
-            let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
-            if state.wired.is_none() {
-                return Watched::Resting(AT_REST);
-            }
-            state.duties.remove(Duties::WATCH);
-            if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
-                return Watched::Polled;
-            }
-            state.timekeeper.look_next();
-            let received = state.pass_aside();
-            if state.engine.has_news_for_others() {
-                receive_context::tell_others(guard);
-                return Watched::Moving;
-            }
-            if received > 0 || state.engine.wants_pass() {
-                return Watched::Moving;
-            }
-            let armed = state.transport.arm();
-            let armed = state.timekeeper.set_alarm(armed, &state.engine);
-            state.duties.set(Duties::WATCH, armed != Armed::Ready);
-            Watched::Resting(armed)
-        })
+        let found = self.make_progress_pass();
+        self.fire();
+        found
+    }
+
+    #[inline]
+    fn fire(&self) {
+        if let Some(works) = self.works.get() {
+            works.fire();
+        }
     }
 
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>)) {
@@ -526,14 +549,14 @@ impl<T: Transport> Drive for Pump<T> {
     }
 }
 
-/// Waits a little between looks at what does not announce itself, such as that a peer's kernel has everything: at
-/// first hardly, then longer.
+/// Waits between checks of a state without notification, such as whether a peer's kernel has
+/// everything: at first hardly, then longer.
 #[derive(Default)]
-struct Patience {
+struct Backoff {
     pauses: u32,
 }
 
-impl Patience {
+impl Backoff {
     fn pause(&mut self, clock: &Clock) {
         self.pauses += 1;
         if self.pauses < 100 {

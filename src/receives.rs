@@ -13,6 +13,7 @@ use crate::av::FabricAddress;
 use crate::op_flags::{RECEIVE_KINDS, special_receive_kind};
 use crate::owned::Owned;
 use crate::post::{ReceiveKind, ReceivePost};
+use crate::tag::TagMatch;
 
 /// A receive with every choice: what `fi_recvmsg` and `fi_trecvmsg` take.
 ///
@@ -32,7 +33,7 @@ use crate::post::{ReceiveKind, ReceivePost};
 /// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
 /// | `CLAIM \| DISCARD` | throws that message away |
 ///
-/// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
+/// A peek completes with length, remote data, tag and source of the message. It brings no data, so
 /// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD`
 /// alone has no meaning. A peek answers at once, from what the endpoint had received before the call: if no
 /// such message is among that, it ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage),
@@ -52,7 +53,7 @@ use crate::post::{ReceiveKind, ReceivePost};
 ///
 /// ```
 /// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
-/// use homespun::{Buffer, Bytes, BytesMut, OpFlags, OperationError, ReadError, RecvMsg};
+/// use homespun::{Buffer, Bytes, BytesMut, OpFlags, OperationError, ReadError, RecvMsg, Tag};
 ///
 /// # let fabric = Fabric::new();
 /// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
@@ -66,23 +67,23 @@ use crate::post::{ReceiveKind, ReceivePost};
 /// // The next completion, or nothing for a message that has not arrived.
 /// let next = || loop {
 ///     match cq.read() {
-///         Ok(completion) => break Some(completion),
-///         Err(ReadError::Empty) => {}
+///         Ok(Some(completion)) => break Some(completion),
+///         Ok(None) => {}
 ///         Err(ReadError::ErrorAvailable) => {
-///             let failed = cq.read_error().unwrap();
+///             let failed = cq.read_error().unwrap().unwrap();
 ///             assert_eq!(failed.error, OperationError::NoMessage);
 ///             break None;
 ///         }
 ///         Err(error) => panic!("{error}"),
 ///     }
 /// };
-/// // A message to itself with the tag 7, which nobody expects.
-/// endpoint.tsend(Bytes::from_static(b"hello"), own, 7, 0)?;
+/// // A message to itself with the tag 7, which no receive expects.
+/// endpoint.tsend(Bytes::from_static(b"hello"), own, Tag(7), 0)?;
 /// assert_eq!(next().unwrap().context, 0);
 ///
 /// // How long is it? A peek, with the context 1, until it is there.
 /// let look = RecvMsg {
-///     tagged: Some((7, 0)),
+///     tagged: Some(Tag(7).into()),
 ///     context: 1,
 ///     flags: OpFlags::PEEK | OpFlags::CLAIM,
 ///     ..RecvMsg::default()
@@ -107,13 +108,13 @@ use crate::post::{ReceiveKind, ReceivePost};
 ///
 /// With [`OpFlags::MULTI_RECV`], on an endpoint with the capability of that name, an untagged receive takes
 /// one message after another, packed into its one buffer (`fi_msg(3)`). They begin at addresses that are
-/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), but for one that fits only
-/// without. The receive keeps its place among those that are posted until
+/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), except a message
+/// that fits only unaligned. The receive keeps its place among the posted receives until
 ///
 /// - less than [`min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes) are left, or
-/// - a message is for it that does not fit any more. That message goes to the next receive, or waits for one; nothing is
-///   lost. Only a message that is longer than a buffer which has taken nothing yet is cut short, as by any receive, and uses
-///   the buffer up.
+/// - a message is for it that does not fit any more. That message goes to the next receive, or
+///   waits for one; nothing is lost. Only a message that is longer than a buffer which has taken
+///   nothing yet is cut short, as by any receive, and uses the buffer up.
 ///
 /// Each message completes by itself, with the context of the receive. Where it lies is its
 /// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own,
@@ -140,7 +141,7 @@ use crate::post::{ReceiveKind, ReceivePost};
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
+/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress};
 ///
 /// # let fabric = Fabric::new();
 /// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
@@ -160,8 +161,8 @@ use crate::post::{ReceiveKind, ReceivePost};
 /// let mut messages = Vec::new();
 /// let unused = loop {
 ///     let completion = match cq.read() {
-///         Ok(completion) if completion.context == 1 => completion,
-///         Ok(_) | Err(ReadError::Empty) => continue,
+///         Ok(Some(completion)) if completion.context == 1 => completion,
+///         Ok(_) => continue,
 ///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
 ///     };
 ///     match completion.buffer {
@@ -185,12 +186,12 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     pub buffers: B,
     /// The only sender to accept, with `FI_DIRECTED_RECV`; [`FabricAddress::UNSPECIFIED`] for any.
     pub from: FabricAddress,
-    /// The tag and the mask of its bits to ignore, for a tagged message.
-    pub tagged: Option<(u64, u64)>,
+    /// The tags to accept, for a tagged message.
+    pub tagged: Option<TagMatch>,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default ones](crate::Endpoint::rx_op_flags). Those that have no meaning
-    /// for receives are ignored.
+    /// Flags, in place of the endpoint's [default ones](crate::Endpoint::rx_op_flags). Those that
+    /// have no meaning for receives are ignored.
     pub flags: OpFlags,
 }
 
@@ -230,7 +231,7 @@ pub(crate) trait ReceivePoster {
         &self,
         buffers: B,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
+        tagged: Option<TagMatch>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
@@ -245,19 +246,19 @@ pub(crate) trait ReceivePoster {
         &self,
         buffers: B,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
+        tagged: Option<TagMatch>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         let kind = match self.receive_kind(tagged.is_some(), flags) {
             Ok(kind) => kind,
-            Err(misuse) => return Err(Rejected { error: misuse.into(), buffer: buffers }),
+            Err(misuse) => return Err(Rejected { error: misuse.into(), returned: buffers }),
         };
         if kind.fills_memory() {
             return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
         }
         let mut post = self.receiving(from, tagged, kind, Destination::default(), context);
-        self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, buffer: buffers })
+        self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, returned: buffers })
     }
 
     #[inline(always)]
@@ -266,7 +267,7 @@ pub(crate) trait ReceivePoster {
         kind: ReceiveKind,
         buffers: B,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
+        tagged: Option<TagMatch>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
@@ -274,7 +275,7 @@ pub(crate) trait ReceivePoster {
         let mut post = ManuallyDrop::new(self.receiving(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, buffer: take_back(&mut post) }),
+            Err(error) => Err(Rejected { error, returned: take_back(&mut post) }),
         }
     }
 
@@ -282,7 +283,7 @@ pub(crate) trait ReceivePoster {
     fn receiving(
         &self,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
+        tagged: Option<TagMatch>,
         kind: ReceiveKind,
         destination: Destination,
         context: u64,

@@ -15,6 +15,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun_engine::region::{CountAccess, Region, RegionAttr};
+use homespun_engine::remote_memory::RemoteMemory;
 use parking_lot::Mutex;
 
 use crate::counter::{self, Counter};
@@ -32,19 +33,39 @@ pub struct MrAttr {
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
-    /// The key that the region is to have. Not looked at in a domain that picks keys itself ([`MrMode::PROV_KEY`],
-    /// [`MrMode::BASIC`]); such a key is 64 random bits.
+    /// The key that the region is to have. Not looked at in a domain that picks keys itself
+    /// ([`MrMode::PROV_KEY`], [`MrMode::BASIC`]); such a key is 64 random bits.
     pub requested_key: u64,
-    /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain whose provider has such
-    /// memory, which is shared memory. Whoever has accessed the region once then does so by plain copies, without the owner's
-    /// help and without a system call; what brings remote data still goes through the owner, and so does what waits for a
-    /// fence, and what is [counted](MemoryRegion::bind_counter). The rights of the region are kept by those who are honest: a
-    /// process of the same user that means harm writes what it has mapped. The memory takes whole pages, as they are touched,
-    /// and one more, and a descriptor; it is given back when no peer has it mapped any more. It is ignored where there is no
-    /// such memory: see [`MemoryRegion::is_shareable`].
+    /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain
+    /// whose provider has such memory, which is shared memory. After its first access a peer
+    /// accesses the region by plain copies, without the owner's help and without a system call.
+    /// Accesses with remote data or a fence still go through the owner, and so do
+    /// [counted](MemoryRegion::bind_counter) ones. The rights of the region bind only honest peers:
+    /// a malicious process of the same user writes what it has mapped. The memory takes whole
+    /// pages, as they are touched, and one more, and a descriptor; it is given back when no peer
+    /// has it mapped any more. It is ignored where there is no such memory: see
+    /// [`MemoryRegion::is_shareable`].
     pub shareable: bool,
     /// What else is asked for. Flags that are not known are ignored.
     pub flags: MrFlags,
+}
+
+impl MrAttr {
+    /// Attributes of a region that grants these rights, and else the defaults, which grant none.
+    ///
+    /// ```
+    /// use homespun::MrAttr;
+    /// use homespun::flags::MrAccess;
+    ///
+    /// # let fabric = homespun::Fabric::new();
+    /// # let domain = fabric.domain(&fabric.info(&homespun::Hints::new())?)?;
+    /// let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
+    /// let region = domain.register(4096, &attr)?;
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    pub fn granting(access: MrAccess) -> MrAttr {
+        MrAttr { access, ..MrAttr::default() }
+    }
 }
 
 /// Memory that peers may read and write without a receive being posted: a registered region, `fi_mr(3)`.
@@ -53,17 +74,17 @@ pub struct MrAttr {
 /// [`address`](Self::address). They reach it through any endpoint of its domain that has the capabilities
 /// [`REMOTE_READ`](crate::flags::Caps::REMOTE_READ) or [`REMOTE_WRITE`](crate::flags::Caps::REMOTE_WRITE).
 ///
-/// A region that [`Domain::register`] makes owns its memory. [`read_at`](Self::read_at) and [`write_at`](Self::write_at)
-/// copy from and to it while peers access it too; there is no `&[u8]` of it, since what it would show could change. It
-/// costs its length rounded up to 8 bytes. One of [`Domain::register_raw`] is the caller's memory, and one of
-/// [`Domain::register_file`] is a file.
+/// A region that [`Domain::register`] makes owns its memory. [`read_at`](Self::read_at) and
+/// [`write_at`](Self::write_at) copy from and to it while peers access it too; there is no `&[u8]`
+/// of it, since what it would show could change. It costs its length rounded up to 8 bytes. One of
+/// [`Domain::register_raw`] is the caller's memory, and one of [`Domain::register_file`] is a file.
 ///
-/// What peers do with it can be counted: see [`bind_counter`](Self::bind_counter). With [`MrFlags::RMA_EVENT`], as
-/// applications register that are made for [`MrMode::RMA_EVENT`], it can be accessed only once it was
-/// [enabled](Self::enable), by when it has its counters.
+/// What peers do with it can be counted: see [`bind_counter`](Self::bind_counter). With
+/// [`MrFlags::RMA_EVENT`], as applications register that are made for [`MrMode::RMA_EVENT`], it can
+/// be accessed only once it was [enabled](Self::enable), by when it has its counters.
 ///
-/// Dropping it closes it: `fi_close`. Accesses that are under way fail then at their initiators, and once the drop returns
-/// nothing touches the memory.
+/// Dropping it closes it: `fi_close`. Accesses that are under way fail then at their initiators,
+/// and once the drop returns nothing touches the memory.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, InfoFlags, MrAccess};
@@ -82,8 +103,8 @@ pub struct MrAttr {
 /// let region = domain.register(4096, &MrAttr { access, requested_key: 7, ..MrAttr::default() })?;
 ///
 /// // The endpoint writes to itself, at the 100th byte of the region.
-/// endpoint.write(Bytes::from_static(b"hello"), own, region.address() + 100, region.key(), 1)?;
-/// while cq.read().is_err() {}
+/// endpoint.write(Bytes::from_static(b"hello"), own, region.remote().offset(100), 1)?;
+/// while cq.read().expect("no failure").is_none() {}
 /// let mut written = [0; 5];
 /// region.read_at(100, &mut written)?;
 /// assert_eq!(&written, b"hello");
@@ -91,11 +112,11 @@ pub struct MrAttr {
 /// ```
 pub struct MemoryRegion {
     region: Arc<Region>,
-    domain: Arc<domain::Shared>,
+    domain: Arc<domain::DomainShared>,
     /// Whether it is to be enabled, and cannot be bound after that.
     is_to_be_enabled: bool,
     /// Once for each binding.
-    counters: Mutex<Vec<Arc<counter::Shared>>>,
+    counters: Mutex<Vec<Arc<counter::CounterShared>>>,
 }
 
 impl Domain {
@@ -103,10 +124,10 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for an offset, or for memory
-    /// as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if another region of the
-    /// domain has the key; what the system says of memory that is to be [shareable](MrAttr::shareable):
-    /// ENOMEM, EMFILE.
+    /// [`Misuse::Invalid`] for a length of 0 or more memory than there is, for an offset, or for
+    /// memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if
+    /// another region of the domain has the key; what the system says of memory that is to be
+    /// [shareable](MrAttr::shareable): ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Invalid("memory of the region's own as persistent").into());
@@ -119,28 +140,33 @@ impl Domain {
         })
     }
 
-    /// Registers the caller's memory, in up to [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which
-    /// follow each other as if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. One at the null address that is
-    /// the only one is the address space from its beginning on, where most addresses are nobody's.
+    /// Registers the caller's memory, in up to
+    /// [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which follow each other as
+    /// if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. One at the null address that
+    /// is the only one is the address space from its beginning on, where most addresses are
+    /// unmapped.
     ///
-    /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers may wait until what they write
-    /// is durable ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). Where a file is mapped with
-    /// `MAP_SYNC`, or is a device that is memory, the processor's caches are flushed then; elsewhere by `msync(2)`, for whose
-    /// length the endpoint does nothing else. The system is asked once, here, how the memory is mapped.
+    /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers
+    /// may wait until what they write is durable
+    /// ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). Where a file is
+    /// mapped with `MAP_SYNC`, or is a device that is memory, the processor's caches are flushed
+    /// then; elsewhere by `msync(2)`, for whose length the endpoint does nothing else. The system
+    /// is asked once, here, how the memory is mapped.
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`], and [`Misuse::Invalid`]
-    /// for no segment, for a null address with a length among others, for memory that is to be
-    /// [shareable](MrAttr::shareable), and for other memory than files' as persistent; what the system says when it is asked
-    /// how persistent memory is mapped.
+    /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`],
+    /// and [`Misuse::Invalid`] for no segment, for a null address with a length among others, for
+    /// memory that is to be [shareable](MrAttr::shareable), and for other memory than files' as
+    /// persistent; what the system says when it is asked how persistent memory is mapped.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until the
-    /// region was dropped. Until then nothing holds a Rust reference to it, other than to atomics or cells; what a peer
-    /// and somebody else access at the same time has no particular value. Persistent memory stays mapped as it is. Of the
-    /// address space that must hold, of all that peers access while they do.
+    /// Every segment must be initialised memory that is readable, and writable if peers may write,
+    /// from any thread, until the region was dropped. Until then nothing holds a Rust reference to
+    /// it, other than to atomics or cells; what a peer and another thread access at the same time
+    /// has no particular value. Persistent memory stays mapped as it is. Of the address space that
+    /// must hold, of all that peers access while they do.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
@@ -152,7 +178,8 @@ impl Domain {
             .then(|| unsafe { Persistent::of(segments) })
             .transpose()?;
         self.enter(attr, |attr| {
-            // SAFETY: the caller promises the same until the region is dropped, and by the end of that it has ended.
+            // SAFETY: the caller promises the same until the region is dropped, and by the end of
+            // that it has ended.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
                 Some(persistent) => region.persistent(Box::new(persistent.clone())),
@@ -161,12 +188,14 @@ impl Domain {
         })
     }
 
-    /// Registers a part of a file, which is mapped for it: persistent memory, as with [`register_raw`](Self::register_raw) and
-    /// [`MrFlags::RMA_PMEM`], without a promise of the caller's. `offset_bytes` is where it begins in the file, at a multiple
-    /// of the size of a page. What anybody writes to the file is there for peers to read, and the other way round.
+    /// Registers a part of a file, which is mapped for it: persistent memory, as with
+    /// [`register_raw`](Self::register_raw) and [`MrFlags::RMA_PMEM`], without a promise of the
+    /// caller's. `offset_bytes` is where it begins in the file, at a multiple of the size of a
+    /// page. What other processes write to the file is there for peers to read, and the other way
+    /// round.
     ///
-    /// It takes no memory but for the file's pages, and no descriptor once the file is closed. Whoever cuts the file short
-    /// while peers access it ends this process: the system sends it SIGBUS.
+    /// It takes no memory but for the file's pages, and no descriptor once the file is closed.
+    /// Truncating the file while peers access it ends this process: the system sends it SIGBUS.
     ///
     /// ```
     /// use homespun::flags::{BindFlags, InfoFlags, MrAccess, OpFlags};
@@ -194,12 +223,11 @@ impl Domain {
     /// endpoint.writemsg(WriteMsg {
     ///     buffers: vec![Bytes::from_static(b"for good")],
     ///     to,
-    ///     address: region.address(),
-    ///     key: region.key(),
+    ///     memory: region.remote(),
     ///     flags: OpFlags::COMMIT_COMPLETE,
     ///     ..WriteMsg::default()
     /// })?;
-    /// while cq.read().is_err() {}
+    /// while cq.read().expect("no failure").is_none() {}
     /// assert!(std::fs::read(&path)?.starts_with(b"for good"));
     /// # std::fs::remove_file(&path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -207,9 +235,10 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register); besides [`Misuse::Invalid`] for another offset, for more than the file has, and for
-    /// memory that is to be [shareable](MrAttr::shareable); what the system says when the file is mapped, such as EACCES for
-    /// one that is not open for reading and writing.
+    /// As [`register`](Self::register); besides [`Misuse::Invalid`] for another offset, for more
+    /// than the file has, and for memory that is to be [shareable](MrAttr::shareable); what the
+    /// system says when the file is mapped, such as EACCES for a file that is not open for reading
+    /// and writing.
     pub fn register_file(
         &self,
         file: &File,
@@ -220,7 +249,7 @@ impl Domain {
         if attr.shareable {
             return Err(Misuse::Invalid("a file, to be mapped by peers").into());
         }
-        let mapped = file::Shared(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
+        let mapped = file::FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
         self.enter(attr, |attr| {
             let region = Region::kept(Box::new(mapped.clone()), len_bytes, attr)?;
             Ok(region.persistent(Box::new(mapped.clone())))
@@ -258,7 +287,7 @@ impl Domain {
     }
 }
 
-/// A key that nobody guesses, and that is not the one which says that there is none.
+/// A key that cannot be guessed, and that is not `FI_KEY_NOTAVAIL`.
 fn random_key() -> Result<u64, Error> {
     const FI_KEY_NOTAVAIL: u64 = u64::MAX;
     loop {
@@ -278,14 +307,21 @@ impl MemoryRegion {
         self.region.key()
     }
 
-    /// The address of the first byte, as peers name it: 0, but [its own](Self::as_ptr) in a domain that was opened with
-    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`].
+    /// The address of the first byte, as peers name it: 0, but [its own](Self::as_ptr) in a domain
+    /// that was opened with [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`].
     pub fn address(&self) -> u64 {
         self.region.base_address()
     }
 
-    /// Where the memory begins in this process: that of the first segment, where it has several. What is read and written there
-    /// may be what peers access at the same moment; it is not there any more when the region was dropped.
+    /// The region's first byte as peers name it in reads, writes and atomic operations:
+    /// [`address`](Self::address) and [`key`](Self::key) in one.
+    pub fn remote(&self) -> RemoteMemory {
+        RemoteMemory { address: self.address(), key: self.key() }
+    }
+
+    /// Where the memory begins in this process: that of the first segment, where it has several.
+    /// What is read and written there may be what peers access at the same moment; it is not there
+    /// any more when the region was dropped.
     pub fn as_ptr(&self) -> *mut u8 {
         self.region.as_ptr()
     }
@@ -295,8 +331,8 @@ impl MemoryRegion {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory, which they may not once their accesses are counted. For any other memory they need
-    /// this side's progress.
+    /// Whether peers may map the memory, which they may not once their accesses are counted. For
+    /// any other memory they need this side's progress.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
     }
@@ -311,23 +347,25 @@ impl MemoryRegion {
         self.region.access()
     }
 
-    /// Copies from the region into all of `into`, `offset_bytes` from its start. Of what a peer writes at the same moment a
-    /// part may be there.
+    /// Copies from the region into all of `into`, `offset_bytes` from its start. Of what a peer
+    /// writes at the same moment a part may be there.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space; nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space; nothing is
+    /// copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
 
-    /// Copies all of `from` into the region, `offset_bytes` from its start. A peer that reads at the same moment may get a
-    /// part of it.
+    /// Copies all of `from` into the region, `offset_bytes` from its start. A peer that reads at
+    /// the same moment may get a part of it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the caller's memory that peers may
-    /// not write, and that need not be writable; nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the
+    /// caller's memory that peers may not write, and that need not be writable; nothing is copied
+    /// then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
     }
@@ -362,7 +400,7 @@ impl MemoryRegion {
     /// region.bind_counter(&written, CounterEvents::REMOTE_WRITE)?;
     ///
     /// // The endpoint writes to itself.
-    /// endpoint.write(Bytes::from_static(b"hello"), own, region.address(), region.key(), 1)?;
+    /// endpoint.write(Bytes::from_static(b"hello"), own, region.remote(), 1)?;
     /// written.wait(1, None).expect("nothing ends the wait before");
     /// let mut bytes = [0; 5];
     /// region.read_at(0, &mut bytes)?;
@@ -372,10 +410,10 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for other events, or none; [`Misuse::Busy`] if an event has a counter already;
-    /// [`Misuse::OtherDomain`] for a counter of another domain; [`Misuse::State`] if the region was registered with
-    /// [`MrFlags::RMA_EVENT`] and is enabled. What the system says where an endpoint cannot wake those who wait: ENOMEM,
-    /// ENOSPC.
+    /// [`Misuse::Flags`] for other events, or none; [`Misuse::Busy`] if an event has a counter
+    /// already; [`Misuse::OtherDomain`] for a counter of another domain; [`Misuse::State`] if the
+    /// region was registered with [`MrFlags::RMA_EVENT`] and is enabled. The system's error where
+    /// an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     ///
     /// [`Caps::RMA_EVENT`]: homespun_engine::flags::Caps::RMA_EVENT
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
@@ -385,11 +423,12 @@ impl MemoryRegion {
             return Err(Misuse::Flags(events.bits()).into());
         }
         let mut counters = self.counters.lock();
-        // Driving comes first, so that nothing is counted of which nobody could be told.
-        self.domain.regional_counters().add(counter)?;
+        // The counter drives the endpoints before it can count, so that every count wakes its
+        // sleepers.
+        self.domain.domain_counters().add(counter)?;
         let counting: Arc<dyn CountAccess> = counter.clone();
         if let Err(misuse) = self.region.bind_counter(events, &counting) {
-            self.domain.regional_counters().remove(counter);
+            self.domain.domain_counters().remove(counter);
             return Err(misuse.into());
         }
         counter.bind();
@@ -408,8 +447,8 @@ impl MemoryRegion {
         self.check_binding(endpoint.domain() == self.domain.id())
     }
 
-    /// Lets peers access the region: `fi_mr_enable`. One that was registered without [`MrFlags::RMA_EVENT`] is enabled from
-    /// the start.
+    /// Lets peers access the region: `fi_mr_enable`. A region that was registered without
+    /// [`MrFlags::RMA_EVENT`] is enabled from the start.
     pub fn enable(&self) {
         self.region.enable();
     }
@@ -427,7 +466,7 @@ impl Drop for MemoryRegion {
         self.domain.regions().close(&self.region);
         self.domain.settle();
         for counter in self.counters.get_mut() {
-            self.domain.regional_counters().remove(counter);
+            self.domain.domain_counters().remove(counter);
             counter.unbind();
         }
     }

@@ -1,4 +1,4 @@
-//! From names to addresses, and from a peer's address to the local one that leads to it.
+//! Resolves names to addresses, and finds the local address that leads to a peer.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -11,17 +11,17 @@ use homespun_engine::flags::InfoFlags;
 
 use crate::info::Info;
 
-/// Where both ends of a communication are: the addresses that one [`Info`] carries, of one format.
+/// The source and destination addresses of one [`Info`], of one format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct AddressPair {
     pub(crate) format: AddressFormat,
     pub(crate) src: Option<Address>,
     pub(crate) dest: Option<Address>,
 }
 
-/// What a name stands for.
+/// Which address a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum AddressRole {
     /// An address of this host: without a node, every interface.
     Source,
     /// An address to reach: without a node, the loopback interface.
@@ -34,15 +34,16 @@ pub(crate) enum Role {
 ///
 /// # Errors
 ///
-/// [`Misuse::NoData`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be named and was not.
+/// [`Misuse::NoData`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be
+/// named and was not.
 pub(crate) fn ends(
     node: Option<&str>,
     service: Option<&str>,
     flags: InfoFlags,
     hints: &Info,
-) -> Result<Vec<Ends>, Error> {
+) -> Result<Vec<AddressPair>, Error> {
     let is_source = flags.contains(InfoFlags::SOURCE);
-    let role = if is_source { Role::Source } else { Role::Destination };
+    let role = if is_source { AddressRole::Source } else { AddressRole::Destination };
     let service = match service {
         Some("") if is_source && node.is_none() => Some("0"),
         Some("") => None,
@@ -58,25 +59,26 @@ pub(crate) fn ends(
     let hinted_src = hints.src_addr.map(|src| vec![src]);
     let hinted_dest = hints.dest_addr.map(|dest| vec![dest]);
     let (src, dest) = match (named, role) {
-        (Some(named), Role::Source) => (Some(named), hinted_dest),
-        (Some(named), Role::Destination) => (hinted_src, Some(named)),
+        (Some(named), AddressRole::Source) => (Some(named), hinted_dest),
+        (Some(named), AddressRole::Destination) => (hinted_src, Some(named)),
         (None, _) => (hinted_src, hinted_dest),
     };
 
     let host = host_formats()?;
     let ends = match (src, dest) {
-        (None, None) => {
-            host.iter().map(|&format| Ends { format, src: Some(format.wildcard()), dest: None }).collect()
-        }
+        (None, None) => host
+            .iter()
+            .map(|&format| AddressPair { format, src: Some(format.wildcard()), dest: None })
+            .collect(),
         (None, Some(dest)) => towards(&reachable(&dest))?,
         (Some(src), None) => local(&src, &host)?
             .iter()
-            .map(|&src| Ends { format: src.format(), src: Some(src), dest: None })
+            .map(|&src| AddressPair { format: src.format(), src: Some(src), dest: None })
             .collect(),
         (Some(src), Some(dest)) => pairs(&local(&src, &host)?, &reachable(&dest))?,
     };
-    let wanted = |ends: &Ends| hints.addr_format.is_none_or(|format| format == ends.format);
-    let ends: Vec<Ends> = ends.into_iter().filter(wanted).collect();
+    let wanted = |ends: &AddressPair| hints.addr_format.is_none_or(|format| format == ends.format);
+    let ends: Vec<AddressPair> = ends.into_iter().filter(wanted).collect();
     if ends.is_empty() {
         return Err(Misuse::NoData("an address of the format asked for").into());
     }
@@ -91,7 +93,7 @@ pub(crate) fn ends(
 pub(crate) fn resolve(
     node: Option<&str>,
     service: Option<&str>,
-    role: Role,
+    role: AddressRole,
     numeric: bool,
 ) -> Result<Vec<Address>, Error> {
     // The resolver would take the low 16 bits of a larger number.
@@ -102,7 +104,7 @@ pub(crate) fn resolve(
     if numeric {
         flags |= libc::AI_NUMERICHOST;
     }
-    if role == Role::Source {
+    if role == AddressRole::Source {
         flags |= libc::AI_PASSIVE;
     }
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
@@ -184,11 +186,11 @@ pub(crate) fn is_local(address: Address) -> bool {
 }
 
 /// Each destination that there is a route to, with the local address at the start of that route.
-fn towards(destinations: &[Address]) -> Result<Vec<Ends>, Error> {
+fn towards(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &dest in destinations {
         if let Some(src) = probe(dest.format().wildcard(), Some(dest))? {
-            ends.push(Ends { format: dest.format(), src: Some(src), dest: Some(dest) });
+            ends.push(AddressPair { format: dest.format(), src: Some(src), dest: Some(dest) });
         }
     }
     if ends.is_empty() {
@@ -198,11 +200,11 @@ fn towards(destinations: &[Address]) -> Result<Vec<Ends>, Error> {
 }
 
 /// Each source with each destination of its format.
-fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<Ends>, Error> {
+fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &src in sources {
         for &dest in destinations.iter().filter(|dest| dest.format() == src.format()) {
-            ends.push(Ends { format: src.format(), src: Some(src), dest: Some(dest) });
+            ends.push(AddressPair { format: src.format(), src: Some(src), dest: Some(dest) });
         }
     }
     if ends.is_empty() {
@@ -211,8 +213,9 @@ fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<Ends>, Err
     Ok(ends)
 }
 
-/// Asks the system what an endpoint bound at `bind` has for an address, if it talks to `peer`; `None` if that is not
-/// possible. The port of the result is 0. Connecting a datagram socket chooses a route and sends nothing.
+/// Asks the system what an endpoint bound at `bind` has for an address, if it talks to `peer`;
+/// `None` if that is not possible. The port of the result is 0. Connecting a datagram socket
+/// chooses a route and sends nothing.
 fn probe(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;
@@ -245,7 +248,7 @@ mod tests {
         Address::from(text.parse::<SocketAddr>().expect("a socket address"))
     }
 
-    fn reason(result: Result<Vec<Ends>, Error>) -> String {
+    fn reason(result: Result<Vec<AddressPair>, Error>) -> String {
         result.expect_err("this cannot be met").to_string()
     }
 
@@ -255,16 +258,17 @@ mod tests {
 
     #[test]
     fn numbers_resolve_without_a_resolver() {
-        let found = resolve(Some("127.0.0.1"), Some("7471"), Role::Destination, true);
+        let found = resolve(Some("127.0.0.1"), Some("7471"), AddressRole::Destination, true);
         assert_eq!(found, Ok(vec![address("127.0.0.1:7471")]));
-        let found = resolve(Some("::1"), Some("7471"), Role::Destination, true);
+        let found = resolve(Some("::1"), Some("7471"), AddressRole::Destination, true);
         assert_eq!(found, Ok(vec![address("[::1]:7471")]));
-        assert!(resolve(Some("localhost"), Some("7471"), Role::Destination, true).is_err());
+        assert!(resolve(Some("localhost"), Some("7471"), AddressRole::Destination, true).is_err());
     }
 
     #[test]
     fn a_name_resolves_to_each_of_its_addresses_once() {
-        let found = resolve(Some("localhost"), Some("7471"), Role::Destination, false).expect("localhost");
+        let found =
+            resolve(Some("localhost"), Some("7471"), AddressRole::Destination, false).expect("localhost");
         assert!(found.contains(&address("127.0.0.1:7471")), "{found:?}");
         let mut once = found.clone();
         once.sort_unstable();
@@ -273,18 +277,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_does_not_resolve() {
+    fn invalid_service_does_not_resolve() {
         for service in ["65536", "-1", "", " 80", "70000", "no-such-service", "80\0"] {
-            let found = resolve(Some("127.0.0.1"), Some(service), Role::Destination, true);
+            let found = resolve(Some("127.0.0.1"), Some(service), AddressRole::Destination, true);
             assert!(found.is_err(), "{service:?} gave {found:?}");
         }
-        assert!(resolve(Some("127.0.0.1"), Some("65535"), Role::Destination, true).is_ok());
+        assert!(resolve(Some("127.0.0.1"), Some("65535"), AddressRole::Destination, true).is_ok());
     }
 
     #[test]
-    fn what_is_no_node_does_not_resolve() {
+    fn invalid_node_does_not_resolve() {
         for node in ["", "999.1.1.1", "127.0.0.1\0", "no-such-host.invalid"] {
-            let found = resolve(Some(node), Some("80"), Role::Destination, true);
+            let found = resolve(Some(node), Some("80"), AddressRole::Destination, true);
             assert_eq!(found.unwrap_err().errno(), Errno::ENODATA, "{node:?}");
         }
     }
@@ -295,7 +299,7 @@ mod tests {
         assert!(src.iter().any(|ends| ends.src == Some(address("0.0.0.0:7471")) && ends.dest.is_none()));
         assert_eq!(src.iter().any(|ends| ends.src == Some(address("[::]:7471"))), host_has_ipv6());
         let dest = ends(None, Some("7471"), InfoFlags::empty(), &Info::default()).expect("a destination");
-        let loopback = Ends {
+        let loopback = AddressPair {
             format: AddressFormat::SockaddrIn,
             src: Some(address("127.0.0.1:0")),
             dest: Some(address("127.0.0.1:7471")),
@@ -327,7 +331,7 @@ mod tests {
             let there = address(&format!("{loopback}:0"));
             for hints in [Info::default(), from(&format!("{loopback}:0"))] {
                 let found = ends(Some(node), Some("7471"), InfoFlags::empty(), &hints);
-                assert_eq!(found, Ok(vec![Ends { format: there.format(), src: Some(there), dest }]));
+                assert_eq!(found, Ok(vec![AddressPair { format: there.format(), src: Some(there), dest }]));
             }
         }
         let hints = Info { dest_addr: Some(address("0.0.0.0:7471")), ..Info::default() };
@@ -339,7 +343,7 @@ mod tests {
     fn nothing_named_is_each_format_of_the_host_at_every_interface() {
         let found = ends(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
         let src = Some(address("0.0.0.0:0"));
-        assert_eq!(found[0], Ends { format: AddressFormat::SockaddrIn, src, dest: None });
+        assert_eq!(found[0], AddressPair { format: AddressFormat::SockaddrIn, src, dest: None });
         assert_eq!(found.iter().any(|ends| ends.src == Some(address("[::]:0"))), host_has_ipv6());
         assert_eq!(found.len(), 1 + usize::from(host_has_ipv6()));
     }
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_says_what_is_wrong_with_the_addresses() {
+    fn resolve_error_names_the_conflicting_address() {
         let none = Info::default();
         let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
         let ipv6 = Info { addr_format: Some(AddressFormat::SockaddrIn6), ..Info::default() };

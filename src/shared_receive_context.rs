@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
@@ -26,6 +27,7 @@ use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_receive_flags};
 use crate::post::{ReceiveKind, ReceivePost};
 use crate::receives::ReceivePoster;
+use crate::tag::TagMatch;
 
 /// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
 ///
@@ -59,7 +61,7 @@ use crate::receives::ReceivePoster;
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
 /// use homespun::{
-///     AvAttr, BindFlags, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints, OpFlags, ReadError, RecvMsg,
+///     AvAttr, BindFlags, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints,
 /// };
 ///
 /// let fabric = Fabric::new();
@@ -87,10 +89,9 @@ use crate::receives::ReceivePoster;
 /// let second = av.insert_one(endpoints[1].name()?)?;
 /// endpoints[0].send(Bytes::from_static(b"hello"), second, 3)?;
 /// let received = loop {
-///     match cq.read() {
-///         Ok(completion) if completion.context == 1 => break completion,
-///         Ok(_) | Err(ReadError::Empty) => {}
-///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
+///     match cq.read().expect("no operation fails") {
+///         Some(completion) if completion.context == 1 => break completion,
+///         _ => {}
 ///     }
 /// };
 /// assert_eq!(received.len_bytes, 5);
@@ -180,7 +181,7 @@ impl SharedReceiveContext {
     /// [`Misuse::NotFound`] if there is none.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         let is_cancelled = self.shared.receiver.cancel(context);
-        self.shared.deliver_mail();
+        self.shared.deliver_mail_and_fire();
         if is_cancelled {
             Ok(())
         } else {
@@ -194,9 +195,12 @@ impl SharedReceiveContext {
     /// # Errors
     ///
     /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
-    pub fn close(self) -> Result<(), (Self, Error)> {
+    pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err((self, Misuse::Busy("endpoints are bound to the receive context").into()));
+            return Err(Rejected {
+                error: Misuse::Busy("endpoints are bound to the receive context").into(),
+                returned: self,
+            });
         }
         Ok(())
     }
@@ -244,52 +248,73 @@ impl ReceiveContext {
         }
     }
 
-    /// Which messages a receive accepts. A claimed message is known by its context alone.
-    fn criteria(&self, post: &ReceivePost) -> Result<Criteria, Error> {
-        let source = match post.from {
-            Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup(from)?,
-            _ => None,
-        };
-        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
-        Ok(Criteria { source: source.map(|source| self.receiver.peer(source)), tag, ignore })
+    /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message
+    /// is known by its context alone.
+    fn source(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
+        match post.from {
+            Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup(from),
+            _ => Ok(None),
+        }
     }
 
     /// Has the shared receiver receive, in a way of its choice.
     fn receive_by(
         &self,
         post: &mut ReceivePost,
-        receive: impl FnOnce(&SharedReceiver, ReceiveRequest) -> Result<(), Rejected<Destination>>,
+        receive: impl FnOnce(
+            &SharedReceiver,
+            Option<Address>,
+            ReceiveRequest,
+        ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
-        let request = post.request(self.criteria(post)?);
-        receive(&self.receiver, request).map_err(|rejected| post.put_back(rejected))
+        let from = self.source(post)?;
+        let request = post.request(criteria(post));
+        receive(&self.receiver, from, request).map_err(|rejected| post.put_back(rejected))
     }
 
     fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
             ReceiveKind::Single => self.receive_by(post, SharedReceiver::post_receive),
-            ReceiveKind::Multi { min_free_bytes } => self
-                .receive_by(post, |receiver, request| receiver.post_multi_receive(request, min_free_bytes)),
-            ReceiveKind::Claimed => self.receive_by(post, SharedReceiver::receive_claimed),
-            ReceiveKind::Peek(then) => self.receiver.peek(PeekRequest {
-                tagged: post.tagged.is_some(),
-                criteria: self.criteria(post)?,
-                context: post.context,
-                then,
+            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |receiver, from, request| {
+                receiver.post_multi_receive(from, request, min_free_bytes)
             }),
+            ReceiveKind::Claimed => {
+                self.receive_by(post, |receiver, _, request| receiver.receive_claimed(request))
+            }
+            ReceiveKind::Peek(then) => {
+                let from = self.source(post)?;
+                let (tagged, criteria, context) = (post.tagged.is_some(), criteria(post), post.context);
+                self.receiver.peek(from, PeekRequest { tagged, criteria, context, then })
+            }
             ReceiveKind::Discard => self.receiver.discard_claimed(post.tagged.is_some(), post.context),
         }
     }
 
-    /// Has endpoints do what was left to them. To be called without an endpoint's lock.
+    /// Has endpoints do what was left to them. To be called without an endpoint's lock. The caller
+    /// then carries out the works that are due by that.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_news() {
             self.members.fetch_mail(&self.receiver.take_news());
         }
     }
 
+    /// As [`deliver_mail`](Self::deliver_mail), with the works that are due by that.
+    pub(crate) fn deliver_mail_and_fire(&self) {
+        if self.receiver.has_news() {
+            self.deliver_mail();
+            self.members.fire();
+        }
+    }
+
     pub(crate) fn members(&self) -> &Members {
         &self.members
     }
+}
+
+/// Which messages a receive accepts, but for their source.
+fn criteria(post: &ReceivePost) -> Criteria {
+    let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
+    Criteria { source: None, tag, ignore }
 }
 
 impl ReceivePoster for SharedReceiveContext {
@@ -312,7 +337,7 @@ impl ReceivePoster for SharedReceiveContext {
         let is_signalled = flags.contains(OpFlags::COMPLETION);
         post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
         let received = shared.receive(post);
-        shared.deliver_mail();
+        shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
             // Not before it has answered: see docs/decisions/peek.md.
             shared.members.progress();

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::Misuse;
+use homespun_engine::rejected::Rejected;
 
 use crate::domain_id::DomainId;
 use crate::info::TxAttr;
@@ -12,13 +13,17 @@ use crate::info::TxAttr;
 /// What endpoints of a domain transmit by together: `fi_stx_context` of `fi_endpoint(3)`.
 ///
 /// An endpoint whose info says [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) for its
-/// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is [bound](crate::Endpoint::bind_shared_transmit_context) to one before it
-/// is enabled. The application posts to its endpoints as ever, and their own queues and counters report what they have sent.
+/// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is
+/// [bound](crate::Endpoint::bind_shared_transmit_context) to one before it is enabled. The
+/// application posts to its endpoints as ever, and their own queues and counters report what they
+/// have sent.
 ///
-/// There is nothing that endpoints would have to share here: each keeps its own queue of operations, with the depth and the
-/// default flags of its own info, so one that is full holds up no other. A context says what its endpoints can do.
+/// There is nothing that endpoints would have to share here: each keeps its own queue of
+/// operations, with the depth and the default flags of its own info, so one that is full holds up
+/// no other. A context says what its endpoints can do.
 ///
-/// A handle may be cloned and used from any thread; the context takes some 200 bytes. What is bound keeps it alive.
+/// A handle may be cloned and used from any thread; the context takes some 200 bytes. What is bound
+/// keeps it alive.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
@@ -39,10 +44,10 @@ use crate::info::TxAttr;
 /// ```
 #[derive(Clone)]
 pub struct SharedTransmitContext {
-    shared: Arc<Shared>,
+    shared: Arc<ContextShared>,
 }
 
-struct Shared {
+struct ContextShared {
     domain: DomainId,
     attr: TxAttr,
     /// How many endpoints are bound to it.
@@ -51,7 +56,7 @@ struct Shared {
 
 impl SharedTransmitContext {
     pub(crate) fn new(domain: DomainId, attr: TxAttr) -> SharedTransmitContext {
-        SharedTransmitContext { shared: Arc::new(Shared { domain, attr, bound: AtomicUsize::new(0) }) }
+        SharedTransmitContext { shared: Arc::new(ContextShared { domain, attr, bound: AtomicUsize::new(0) }) }
     }
 
     /// What the context was granted.
@@ -64,9 +69,12 @@ impl SharedTransmitContext {
     /// # Errors
     ///
     /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
-    pub fn close(self) -> Result<(), (SharedTransmitContext, Error)> {
+    pub fn close(self) -> Result<(), Rejected<SharedTransmitContext>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err((self, Misuse::Busy("endpoints are bound to the transmit context").into()));
+            return Err(Rejected {
+                error: Misuse::Busy("endpoints are bound to the transmit context").into(),
+                returned: self,
+            });
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! [`Domain::queue_work`] has an example.
 
+mod firing;
 mod queue;
 mod waiting;
 mod work;
@@ -12,8 +13,8 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::rejected::Rejected;
 
 pub(crate) use self::queue::WorkQueue;
-use self::work::{Action, CounterUse, Kind, Work};
-pub(crate) use self::work::{CounterChange, Deferrable};
+use self::work::{Action, CounterUse, Work, WorkKind};
+pub(crate) use self::work::{CounterChange, DeferredPost};
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::domain_id::DomainId;
@@ -21,16 +22,21 @@ use crate::endpoint::{
     AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
 };
 
-/// When something is done: as soon as both values of a counter together, successes and failures, have reached a
-/// threshold. If they have already, that is at once. A counter that is set back afterwards changes nothing.
+/// When something is done: as soon as both values of a counter together, successes and failures,
+/// have reached a threshold. If they have already, that is at once. A counter that is set back
+/// afterwards changes nothing.
 ///
-/// Of what waits for one counter, that with the lower threshold comes first, and of equal ones what was posted first; also
-/// where the counter has passed several thresholds in one step.
+/// One call carries out a thousand works or so. If more are due, such as those of a long chain of
+/// works, the next progress carries on, for which threads that sleep are woken.
 ///
-/// Anything that counts may reach the threshold: operations that end, accesses by peers, and the application's own
-/// changes. With manual progress that happens while the application drives an endpoint that the counter is bound to; such a
-/// counter drives all endpoints of its domain that have
-/// [`Caps::TRIGGER`](crate::Caps::TRIGGER), and so does a counter of [completions](DeferredWork::completion).
+/// Of what waits for one counter, that with the lower threshold comes first, and of equal ones what
+/// was posted first; also where the counter has passed several thresholds in one step.
+///
+/// Anything that counts may reach the threshold: operations that end, accesses by peers, and the
+/// application's own changes. With manual progress that happens while the application drives an
+/// endpoint that the counter is bound to; such a counter drives all endpoints of its domain that
+/// have [`Caps::TRIGGER`](crate::Caps::TRIGGER), and so does a counter of
+/// [completions](DeferredWork::completion).
 #[derive(Debug, Clone)]
 pub struct Trigger {
     /// The counter.
@@ -39,8 +45,9 @@ pub struct Trigger {
     pub threshold: u64,
 }
 
-/// An operation that can wait for a [`Trigger`]. Its memory is used no sooner than it is carried out, except that a triggered
-/// operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies it when it is posted.
+/// An operation that can wait for a [`Trigger`]. Its memory is used no sooner than it is carried
+/// out, except that a triggered operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies
+/// it when it is posted.
 ///
 /// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>`, or `&[Segment]` and
 /// `&[SegmentMut]` for the raw tier.
@@ -67,12 +74,13 @@ pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
 pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Carries an operation out.
     Post {
-        /// The endpoint, which must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not keep it open:
-        /// what waits when it is closed is dropped.
+        /// The endpoint, which must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER).
+        /// Work does not keep it open: what waits when it is closed is dropped.
         endpoint: Endpoint,
-        /// The operation. Its success is counted and reported by the endpoint only if its flags have
-        /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and not handed back. A
-        /// failure is reported to the endpoint's completion queue in any case.
+        /// The operation. Its success is counted and reported by the endpoint only if its flags
+        /// have [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is
+        /// dropped and not handed back. A failure is reported to the endpoint's completion queue in
+        /// any case.
         operation: Operation<S, D>,
     },
     /// Adds to a counter.
@@ -91,7 +99,8 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     },
 }
 
-/// Something that is done when a counter has reached a threshold: `struct fi_deferred_work` of `fi_trigger(3)`.
+/// Something that is done when a counter has reached a threshold: `struct fi_deferred_work` of
+/// `fi_trigger(3)`.
 #[derive(Debug, Clone)]
 pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// What the application [cancels](Domain::cancel_work) it by.
@@ -100,8 +109,9 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
     pub trigger: Trigger,
     /// What is done.
     pub action: DeferredAction<S, D>,
-    /// A counter that is incremented when the operation has ended: its value, or its error value if the operation has
-    /// failed or was refused. It may be any of the domain. Changes of counters have none.
+    /// A counter that is incremented when the operation has ended: its value, or its error value if
+    /// the operation has failed or was refused. It may be any of the domain. Changes of counters
+    /// have none.
     pub completion: Option<Counter>,
 }
 
@@ -146,20 +156,22 @@ pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Domain {
-    /// Queues work, and does it if its time has come: `FI_QUEUE_WORK`. Work with an operation is posted with what the
-    /// endpoint's flags and the operation's are now.
+    /// Queues work, and does it if its time has come: `FI_QUEUE_WORK`. Work with an operation is
+    /// posted with what the endpoint's flags and the operation's are now.
     ///
-    /// What is refused when it is due, say for an address that is no longer in the address vector, ends as a failed operation:
-    /// [`OperationError::Deferred`](crate::OperationError::Deferred). While the endpoint's queue is full, work waits, and what
-    /// comes after it for the same counter waits behind it.
+    /// What is refused when it is due, say for an address that is no longer in the address vector,
+    /// ends as a failed operation: [`OperationError::Deferred`](crate::OperationError::Deferred).
+    /// While the endpoint's queue is full, work waits, and what comes after it for the same counter
+    /// waits behind it.
     ///
     /// # Errors
     ///
-    /// With the memory of the operation: what the call would answer that posts it, but for what is found out only when it
-    /// is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a
-    /// receive that is more than one message, or none (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for objects of
-    /// another domain; [`Misuse::Invalid`] for a change of a counter with a counter of completions. What the system says,
-    /// where a counter cannot be woken: ENOMEM, ENOSPC.
+    /// With the memory of the operation: what the call would answer that posts it, but for what is
+    /// found out only when it is due; [`Misuse::NoCapability`] without
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a receive that is more
+    /// than one message, or none (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for
+    /// objects of another domain; [`Misuse::Invalid`] for a change of a counter with a counter of
+    /// completions. What the system says, where a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
         self.queue(work, lend_source, lend_destination)
     }
@@ -176,8 +188,8 @@ impl Domain {
     /// [`Endpoint::post_send`]: until its end was counted or reported, the work was cancelled or flushed, or the endpoint was
     /// closed.
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for: the queue posts the operation
-        // or drops it, and the endpoint keeps to it as for any operation.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for: the queue
+        // posts the operation or drops it, and the endpoint keeps to it as for any operation.
         let queued = unsafe {
             self.queue(
                 work,
@@ -188,7 +200,7 @@ impl Domain {
         queued.map_err(|rejected| rejected.error)
     }
 
-    /// Takes back work that waits: the oldest that was queued with this context, which is not told of. `FI_CANCEL_WORK`.
+    /// Cancels waiting work, the oldest with this context, without a report: `FI_CANCEL_WORK`.
     /// When it returns, the memory of the work is the application's again.
     ///
     /// # Errors
@@ -198,8 +210,9 @@ impl Domain {
         self.shared.works().cancel(context)
     }
 
-    /// Takes back all work that waits, or all that waits for one counter, as [`cancel_work`](Self::cancel_work) does:
-    /// `FI_FLUSH_WORK`. Triggered operations of endpoints stay.
+    /// Takes back all work that waits, or all that waits for one counter, as
+    /// [`cancel_work`](Self::cancel_work) does: `FI_FLUSH_WORK`. Triggered operations of endpoints
+    /// stay.
     pub fn flush_work(&self, counter: Option<&Counter>) {
         self.shared.works().flush(counter.map(Counter::shared));
     }
@@ -230,7 +243,7 @@ impl Domain {
                     .and_then(|()| endpoint.check_deferred(&mut post, flags));
                 let action = match checked {
                     Ok(pump) => Action::Post { pump: pump.clone(), post },
-                    Err(error) => return Err(Rejected { error, buffer: post.into_buffer() }),
+                    Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
                 };
                 kept_open = Some(endpoint);
                 (action, is_reported)
@@ -241,10 +254,10 @@ impl Domain {
             .flatten()
             .try_for_each(|counter| self.enlist(counter));
         if let Err(error) = enlisted {
-            return Err(Rejected { error, buffer: action.into_buffer() });
+            return Err(Rejected { error, returned: action.into_buffer() });
         }
         let completion = completion.map(|counter| CounterUse::new(counter.shared()));
-        let kind = Kind::Deferred { context, completion, is_reported };
+        let kind = WorkKind::Deferred { context, completion, is_reported };
         let trigger = CounterUse::new(counter.shared());
         self.shared.works().add(Work { trigger, threshold, action, kind });
         // If this is the last handle, the work is forgotten with the endpoint, which has to know of it.
@@ -300,7 +313,8 @@ impl Endpoint {
         trigger: &Trigger,
         operation: Operation<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for, as for any operation.
+        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for, as for
+        // any operation.
         let posted = unsafe {
             self.post_when(
                 trigger,
@@ -326,11 +340,11 @@ impl Endpoint {
             .and_then(|()| self.check_triggered(&mut post, flags));
         let pump = match checked.and_then(|pump| self.enlist(counter).map(|()| pump)) {
             Ok(pump) => pump.clone(),
-            Err(error) => return Err(Rejected { error, buffer: post.into_buffer() }),
+            Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
         };
         let trigger = CounterUse::new(counter.shared());
         let action = Action::Post { pump, post };
-        self.works().add(Work { trigger, threshold: *threshold, action, kind: Kind::Triggered });
+        self.works().add(Work { trigger, threshold: *threshold, action, kind: WorkKind::Triggered });
         Ok(())
     }
 }
@@ -341,7 +355,7 @@ fn check_domain(one: DomainId, other: DomainId) -> Result<(), Error> {
 
 /// A refusal with no memory to hand back.
 fn refused(error: impl Into<Error>) -> Rejected<Buffer> {
-    Rejected { error: error.into(), buffer: Buffer::None }
+    Rejected { error: error.into(), returned: Buffer::None }
 }
 
 fn lend_source(buffers: Vec<Bytes>) -> Result<Source, Rejected<Buffer>> {

@@ -8,31 +8,34 @@ use crate::info::{Info, Progress, Threading};
 use crate::lock::{Locking, Serialised};
 
 impl Fabric {
-    /// Opens a domain whose endpoints and completion queues take no locks, for an application that uses them one at a time
-    /// ([`Threading::Domain`], with manual progress). It saves an atomic exchange for each post and each poll; otherwise the
-    /// domain is as [`domain`](Self::domain) opens it.
+    /// Opens a domain whose endpoints and completion queues take no locks, for an application that
+    /// uses them one at a time ([`Threading::Domain`], with manual progress). It saves an atomic
+    /// exchange for each post and each poll; otherwise the domain is as [`domain`](Self::domain)
+    /// opens it.
     ///
     /// # Errors
     ///
-    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not say [`Threading::Domain`], or asks for automatic
-    /// data progress, which is made by a thread.
+    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not say
+    /// [`Threading::Domain`], or asks for automatic data progress, which is made by a thread.
     ///
     /// # Safety
     ///
-    /// No two threads are at the same time inside calls on endpoints, completion queues and counters of this domain, for as long
-    /// as any of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
-    /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a
-    /// call on it, dropping a memory region of the domain and binding it to a counter as one on each of them,
-    /// formatting a completion queue by `Debug` as one on the queue. So does binding a queue or a counter to an
-    /// endpoint that is enabled already.
+    /// No two threads are at the same time inside calls on endpoints, completion queues and
+    /// counters of this domain, for as long as any of these objects lives, whichever handles and
+    /// clones the calls use; and each call *happens before* the next, as a mutex that is held
+    /// during each of them would have it. Dropping the last handle of an endpoint counts as a call
+    /// on it, dropping a memory region of the domain and binding it to a counter as one on each of
+    /// them, formatting a completion queue by `Debug` as one on the queue. So does binding a queue
+    /// or a counter to an endpoint that is enabled already.
     ///
-    /// Excepted are calls that always synchronise: everything on the domain itself, on address vectors and on event queues;
-    /// [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
-    /// [`set_name`](crate::Endpoint::set_name), the enabling of an endpoint and what is bound to it before;
+    /// Excepted are calls that always synchronise: everything on the domain itself, on address
+    /// vectors and on event queues; [`Endpoint::info`](crate::Endpoint::info),
+    /// [`name`](crate::Endpoint::name), [`set_name`](crate::Endpoint::set_name), the enabling of an
+    /// endpoint and what is bound to it before;
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and what changes a counter:
-    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error), [`set`](crate::Counter::set) and
-    /// [`set_error`](crate::Counter::set_error). In debug builds a call that finds another one inside
-    /// panics.
+    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error),
+    /// [`set`](crate::Counter::set) and [`set_error`](crate::Counter::set_error). In debug builds a
+    /// call that finds another one inside panics.
     ///
     /// ```
     /// use homespun::Fabric;
@@ -56,9 +59,10 @@ impl Fabric {
         if info.domain.data_progress == Some(Progress::Auto) {
             return Err(Misuse::Invalid("a domain without locks that makes progress by itself").into());
         }
-        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. Those that
-        // are excepted take none, but for one: enabling takes that of an endpoint which no queue drives yet, so
-        // that no other call can be there, and the list in which the queue then finds it is synchronised.
+        // SAFETY: the caller promises that no two threads are inside the calls that take these
+        // locks. Those that are excepted take none, but for one: enabling takes that of an endpoint
+        // which no queue drives yet, so that no other call can be there, and the list in which the
+        // queue then finds it is synchronised.
         let promise = unsafe { Serialised::promise() };
         self.open_domain(info, Locking::LeftOut(promise))
     }
@@ -77,9 +81,10 @@ mod tests {
     use super::*;
     use crate::endpoint::{RecvMsg, SendMsg};
     use crate::lock::counting;
+    use crate::tag::Tag;
     use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
-    /// How long the messages may take: whoever waits for a lock would wait for ever.
+    /// How long the messages may take: a thread that waits for a lock would wait for ever.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     const MESSAGES: u64 = 1000;
@@ -116,14 +121,16 @@ mod tests {
         for number in 0..messages {
             let tag = (number % 2 == 0).then_some(number);
             let into = [SegmentMut { address: room.as_mut_ptr(), len_bytes: LEN_BYTES }];
-            let tagged = tag.map(|tag| (tag, 0));
+            let tagged = tag.map(|tag| Tag(tag).into());
             let flags = to.endpoint.rx_op_flags();
             let receive = RecvMsg { buffers: &into[..], from: any, tagged, context: number, flags };
-            // SAFETY: `room` is used by nobody else until the message was read, below.
+            // SAFETY: nothing else uses `room` until the message was read, below.
             unsafe { to.endpoint.post_receive(&receive).expect("room for a receive") };
             let is_injected = number % 4 < 2;
             if is_injected {
-                from.endpoint.inject(&message, FabricAddress(0), tag, None).expect("room for a send");
+                from.endpoint
+                    .inject(&message, FabricAddress(0), tag.map(Tag), None)
+                    .expect("room for a send");
             } else {
                 let of = [Segment { address: message.as_ptr(), len_bytes: LEN_BYTES }];
                 let post = SendMsg {
@@ -136,12 +143,12 @@ mod tests {
                 };
                 // SAFETY: `message` stays until the completion was read, below.
                 unsafe { from.endpoint.post_send(&post).expect("room for a send") };
-                while from.cq.read().is_err() {}
+                while from.cq.read().expect("a success").is_none() {}
             }
             let received = loop {
                 match to.cq.read() {
-                    Ok(received) => break received,
-                    Err(_) => from.cq.progress(),
+                    Ok(Some(received)) => break received,
+                    _ => from.cq.progress(),
                 }
             };
             assert_eq!((received.context, received.len_bytes), (number, LEN_BYTES));
@@ -184,7 +191,7 @@ mod tests {
                 Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     exchange.join().expect("messages that take no lock");
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => panic!("{domain}: somebody waits for a lock"),
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("{domain}: a thread waits for a lock"),
             }
         }
     }
@@ -208,7 +215,7 @@ mod tests {
             scope.spawn(|| {
                 both.wait();
                 while !done.load(Ordering::Relaxed) {
-                    assert!(polled.read().is_err());
+                    assert_eq!(polled.read(), Ok(None));
                 }
             });
             both.wait();
@@ -228,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_alone_gets_a_domain_without_locks() {
+    fn unsynchronised_domain_requires_domain_threading_and_manual_progress() {
         let fabric = Fabric::new();
         let offered = |threading, progress| {
             let mut hints = Info::default();

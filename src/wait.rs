@@ -11,13 +11,15 @@
 //! 1. arm the doorbell: from now on a thread rings it that inserts an entry, counts, or has the endpoints
 //!    make progress;
 //! 2. arm each endpoint, whose transport looks once more for frames;
-//! 3. look once more at the ring of entries, or at the counter;
-//! 4. sleep on the set.
+//! 3. carry out the works that have become due by that, with no lock of the sleepers held;
+//! 4. look once more at the ring of entries, or at the counter;
+//! 5. sleep on the set.
 //!
-//! To arm the doorbell is to silence it, which must not be done while other sleepers have not heard it. A
-//! thread that comes when others sleep joins them if it finds the doorbell armed; if it was rung, the thread
-//! waits until they have woken. An application that sleeps by itself says nothing when it wakes, so it has an
-//! epoll set and a doorbell of its own, which calls of this library leave alone.
+//! Arming the doorbell silences it, which must not happen while it rings for sleepers that have not
+//! woken yet. A thread that comes when others sleep joins them if it finds the doorbell armed; if
+//! it was rung, the thread waits until they have woken. An application that sleeps by itself says
+//! nothing when it wakes, so it has an epoll set and a doorbell of its own, which calls of this
+//! library leave alone.
 
 mod awaited;
 mod deadline;

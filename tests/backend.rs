@@ -8,6 +8,6 @@ use crate::backend::ChannelProvider;
 homespun_conformance::transport_contract!(ChannelProvider::new());
 
 #[test]
-fn the_example_runs() {
+fn example_backend_keeps_the_contract() {
     backend::main().expect("two messages arrive");
 }

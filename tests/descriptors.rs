@@ -1,4 +1,4 @@
-//! Endpoints give everything back that they had of the system.
+//! Closed endpoints return all their descriptors and mappings to the system.
 //!
 //! The descriptors and mappings of the whole process are counted, so this is the only test of its binary.
 
@@ -9,11 +9,12 @@ use homespun::FabricAddress;
 
 use crate::suite::connecting::{Side, close, completion, hear, request};
 use crate::suite::payload::{payload, room};
-use crate::suite::possessions::Possessions;
+use crate::suite::possessions::ProcessResources;
 use crate::suite::{Net, Transport, Turns};
 
-/// Connections in both directions, to itself and to nobody; messages that arrive, wait and are left over.
-fn live_a_little(transport: &Transport) {
+/// Connects endpoints in both directions, to themselves and to an address without a listener; some
+/// messages arrive, some wait, some are never received.
+fn use_an_endpoint_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
     let unnamed = net.domain().endpoint(&net.info).expect("an endpoint");
     unnamed.name().expect("it has one, and never uses it");
@@ -23,7 +24,7 @@ fn live_a_little(transport: &Transport) {
         for other in &parties {
             party.meet(other);
         }
-        let nobody = party.av.insert(&[vacancy.address]).remove(0).expect("an address like any other");
+        let absent = party.av.insert(&[vacancy.address]).remove(0).expect("an address like any other");
         for to in 0..parties.len() {
             party.endpoint.recv(room(1000), FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
             party.endpoint.send(payload(1, 1000), FabricAddress(to as u64), 2).expect("room for a send");
@@ -32,7 +33,7 @@ fn live_a_little(transport: &Transport) {
                 .tsend(payload(1, 50_000), FabricAddress(to as u64), 3, 2)
                 .expect("room for a send");
         }
-        party.endpoint.send(payload(1, 1000), nobody, 4).expect("room for a send");
+        party.endpoint.send(payload(1, 1000), absent, 4).expect("room for a send");
     }
     for party in &parties {
         let (mut completed, mut failed) = (0, 0);
@@ -51,8 +52,8 @@ fn live_a_little(transport: &Transport) {
 /// How many connections there are at a time.
 const CONNECTIONS: u64 = 20;
 
-/// Connections that are used and ended by either side, and requests that are rejected, or that nobody decides.
-fn connect_a_little(transport: &Transport) {
+/// Uses connections and ends them from either side; some requests are rejected, some never decided.
+fn use_connections_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
     let (client, server) = (Side::new(&net), Side::new(&net));
     for _ in 0..5 {
@@ -61,14 +62,14 @@ fn connect_a_little(transport: &Transport) {
         let mut pairs = Vec::new();
         for number in 0..CONNECTIONS {
             let connecting = client.endpoint(number);
-            connecting.connect(name, b"may I?").expect("nobody was asked before");
+            connecting.connect(name, b"may I?").expect("a first request");
             let request = request(&[&server, &client]);
             match number % 4 {
-                0 => request.reject(b"no").expect("nobody has decided"),
+                0 => request.reject(b"no").expect("an undecided request"),
                 1 => drop(request),
                 _ => {
                     let accepting = server.endpoint_for(&request, number);
-                    accepting.accept(b"").expect("nobody has decided");
+                    accepting.accept(b"").expect("an undecided request");
                     assert!(hear(&[&server, &client]).is_ok());
                     assert!(hear(&[&client, &server]).is_ok());
                     accepting.recv(room(1000), FabricAddress::UNSPECIFIED, number).expect("room");
@@ -85,23 +86,23 @@ fn connect_a_little(transport: &Transport) {
         for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {
             connecting.shutdown().expect("it is connected");
         }
-        // One that nobody hears of.
+        // The server never reads this request.
         let unheard = client.endpoint(0);
-        unheard.connect(name, b"hello?").expect("nobody was asked before");
+        unheard.connect(name, b"hello?").expect("a first request");
         close((unheard, listener, pairs), &[&client, &server]);
     }
 }
 
 #[test]
-fn everything_is_given_back() {
+fn closed_endpoints_leave_no_descriptors_or_mappings() {
     let transports = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
-    // What the process opens once and keeps is not counted.
-    transports.iter().for_each(live_a_little);
-    transports.iter().for_each(connect_a_little);
-    let before = Possessions::now();
+    // Resources that the process opens once and keeps do not count.
+    transports.iter().for_each(use_an_endpoint_briefly);
+    transports.iter().for_each(use_connections_briefly);
+    let before = ProcessResources::now();
     for _ in 0..3 {
-        transports.iter().for_each(live_a_little);
-        transports.iter().for_each(connect_a_little);
+        transports.iter().for_each(use_an_endpoint_briefly);
+        transports.iter().for_each(use_connections_briefly);
     }
-    assert_eq!(Possessions::now(), before);
+    assert_eq!(ProcessResources::now(), before);
 }

@@ -1,5 +1,5 @@
-//! What a small message does not do: allocate memory, and over shared memory call the system. That it takes no lock, where
-//! the application promises to use one object at a time, is tested beside the locks (`src/unsynchronised.rs`).
+//! A small message allocates no memory, and over shared memory makes no system call. Domains without locks
+//! are tested beside the locks (`src/unsynchronised.rs`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::{Info, Threading};
 use homespun::{
     Address, AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CounterEvents, CqAttr, Endpoint,
-    Fabric, FabricAddress, Segment, SegmentMut,
+    Fabric, FabricAddress, Segment, SegmentMut, Tag,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -33,13 +33,13 @@ mod suite;
 
 const LEN_BYTES: usize = 8;
 
-/// How many messages bring everything to the size that it then keeps.
+/// How many messages warm up: after them no table or buffer grows.
 const WARM_UP_MESSAGES: u64 = 5000;
 
 /// How many messages are counted, in each direction.
 const MESSAGES: u64 = 5000;
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator, with a count of the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -50,15 +50,15 @@ thread_local! {
 static ALLOCATOR: Counting = Counting;
 
 fn count_allocation() {
-    // A thread that ends has nothing to count with any more.
+    // A thread that ends has no counter any more.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: everything is left to the system's allocator, and counting allocates nothing.
+// SAFETY: every call goes to the system's allocator, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation();
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: the caller upholds the contract of the same call.
         unsafe { System.alloc(layout) }
     }
 
@@ -80,7 +80,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// An endpoint without locks, and the memory of the one message that is on its way in each direction.
+/// An endpoint without locks, and the buffers of the one message in flight in each direction.
 struct Party {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -94,7 +94,7 @@ impl Party {
         Party::open_to_count(domain, None)
     }
 
-    /// Opens one of which everything may be counted.
+    /// Opens one with counters of all events.
     fn open_to_count(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
@@ -121,7 +121,7 @@ impl Party {
         self.endpoint.name().expect("an endpoint in service has a name")
     }
 
-    /// Makes somebody the peer.
+    /// Inserts the peer's address.
     fn meet(&self, peer: Address) {
         let inserted = self.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
         assert_eq!(inserted, PEER);
@@ -134,18 +134,19 @@ impl Party {
 
     fn post_receive(&mut self, number: u64) {
         let segments = [SegmentMut { address: self.room.as_mut_ptr(), len_bytes: LEN_BYTES }];
-        let (from, tagged) = (FabricAddress::UNSPECIFIED, Party::tag(number).map(|tag| (tag, 0)));
+        let (from, tagged) = (FabricAddress::UNSPECIFIED, Party::tag(number).map(|tag| Tag(tag).into()));
         let (buffers, flags) = (&segments[..], self.endpoint.rx_op_flags());
         let receive = RecvMsg { buffers, from, tagged, context: number, flags };
-        // SAFETY: the room is used by one receive at a time, and read by nobody. A party is not moved while it is used.
+        // SAFETY: the buffer belongs to one receive at a time and is never read. A party is not moved
+        // while it is used.
         unsafe { self.endpoint.post_receive(&receive).expect("room for a receive") };
     }
 
-    /// Posts a message, or every other pair of times injects it. How many completions that brings.
+    /// Posts a message or injects it, in alternating pairs. Returns the number of its completions.
     fn send(&self, number: u64) -> u64 {
         let tag = Party::tag(number);
         if number % 4 < 2 {
-            self.endpoint.inject(&self.message, PEER, tag, Some(number)).expect("room for a send");
+            self.endpoint.inject(&self.message, PEER, tag.map(Tag), Some(number)).expect("room for a send");
             return 0;
         }
         let segments = [Segment { address: self.message.as_ptr(), len_bytes: LEN_BYTES }];
@@ -157,27 +158,28 @@ impl Party {
     }
 }
 
-/// What a party calls the other one.
+/// A party's address of the other one.
 const PEER: FabricAddress = FabricAddress(0);
 
 /// The context of sends.
 const SEND: u64 = u64::MAX;
 
-/// Moves messages to and fro.
+/// Exchanges messages in both directions.
 fn exchange(left: &mut Party, right: &mut Party, messages: u64) {
     for number in 0..2 * messages {
         let (from, to) = if number % 2 == 0 { (&mut *left, &mut *right) } else { (&mut *right, &mut *left) };
         to.post_receive(number / 2);
         for _ in 0..from.send(number / 2) {
-            assert_eq!(from.cq.read().expect("small messages are sent at once").context, SEND);
+            assert_eq!(from.cq.read().unwrap().expect("small messages are sent at once").context, SEND);
         }
         loop {
             match to.cq.read() {
-                Ok(received) => {
+                Ok(Some(received)) => {
                     break assert_eq!((received.context, received.len_bytes), (number / 2, LEN_BYTES));
                 }
-                // Over TCP a message may take its time.
-                Err(_) => from.cq.progress(),
+                // With TCP a message may take some time.
+                Ok(None) => from.cq.progress(),
+                Err(error) => panic!("{error}"),
             }
         }
     }
@@ -195,7 +197,7 @@ fn small_messages_allocate_nothing(domain: &str) {
 }
 
 #[test]
-fn small_messages_that_are_counted_allocate_nothing() {
+fn small_messages_with_counters_allocate_nothing() {
     let mut counters = [None, None];
     let [mut left, mut right] = counters.each_mut().map(|counter| Party::open_to_count("shm", Some(counter)));
     left.meet(right.name());
@@ -205,7 +207,7 @@ fn small_messages_that_are_counted_allocate_nothing() {
     exchange(&mut left, &mut right, MESSAGES);
     let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
-    // Each side has sent and received as many.
+    // Each side has sent and received equally many.
     assert_eq!(counted, [Some(2 * (WARM_UP_MESSAGES + MESSAGES)); 2]);
 }
 
@@ -220,7 +222,7 @@ fn small_messages_over_tcp_allocate_nothing() {
 }
 
 #[test]
-fn what_is_allocated_is_counted() {
+fn allocations_are_counted() {
     let before = ALLOCATIONS.get();
     drop(hint::black_box(Box::new(before)));
     assert_eq!(ALLOCATIONS.get() - before, 1);
@@ -229,25 +231,25 @@ fn what_is_allocated_is_counted() {
 /// How many messages one side sends before it is the other's turn.
 const TURN_MESSAGES: u64 = 20;
 
-/// How many turns each side has to warm up, and then without a system call. Each takes a pass a message, and it is fewer
-/// passes than go by before the kernel is asked, now and then, what else there is.
+/// How many turns each side has for warming up, and then without a system call. A turn takes one progress
+/// pass per message, which is less than the interval between polls of the kernel.
 const TURNS: u64 = 40;
 
-/// How many passes without a message make sure that the kernel was asked just before, and is not to be asked soon.
+/// After this many passes without a message the kernel has just been polled, and is not polled soon.
 const IDLE_PASSES: u32 = 96;
 
-/// What one of two processes is told.
+/// The task of one of the two processes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Task {
     peer: AddressForm,
-    /// The memory in which turns are counted, as a file.
+    /// The file of the shared memory that counts the turns.
     turns: String,
     goes_first: bool,
-    /// Whether it makes a system call, at the wrong time.
+    /// Whether it makes a forbidden system call on purpose.
     calls: bool,
 }
 
-/// A number in memory that processes share.
+/// The turn counter in shared memory.
 #[derive(Clone, Copy)]
 struct Turns(&'static AtomicU32);
 
@@ -262,11 +264,12 @@ impl Turns {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it is mapped for ever, on a page's border, and used as this by everybody who maps it.
+        // SAFETY: it is mapped for ever, on a page's border, and every process that maps it uses it
+        // as this type.
         Ok(Turns(unsafe { &*memory.cast::<AtomicU32>() }))
     }
 
-    /// Waits without the system's help.
+    /// Spins until the counter has this value.
     fn wait_for(self, turn: u64) {
         while u64::from(self.0.load(Ordering::Acquire)) != turn {
             hint::spin_loop();
@@ -278,12 +281,12 @@ impl Turns {
     }
 }
 
-/// One side of a game in which each has a turn after the other: it reads what the other has sent, and sends as much. So
-/// nobody looks for a message that is not there, however long the other takes.
+/// One side of a game in turns: each player reads what the other has sent, and sends as much. So
+/// neither polls for a message that has not arrived, however slow the other is.
 struct Player {
     party: Party,
     turns: Turns,
-    /// Which turn is its next one.
+    /// Its next turn.
     turn: u64,
 }
 
@@ -292,21 +295,21 @@ impl Player {
         self.take_turn_and(|_| {});
     }
 
-    /// Does something else between reading and sending, when nothing is on its way.
+    /// Calls `act` between reading and sending, when no message is in flight.
     fn take_turn_and(&mut self, act: impl FnOnce(&mut Party)) {
         let Player { party, turns, turn } = self;
         turns.wait_for(*turn);
         if *turn > 0 {
             for number in 0..TURN_MESSAGES {
                 party.post_receive(number);
-                let received = party.cq.read().expect("it was sent before");
+                let received = party.cq.read().unwrap().expect("it was sent before");
                 assert_eq!((received.context, received.len_bytes), (number, LEN_BYTES));
             }
         }
         act(party);
         for number in 0..TURN_MESSAGES {
             for _ in 0..party.send(number) {
-                assert_eq!(party.cq.read().expect("small messages are sent at once").context, SEND);
+                assert_eq!(party.cq.read().unwrap().expect("small messages are sent at once").context, SEND);
             }
         }
         *turn += 2;
@@ -316,7 +319,7 @@ impl Player {
 
 #[test]
 #[ignore = "an entry: other tests run it, in processes of their own"]
-fn a_player() {
+fn player_process_entry() {
     let Some(mut channel) = Channel::inherited() else { return };
     let mut party = Party::open("shm");
     channel.tell(&AddressForm(party.name())).expect("a test that listens");
@@ -328,7 +331,7 @@ fn a_player() {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
     }
     party.post_receive(1);
-    while party.cq.read().is_err() {}
+    while party.cq.read().unwrap().is_none() {}
     if !task.goes_first {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
     }
@@ -349,11 +352,11 @@ fn a_player() {
         hint::black_box(process::id());
     }
     (0..TURNS).for_each(|_| player.take_turn());
-    // SAFETY: ends the process at once, without what Rust or the C library would do, for which they call the system.
+    // SAFETY: ends the process at once; the exit handlers of Rust and C would make system calls.
     unsafe { libc::_exit(0) };
 }
 
-/// Has any other system call of this thread kill the process on the spot.
+/// Has every other system call of this thread kill the process at once.
 fn allow_only(system_calls: &[i64]) {
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
@@ -362,13 +365,13 @@ fn allow_only(system_calls: &[i64]) {
     apply_filter(&program).expect("a thread may confine itself");
 }
 
-/// Has two processes play, and says by which signals they died.
+/// Runs two players, and returns the signals by which they died.
 fn game(calls: [bool; 2]) -> [Option<i32>; 2] {
     let memory = memfd_create("turns", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, size_of::<AtomicU32>() as u64).expect("a small size");
     let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
     let turns = Turns::at(&path).expect("memory");
-    let mut players = [0, 1].map(|_| Process::spawn(concat!(module_path!(), "::a_player")));
+    let mut players = [0, 1].map(|_| Process::spawn(concat!(module_path!(), "::player_process_entry")));
     let names: [AddressForm; 2] = players.each_mut().map(Process::hear);
     for (place, player) in players.iter_mut().enumerate() {
         let peer = AddressForm(names[1 - place].0);
@@ -379,7 +382,7 @@ fn game(calls: [bool; 2]) -> [Option<i32>; 2] {
     for player in &mut players {
         player.tell(&());
     }
-    // The one that is killed leaves the other waiting for its turn.
+    // The other player waits for its turn for ever.
     let first = usize::from(calls[1]);
     let status = players[first].died();
     let mut signals = [None; 2];
@@ -399,7 +402,7 @@ fn small_messages_over_shared_memory_make_no_system_call() {
 }
 
 #[test]
-fn a_system_call_would_be_found() {
+fn system_call_is_detected() {
     assert_eq!(game([true, false])[0], Some(libc::SIGSYS));
     assert_eq!(game([false, true])[1], Some(libc::SIGSYS));
 }

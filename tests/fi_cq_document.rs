@@ -1,4 +1,4 @@
-//! `docs/fi_cq.md` names tests for what it says. Each of them exists, and runs where the document says that it does.
+//! Checks that the tests named in `docs/fi_cq.md` exist and run where the document says.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,8 @@ struct Row {
 }
 
 impl Row {
-    /// The tests that the row names, by their file and function. A file without a directory is one of `tests/semantics`.
+    /// The tests that the row names, by their file and function. A file without a directory is one
+    /// of `tests/semantics`.
     fn tests(&self) -> Vec<(String, String)> {
         let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
         named
@@ -31,7 +32,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the tables that tell of statements.
+/// The rows of the tables of statements.
 fn rows() -> Vec<Row> {
     let document = read("docs/fi_cq.md");
     let mut rows = Vec::new();
@@ -60,11 +61,11 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Where a test runs, by the document's word for it.
+/// Where a test runs, in the document's words.
 fn place(file: &str, function: &str, suite: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"
-    } else if ["tests/partings.rs", "tests/durability.rs"].contains(&file) {
+    } else if ["tests/process_exits.rs", "tests/durability_after_kill.rs"].contains(&file) {
         "processes"
     } else if file.starts_with("tests/semantics/") {
         let module = file.trim_start_matches("tests/semantics/").trim_end_matches(".rs");
@@ -87,7 +88,7 @@ fn place(file: &str, function: &str, suite: &str) -> &'static str {
 }
 
 #[test]
-fn every_test_that_is_named_exists() {
+fn named_tests_exist() {
     let rows = rows();
     assert!(rows.len() > 150, "only {} statements were found", rows.len());
     for row in &rows {
@@ -99,7 +100,7 @@ fn every_test_that_is_named_exists() {
 }
 
 #[test]
-fn every_statement_is_shown_or_needs_no_showing() {
+fn statements_have_a_test_or_a_reason() {
     for row in rows() {
         assert!(row.statement.ends_with(['.', ':']), "line {}: {}", row.line, row.statement);
         let needs_none = ["definition", "application"].iter().any(|word| row.shown_by.starts_with(word));
@@ -109,7 +110,7 @@ fn every_statement_is_shown_or_needs_no_showing() {
                 word.len() > 4 && word.starts_with('E') && word.chars().all(|c| c.is_ascii_uppercase())
             });
             let is_mode = row.shown_by.contains("no answer has the mode");
-            assert!(tells_errno || is_mode, "line {}: what does whoever asks for it get?", row.line);
+            assert!(tells_errno || is_mode, "line {}: which error does the caller get?", row.line);
         }
     }
 }

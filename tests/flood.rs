@@ -1,6 +1,6 @@
-//! A flood of messages that nobody has asked for stays within the receiver's budget, and nothing of it is lost.
+//! A flood of unexpected messages stays within the receiver's budget, and none is lost.
 //!
-//! The memory of the whole process is weighed, so this is the only test of its binary.
+//! The memory of the whole process is measured, so this is the only test of its binary.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -13,40 +13,40 @@ use homespun::{Again, Error, FabricAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::possessions::Memory;
+use crate::suite::possessions::MemoryUsage;
 use crate::suite::process::{Channel, Process};
 use crate::suite::{AddressForm, Deadline, Net, Transport, Turns, form};
 
-const ENTRY: &str = concat!(module_path!(), "::a_process_that_floods");
+const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
 
 /// How many processes send at once.
 const SENDERS: usize = 8;
 
-/// What the receiver has for messages that it does not expect.
+/// The receiver's budget for unexpected messages.
 const BUDGET_BYTES: u64 = 16 << 20;
 
 /// How many receives are posted at a time, once there are any.
 const POSTED: usize = 16;
 
-/// For how many looks in a row, and how far apart, nothing may change before the flood has come to a standstill.
+/// How many polls in a row without a change, at which intervals, show that the flood has stopped.
 const STILL_LOOKS: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What the messages are like.
+/// The lengths of the messages.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Kind {
-    /// So small that hardly anything but their cost counts.
+    /// Small messages, of which the bookkeeping costs more than the bytes.
     Small,
-    /// Of all lengths that travel eagerly by themselves.
+    /// All lengths of eager messages.
     Medium,
-    /// Such that many of them are fetched.
+    /// Mostly messages that the receiver fetches.
     Large,
-    /// Very many of a length that is fetched, or asked for when the credit does not suffice for it.
+    /// Many messages of one length, which are fetched, or sent on request if credit is short.
     Offered,
 }
 
 impl Kind {
-    /// How many a sender sends: together they are a multiple of the budget.
+    /// How many messages a sender sends: a multiple of the budget in all.
     fn count(self) -> u64 {
         match self {
             Kind::Small => 8000,
@@ -75,8 +75,8 @@ impl Kind {
         }
     }
 
-    /// The least that is in use when the flood stands still: messages that are not covered wait at their senders, and
-    /// what is small takes less than it costs.
+    /// The least memory in use when the flood has stopped: other messages wait at their senders, and small
+    /// ones take less than the credit they cost.
     fn kept_min_bytes(self) -> u64 {
         match self {
             Kind::Small => BUDGET_BYTES / 20,
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// What a sender is told first of all.
+/// The first message to a sender.
 #[derive(Debug, Serialize, Deserialize)]
 struct Orders {
     #[serde(with = "form::transport")]
@@ -97,7 +97,7 @@ struct Orders {
 
 #[test]
 #[ignore = "runs in a process of its own"]
-fn a_process_that_floods() {
+fn flood_process_entry() {
     let Some(mut channel) = Channel::inherited() else { return };
     let Some(Orders { transport, receiver: AddressForm(receiver), kind }) =
         channel.hear().expect("the test lives")
@@ -108,7 +108,7 @@ fn a_process_that_floods() {
     let party = net.party();
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
-    // The first message makes the link, so that what links cost is there before the flood.
+    // The first message makes the link, whose memory is then in use before the flood.
     party.send_and_wait(SendMsg {
         buffers: vec![payload(0, 0)],
         to,
@@ -135,7 +135,7 @@ fn a_process_that_floods() {
             thread::sleep(Duration::from_micros(200));
         }
     }
-    // There is no hurry: the receiver decides how long it takes. When the test has ended, so does this.
+    // No deadline: the receiver decides how long it takes. This process ends with the test.
     while !channel.has_news(Duration::from_millis(1)) {
         while let Some(ended) = party.poll() {
             ended.expect("nothing fails");
@@ -170,10 +170,10 @@ fn flood(transport: &Transport, kind: Kind) {
         .collect();
     receiver.silence();
 
-    let before = Memory::now();
+    let before = MemoryUsage::now();
     let allowed_bytes = BUDGET_BYTES + BUDGET_BYTES / 20;
     let weigh = |besides_bytes: u64| {
-        let now = Memory::now();
+        let now = MemoryUsage::now();
         let most = before.heap_bytes.max(1) + allowed_bytes + besides_bytes;
         assert!(now.heap_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
         let most = before.resident_bytes + allowed_bytes + besides_bytes;
@@ -205,8 +205,7 @@ fn flood(transport: &Transport, kind: Kind) {
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
-    // What a receive has taken, by its context. Receives are matched in the order of their posting; they may complete in
-    // another.
+    // The message of each receive, by context. Receives match in posting order, but may complete in another.
     let mut taken = vec![None; total as usize];
     for count in 0..total {
         let (completion, source) = receiver.completion_from();
@@ -230,7 +229,8 @@ fn flood(transport: &Transport, kind: Kind) {
     }
     assert_eq!(next, [kind.count(); SENDERS]);
     for sender in &mut senders {
-        // Its sends have completed too. It needs nobody's help for that any more, but its endpoint may.
+        // Its sends have completed too. For that it needs no reads by the receiver any more, but its
+        // endpoint may.
         let deadline = Deadline::new();
         while !sender.is_silent() {
             assert!(receiver.poll().is_none());
@@ -241,7 +241,7 @@ fn flood(transport: &Transport, kind: Kind) {
 }
 
 #[test]
-fn a_flood_stays_within_the_budget_and_arrives() {
+fn flood_stays_within_the_budget_and_arrives() {
     for transport in [Transport::Tcp4, Transport::Shm4] {
         for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
             flood(&transport, kind);

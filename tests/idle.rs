@@ -1,8 +1,8 @@
-//! Whoever waits uses no processor time while nothing happens, however much has happened before, and wakes when
-//! something does.
+//! A blocked thread uses no processor time while nothing happens, however much happened before, and
+//! wakes at the next event.
 //!
-//! The bounds are far above what a thread needs that sleeps, and far below what one uses that polls: nothing is said of
-//! speed.
+//! The bounds are far above what a sleeping thread needs and far below what a polling one uses. They
+//! assert nothing about speed.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -26,25 +26,25 @@ use homespun_tcp::TcpProvider;
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, ASLEEP, PATIENCE, next};
+use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
 use crate::suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How long nothing happens.
+/// How long the process is idle while it is measured.
 const IDLE: Duration = Duration::from_millis(1000);
 
-/// How much of that time the process may use: a twentieth. A loop that polls uses all of it, one that naps for a
-/// hundred microseconds a fifth.
+/// How much of that time the process may use: a twentieth. A loop that polls uses all of it, one
+/// that naps for a hundred microseconds a fifth.
 const USED_MAX: Duration = Duration::from_millis(50);
 
-/// The processor time of the whole process is measured, so that one thing is tested at a time.
+/// The processor time of the whole process is measured, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The formats of addresses make no difference to sleeping, and every test takes its time.
+/// IPv6 adds nothing to these tests, each of which takes its time.
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
 
-/// Two parties that nobody drives but whoever waits.
+/// Two parties that make progress only in the calls of their blocked threads.
 fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
     net.pair_of(setup(), setup())
@@ -58,7 +58,7 @@ fn send(party: &Party, context: u64, len_bytes: usize) {
         .unwrap();
 }
 
-/// Messages of every kind in both directions, each of which is slept for.
+/// Exchanges messages of every kind in both directions; each receiver blocks.
 fn exchange(alice: &Party, bob: &Party) {
     const LENS_BYTES: [usize; 5] = [0, 8, 9000, 70_000, 1 << 20];
     thread::scope(|scope| {
@@ -76,9 +76,9 @@ fn exchange(alice: &Party, bob: &Party) {
     });
 }
 
-/// How much processor time the process uses while threads sleep and nothing happens.
+/// The processor time that the process uses while its threads are blocked and nothing happens.
 fn used() -> Duration {
-    // They fall asleep first.
+    // The threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
     let before = posix::processor_time(libc::RUSAGE_SELF);
     thread::sleep(IDLE);
@@ -91,22 +91,22 @@ fn assert_idle(what: &str, used: Duration) {
 }
 
 #[test]
-fn whoever_waits_uses_no_processor_time() {
+fn blocked_reader_uses_no_processor_time() {
     wait_over(&TRANSPORTS, || Turns::Alternate);
 }
 
 #[test]
-fn whoever_waits_uses_no_processor_time_where_a_thread_makes_progress() {
+fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
     wait_over(&TRANSPORTS, || Turns::Automatic);
 }
 
 fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in transports {
-        for wait in ASLEEP {
+        for wait in BLOCKING_WAIT_OBJECTS {
             let net = Net::new(transport, turns());
             let (alice, bob) = sleepers(&net, wait);
-            // Before any link was made, and after.
+            // Before any link is up, and after.
             for round in 0..2 {
                 if round == 1 {
                     exchange(&alice, &bob);
@@ -126,12 +126,12 @@ fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
 }
 
 #[test]
-fn whoever_waits_for_a_counter_uses_no_processor_time() {
+fn counter_waiter_uses_no_processor_time() {
     count_over(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
-fn whoever_waits_for_a_counter_uses_no_processor_time_where_a_thread_makes_progress() {
+fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
     count_over(&TRANSPORTS, Turns::Automatic);
 }
 
@@ -139,7 +139,7 @@ fn whoever_waits_for_a_counter_uses_no_processor_time_where_a_thread_makes_progr
 fn count_over(transports: &[Transport], turns: Turns) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in transports {
-        for wait in ASLEEP {
+        for wait in BLOCKING_WAIT_OBJECTS {
             let net = Net::new(transport, turns);
             let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
             let (alice, bob) = net.pair_of(setup(), setup());
@@ -160,7 +160,7 @@ fn count_over(transports: &[Transport], turns: Turns) {
                 assert_idle(&format!("{transport:?} {wait:?} with counters"), used());
                 send(&alice, 8, 8);
                 let endpoint = alice.endpoint.as_here();
-                endpoint.write(payload(1, 8), alice.peer(), region.address(), region.key(), 9).unwrap();
+                endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
                 for _ in 0..2 {
                     next(alice.cq_here()).unwrap();
                 }
@@ -172,17 +172,17 @@ fn count_over(transports: &[Transport], turns: Turns) {
 }
 
 #[test]
-fn whoever_waits_for_a_set_uses_no_processor_time() {
+fn wait_set_waiter_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
-        for object in ASLEEP {
+        for object in BLOCKING_WAIT_OBJECTS {
             let net = Net::new(&transport, Turns::Alternate);
             let set = net.fabric.open_wait_set(object).expect("a wait set");
             let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
             let setup = Setup { asleep: true, counts: true, separate_queues: true, ..Setup::default() };
             let sleeper = |wait| Setup { wait, ..setup.clone() };
             let (alice, bob) = net.pair_of(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
-            // Before any link was made, and after.
+            // Before any link is up, and after.
             for number in 1..=2 {
                 bob.endpoint.recv(room(8), ANY, number).unwrap();
                 let received = bob.counter_here(CounterEvents::RECV);
@@ -193,8 +193,8 @@ fn whoever_waits_for_a_set_uses_no_processor_time() {
                             sleeping::sleep_on_set(&set);
                             deadline.pause("a message");
                         }
-                        // What is not read ends the next wait.
-                        while bob.receive_queue_here().read().is_err() {
+                        // An unread entry ends the next wait.
+                        while bob.receive_queue_here().read().unwrap().is_none() {
                             deadline.pause("the completion of a receive");
                         }
                     });
@@ -208,11 +208,11 @@ fn whoever_waits_for_a_set_uses_no_processor_time() {
     }
 }
 
-/// The child has copies of the descriptors, and of a lock that is taken for good.
+/// The child inherits copies of the descriptors, and of a lock that stays taken.
 #[test]
-fn a_forked_child_leaves_whoever_waits_for_a_set_asleep() {
+fn forked_child_does_not_disturb_a_wait_set_waiter() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for object in ASLEEP {
+    for object in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(&Transport::Shm4, Turns::Alternate);
         let domain = net.domain();
         let set = net.fabric.open_wait_set(object).expect("a wait set");
@@ -231,7 +231,7 @@ fn a_forked_child_leaves_whoever_waits_for_a_set_asleep() {
                 assert!(set.wait(None), "it finds what it has counted");
                 assert!(!set.wait(Some(Duration::from_millis(5))));
                 assert_eq!(set.try_wait(), Ok(false), "there is nothing to sleep on");
-                // It stays a member for as long as the child is there.
+                // The descriptor stays in the set while the child lives.
                 std::mem::forget(own);
             });
             assert_idle(&format!("{object:?} after a fork"), used());
@@ -242,7 +242,7 @@ fn a_forked_child_leaves_whoever_waits_for_a_set_asleep() {
 }
 
 #[test]
-fn whoever_waits_for_more_than_there_is_uses_no_processor_time() {
+fn reader_below_its_threshold_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -257,13 +257,13 @@ fn whoever_waits_for_more_than_there_is_uses_no_processor_time() {
             assert_idle(&format!("{transport:?} with one of two"), used());
             send(&alice, 8, 8);
             assert_eq!(next(alice.cq_here()).unwrap().0.context, 8);
-            assert_eq!(waits.join().expect("no panic"), Ok(2));
+            assert_eq!(waits.join().expect("no panic"), Ok(Some(2)));
         });
     }
 }
 
 #[test]
-fn whoever_waits_for_none_waits_for_one_and_uses_no_processor_time() {
+fn reader_with_threshold_zero_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
     let (alice, bob) = sleepers(&net, WaitObject::Unspec);
@@ -273,14 +273,14 @@ fn whoever_waits_for_none_waits_for_one_and_uses_no_processor_time() {
         assert_idle("a threshold of 0", used());
         send(&alice, 7, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
-        assert_eq!(waits.join().expect("no panic"), Ok(1));
+        assert_eq!(waits.join().expect("no panic"), Ok(Some(1)));
     });
 }
 
-/// Much is under way and goes no further: a peer that does nothing, with a full link, and a receiver that waits for what
-/// its peer does not send.
+/// The link to a stopped peer is full, and a receiver waits for the rest of a message that its stopped
+/// peer does not send.
 #[test]
-fn whoever_waits_for_a_peer_that_stands_still_uses_no_processor_time() {
+fn reader_with_a_stopped_peer_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -293,7 +293,7 @@ fn whoever_waits_for_a_peer_that_stands_still_uses_no_processor_time() {
         send(&alice, 1, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
         bob.stop();
-        // Small ones, for which credit runs out; long ones, that fill what carries them; ones that are to be fetched.
+        // Small messages until credit runs out, long ones that fill the link, and ones to be fetched.
         for context in 0..300 {
             send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
@@ -306,18 +306,18 @@ fn whoever_waits_for_a_peer_that_stands_still_uses_no_processor_time() {
     }
 }
 
-/// One that waits for a connection to a peer that makes none.
+/// The peer never accepts the connection.
 #[test]
-fn whoever_waits_for_a_connection_uses_no_processor_time() {
+fn reader_with_an_unanswered_connection_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        // Bob's endpoint has its name, and nobody accepts there.
+        // Bob's endpoint has its name, but bob makes no progress and accepts no link.
         let (alice, bob) = sleepers(&net, WaitObject::Fd);
         send(&alice, 1, 8);
         thread::scope(|scope| {
             let waits = scope.spawn(|| next(alice.cq_here()));
-            assert_idle(&format!("{transport:?} with a connection that nobody takes"), used());
+            assert_idle(&format!("{transport:?} with an unanswered connection"), used());
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -333,9 +333,9 @@ fn whoever_waits_for_a_connection_uses_no_processor_time() {
     }
 }
 
-/// An application that was told of something, and does not come for it, is told again, but ever less often.
+/// An application that leaves a signalled event unread is signalled again, but ever less often.
 #[test]
-fn a_condition_that_nobody_waits_for_uses_no_processor_time() {
+fn condition_without_a_waiter_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
     let (alice, bob) = sleepers(&net, WaitObject::MutexCond);
@@ -346,15 +346,16 @@ fn a_condition_that_nobody_waits_for_uses_no_processor_time() {
     // Alice's message makes the descriptor readable, and stays unread.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     assert_eq!(next(alice.cq_here()).unwrap().0.context, 2);
-    assert_idle("a condition that nobody waits for", used());
-    // Whoever comes late, though told before, is told again.
+    assert_idle("a condition without a waiter", used());
+    // A waiter that comes late is signalled again.
     assert!(posix::wait_for_condition(of, PATIENCE, || true));
     assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
 }
 
-/// A process that may open no more files: connections wait at its listener, and it looks again now and then.
+/// The process has no descriptors left: connections wait at its listener, which it retries at
+/// intervals.
 #[test]
-fn whoever_has_no_descriptors_left_naps() {
+fn listener_without_descriptors_retries_rarely() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -371,7 +372,7 @@ fn whoever_has_no_descriptors_left_naps() {
             let waits = scope.spawn(|| next(bob.cq_here()));
             let used = used();
             held.clear();
-            // It looks every other millisecond, which is work, but far from all there is time for.
+            // It retries every other millisecond, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
             let sent = scope.spawn(|| next(alice.cq_here()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
@@ -381,7 +382,7 @@ fn whoever_has_no_descriptors_left_naps() {
 }
 
 #[test]
-fn a_sleeper_is_woken_by_what_comes_long_after() {
+fn late_message_wakes_a_blocked_reader() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
@@ -397,20 +398,20 @@ fn a_sleeper_is_woken_by_what_comes_long_after() {
 }
 
 #[test]
-fn whoever_waits_for_an_event_uses_no_processor_time() {
+fn event_waiter_uses_no_processor_time() {
     wait_for_events_over(&TRANSPORTS, || Turns::Alternate);
 }
 
 #[test]
-fn whoever_waits_for_an_event_uses_no_processor_time_where_a_thread_makes_progress() {
+fn event_waiter_uses_no_processor_time_under_automatic_progress() {
     wait_for_events_over(&TRANSPORTS, || Turns::Automatic);
 }
 
-/// The link of an endpoint to a requester, and whether it is up.
+/// The events of an endpoint without a protocol: whether its link to the requester is up.
 #[derive(Default)]
-struct Silent(bool);
+struct SilentHandler(bool);
 
-impl FrameHandler for Silent {
+impl FrameHandler for SilentHandler {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn begin(&mut self, _: LinkId, _: &Header) {}
     fn space(&mut self, _: LinkId) -> Space<'_> {
@@ -423,17 +424,17 @@ impl FrameHandler for Silent {
     }
 }
 
-/// The passive endpoint goes while another endpoint has reached the requester, which may be about to accept and says nothing.
-/// Nothing but the time wakes the requester.
-fn requester_sleeps_until_its_time_is_over(transport: &Transport, provider: &impl Provider, turns: Turns) {
+/// The passive endpoint closes while another endpoint, which might be about to accept, has reached the
+/// requester and stays silent. Only the timeout wakes the requester.
+fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for wait in ASLEEP {
+    for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
         let bind = net.info.src_addr.expect("a source was asked for");
         let client = Side::waiting_by(&net, wait, wait);
         let connecting = client.endpoint(CLIENT);
-        let mut asked = (provider.open(bind, 1).expect("a transport"), Silent::default());
-        let mut stranger = (provider.open(bind, 2).expect("a transport"), Silent::default());
+        let mut asked = (provider.open(bind, 1).expect("a transport"), SilentHandler::default());
+        let mut stranger = (provider.open(bind, 2).expect("a transport"), SilentHandler::default());
         connecting.connect(asked.0.address(), b"").unwrap();
         stranger.0.connect(connecting.name().unwrap());
         let deadline = Deadline::new();
@@ -445,7 +446,7 @@ fn requester_sleeps_until_its_time_is_over(transport: &Transport, provider: &imp
             client.progress();
             deadline.pause("links to the requester");
         }
-        // What the stranger has said first is there, and is looked at now and then.
+        // The first bytes of the stranger have arrived, and the requester polls for more at intervals.
         (0..100).for_each(|_| client.progress());
         drop(asked);
         let begin = Instant::now();
@@ -462,18 +463,18 @@ fn requester_sleeps_until_its_time_is_over(transport: &Transport, provider: &imp
 }
 
 #[test]
-fn requester_with_a_silent_peer_sleeps_until_its_time_is_over() {
+fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
     for turns in [Turns::Alternate, Turns::Automatic] {
-        requester_sleeps_until_its_time_is_over(&Transport::Tcp4, &TcpProvider::new(), turns);
-        requester_sleeps_until_its_time_is_over(&Transport::Shm4, &ShmProvider::new(), turns);
+        requester_sleeps_until_its_timeout(&Transport::Tcp4, &TcpProvider::new(), turns);
+        requester_sleeps_until_its_timeout(&Transport::Shm4, &ShmProvider::new(), turns);
     }
 }
 
-/// Those who listen, who have asked and who are connected sleep on their event queues.
+/// Listeners, requesters and connected endpoints block on their event queues.
 fn wait_for_events_over(transports: &[Transport], turns: impl Fn() -> Turns) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for transport in transports {
-        for wait in ASLEEP {
+        for wait in BLOCKING_WAIT_OBJECTS {
             let net = Net::new(transport, turns());
             let [client, server] = [(); 2].map(|()| Side::waiting_by(&net, wait, wait));
             let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {

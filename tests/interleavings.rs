@@ -1,9 +1,9 @@
-//! Sleeping, polling, reading, posting, signalling and arriving, in any order that threads come up with: whoever sleeps
-//! is woken if there is something to read.
+//! Threads sleep, poll, read, post and signal in any order: a sleeping thread wakes if there is
+//! something to read.
 //!
-//! Two endpoints, each with threads that sleep on its queue by every means, and threads that post to it, poll it, signal it
-//! and drive it, all after delays that a seed chooses. A wait that is not ended in time although a message was sent is a
-//! failure.
+//! Two endpoints, each with threads that sleep on its queue by every wait object, and threads that post,
+//! poll, signal and drive it, all after seeded random delays. A wait that outlasts its time-out although a
+//! message was sent is a failure.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{CounterEvents, FabricAddress, ReadError, WaitObject};
+use homespun::{CounterEvents, FabricAddress, WaitObject};
 
 use crate::suite::payload::{payload, room};
 use crate::suite::sleeping::{self, PATIENCE};
@@ -30,15 +30,15 @@ const ROUNDS: u64 = 1000;
 /// Lengths of messages; most are small.
 const LENS_BYTES: [usize; 8] = [8, 0, 8, 100, 8, 3000, 8, 20_000];
 
-/// How many receives and sends may be under way.
+/// How many receives and sends may be outstanding.
 const WINDOW: u64 = 4;
 
 fn rounds() -> u64 {
     env::var("HOMESPUN_INTERLEAVINGS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
 }
 
-/// What a thread does for a moment that is too short to be called a pause.
-fn dither(random: &mut Rng) {
+/// Delays a thread for a short random time.
+fn delay_randomly(random: &mut Rng) {
     match random.u32(0..16) {
         0 => thread::sleep(Duration::from_micros(random.u64(0..200))),
         1..4 => thread::yield_now(),
@@ -47,7 +47,7 @@ fn dither(random: &mut Rng) {
     }
 }
 
-/// What has become of one party's operations.
+/// Counts of one party's completed operations.
 #[derive(Default)]
 struct Tally {
     taken: AtomicU64,
@@ -65,12 +65,12 @@ impl Tally {
     }
 }
 
-/// Posts all of a party's operations, from a thread that does not wait for them but by looking at the tally.
+/// Posts all of a party's operations, and learns of completions from the tally alone.
 fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
     let mut last = (tally.sum(), Instant::now());
     while received < rounds || sent < rounds {
-        dither(&mut random);
+        delay_randomly(&mut random);
         let may_receive = received < rounds && received < tally.taken.load(Ordering::SeqCst) + WINDOW;
         let may_send = sent < rounds && sent < tally.sent.load(Ordering::SeqCst) + WINDOW;
         if may_receive && (random.bool() || !may_send) {
@@ -88,7 +88,7 @@ fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
             party.endpoint.sendmsg(send).expect("room for a send");
             sent += 1;
         } else if tally.sum() == last.0 {
-            assert!(last.1.elapsed() < 2 * PATIENCE, "nothing moves: somebody sleeps who should not");
+            assert!(last.1.elapsed() < 2 * PATIENCE, "no progress: a thread sleeps through an event");
             thread::yield_now();
             continue;
         }
@@ -96,38 +96,38 @@ fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     }
 }
 
-/// Sleeps and reads until all is over.
+/// Sleeps and reads until all operations have completed.
 fn sleep(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
     let cq = party.cq_here();
     let mut deadline = Instant::now() + PATIENCE;
     while !is_over.load(Ordering::SeqCst) {
         let before = tally.sum();
-        dither(&mut random);
+        delay_randomly(&mut random);
         let by_itself = matches!(cq.wait_object(), WaitObject::Fd | WaitObject::MutexCond);
         let read = if by_itself && random.u32(0..3) > 0 {
             let woken = sleeping::sleep(cq, PATIENCE);
-            assert!(woken || tally.sum() != before || is_over.load(Ordering::SeqCst), "nobody has woken it");
-            dither(&mut random);
+            assert!(woken || tally.sum() != before || is_over.load(Ordering::SeqCst), "it was not woken");
+            delay_randomly(&mut random);
             cq.read()
         } else {
             cq.sread(Some(PATIENCE))
         };
         match read {
-            Ok(completion) => tally.count(completion.flags),
-            Err(ReadError::Empty) if tally.sum() == before => {
-                // Signalled, or woken for what another thread has taken.
-                assert!(Instant::now() < deadline, "nobody has woken it");
+            Ok(Some(completion)) => tally.count(completion.flags),
+            Ok(None) if tally.sum() == before => {
+                // Signalled, or woken for an entry that another thread has read.
+                assert!(Instant::now() < deadline, "it was not woken");
                 continue;
             }
-            Err(ReadError::Empty) => {}
+            Ok(None) => {}
             Err(error) => panic!("{error}: {:?}", cq.read_error()),
         }
         deadline = Instant::now() + PATIENCE;
     }
 }
 
-/// Gets in the way of those who sleep.
-fn disturb(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
+/// Polls, signals and reads to get in the way of the sleeping threads.
+fn poll_and_signal(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
     let cq = party.cq_here();
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
@@ -138,12 +138,12 @@ fn disturb(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) 
                 cq.try_wait().expect("a wait object");
             }
             3 | 4 => {
-                if let Ok(completion) = cq.read() {
+                if let Ok(Some(completion)) = cq.read() {
                     tally.count(completion.flags);
                 }
             }
             5 => {
-                if let Ok(completion) = cq.sread(Some(Duration::from_micros(random.u64(0..500)))) {
+                if let Ok(Some(completion)) = cq.sread(Some(Duration::from_micros(random.u64(0..500)))) {
                     tally.count(completion.flags);
                 }
             }
@@ -174,7 +174,7 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
             }
             if disturbs {
                 let random = seeds.fork();
-                scope.spawn(move || disturb(party, tally, is_over, random));
+                scope.spawn(move || poll_and_signal(party, tally, is_over, random));
             }
         }
         let mut last = (0, Instant::now());
@@ -189,13 +189,14 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
                     .map(|tally| (tally.taken.load(Ordering::SeqCst), tally.sent.load(Ordering::SeqCst)));
                 is_over.store(true, Ordering::SeqCst);
                 panic!(
-                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and nobody wakes; seed {seed}"
+                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; seed {seed}"
                 );
             }
             thread::sleep(Duration::from_millis(1));
         }
         is_over.store(true, Ordering::SeqCst);
-        // Whoever has not come to wait yet would miss one signal; and of those who sleep by themselves one may silence it.
+        // A thread that does not wait yet would miss one signal, and a thread that polls the descriptor
+        // itself may clear it.
         while running.load(Ordering::SeqCst) > 0 {
             for party in [&alice, &bob] {
                 party.cq_here().signal().expect("a wait object");
@@ -209,7 +210,7 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
 
 fn interleave_over(transport: &Transport) {
     let seed = fastrand::u64(..);
-    for wait in sleeping::ASLEEP {
+    for wait in sleeping::BLOCKING_WAIT_OBJECTS {
         for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
             interleave(transport, wait, sleepers, disturbs, seed);
         }
@@ -217,20 +218,20 @@ fn interleave_over(transport: &Transport) {
 }
 
 #[test]
-fn nobody_sleeps_through_a_message_over_tcp() {
+fn messages_over_tcp_wake_every_sleeper() {
     interleave_over(&Transport::Tcp4);
 }
 
 #[test]
-fn nobody_sleeps_through_a_message_over_shared_memory() {
+fn messages_over_shared_memory_wake_every_sleeper() {
     interleave_over(&Transport::Shm4);
 }
 
-/// Posts silent operations and sleeps until they were counted, always by the counter that the next one depends on.
+/// Posts unreported operations, and sleeps on the counter that the next one depends on.
 fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
     let (received, sent) = (party.counter_here(CounterEvents::RECV), party.counter_here(CounterEvents::SEND));
     for round in 0..rounds {
-        dither(&mut random);
+        delay_randomly(&mut random);
         party.endpoint.recv(room(20_000), ANY, round).expect("room for a receive");
         let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
         let flags = match random.u32(0..4) {
@@ -241,7 +242,7 @@ fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
         let buffers = vec![payload(round, len_bytes)];
         let send = SendMsg { buffers, to: party.peer(), context: round, flags, ..SendMsg::default() };
         party.endpoint.sendmsg(send).expect("room for a send");
-        dither(&mut random);
+        delay_randomly(&mut random);
         let counters = if random.bool() { [received, sent] } else { [sent, received] };
         for counter in counters {
             sleeping::reach(counter, (round + 1).saturating_sub(random.u64(0..WINDOW)));
@@ -251,8 +252,8 @@ fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
     sleeping::reach(sent, rounds);
 }
 
-/// Gets in the way of those who wait for counters.
-fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
+/// Reads and signals to get in the way of the threads that wait for counters.
+fn wait_and_read_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
     let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.counter_here(event));
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
@@ -277,7 +278,7 @@ fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
 fn interleave_counters_over(transport: &Transport) {
     let mut seeds = Rng::with_seed(fastrand::u64(..));
     let rounds = rounds();
-    for wait in sleeping::ASLEEP {
+    for wait in sleeping::BLOCKING_WAIT_OBJECTS {
         for disturbs in [false, true] {
             let net = Net::new(transport, Turns::Alternate);
             let setup = || Setup { asleep: true, wait, counts: true, selective: true, ..Setup::default() };
@@ -290,32 +291,29 @@ fn interleave_counters_over(transport: &Transport) {
                     scope.spawn(move || {
                         post_and_count(party, rounds, random);
                         is_counted.fetch_add(1, Ordering::SeqCst);
-                        // What the peer still waits to hear is said.
+                        // Sends the acknowledgements that the peer waits for.
                         while is_counted.load(Ordering::SeqCst) < 2 {
                             party.counter_here(CounterEvents::RECV).progress();
                             thread::yield_now();
                         }
                         is_over.store(true, Ordering::SeqCst);
                     });
-                    // Others wait for every one of them, by blocking calls: what one has read the others need not be told of
-                    // who sleep by themselves.
+                    // Several threads wait for each of these by blocking calls alone: one that
+                    // polls the descriptor itself need not be signalled for an event that another
+                    // has read.
                     for _ in 0..2 {
                         let mut random = seeds.fork();
                         scope.spawn(move || {
                             let counter = party.counter_here(CounterEvents::RECV);
                             for round in 1..=rounds {
-                                dither(&mut random);
-                                assert_eq!(
-                                    counter.wait(round, Some(PATIENCE)),
-                                    Ok(()),
-                                    "nobody has woken it"
-                                );
+                                delay_randomly(&mut random);
+                                assert_eq!(counter.wait(round, Some(PATIENCE)), Ok(()), "it was not woken");
                             }
                         });
                     }
                     if disturbs {
                         let random = seeds.fork();
-                        scope.spawn(move || disturb_counters(party, is_over, random));
+                        scope.spawn(move || wait_and_read_counters(party, is_over, random));
                     }
                 }
             });
@@ -326,11 +324,11 @@ fn interleave_counters_over(transport: &Transport) {
 }
 
 #[test]
-fn nobody_sleeps_through_an_event_over_tcp() {
+fn counter_events_over_tcp_wake_every_sleeper() {
     interleave_counters_over(&Transport::Tcp4);
 }
 
 #[test]
-fn nobody_sleeps_through_an_event_over_shared_memory() {
+fn counter_events_over_shared_memory_wake_every_sleeper() {
     interleave_counters_over(&Transport::Shm4);
 }

@@ -1,4 +1,4 @@
-//! What the user's parameters do where the application leaves something open.
+//! The parameters of the environment, which set what the application leaves unspecified.
 
 use std::collections::BTreeSet;
 use std::process;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use homespun::params::{Params, PortRange};
 use homespun::{
     Address, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CqAttr, Endpoint, Errno, Error, Fabric,
-    FabricAddress, Hints, Info, ReadError,
+    FabricAddress, Hints, Info,
 };
 
-/// How long a test waits for something that must happen before it fails.
+/// How long a test waits for an event before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many looks without an event count as silence.
+/// How many polls without an event count as silence.
 const SILENT_LOOKS: usize = 500;
 
 /// How many ports each test has.
 const PORTS: u16 = 4;
 
-/// The first port of a test. They are below those that the system gives out by itself, and other ones for each process.
+/// The first port of a test: below the ephemeral ports of the system, and different for each process.
 fn low(test: u16) -> u16 {
     20_000 + (process::id() % 750) as u16 * 16 + 5 * test
 }
@@ -51,7 +51,7 @@ fn take_all_ports(test: u16, domain: &str, node: &str) {
     let ports: BTreeSet<u16> = endpoints.iter().map(|endpoint| name(endpoint).port()).collect();
     assert_eq!(ports, (low(test)..low(test) + PORTS).collect());
     assert_eq!(open(&info).unwrap_err().errno(), Errno::EADDRINUSE, "all are taken");
-    // A port that the application asks for is not the range's business.
+    // The range does not limit ports that the application asks for.
     let port = low(test) + PORTS;
     let elsewhere = Info { src_addr: info.src_addr.map(|address| address.with_port(port)), ..info.clone() };
     assert_eq!(name(&open(&elsewhere).unwrap()).port(), port);
@@ -60,19 +60,19 @@ fn take_all_ports(test: u16, domain: &str, node: &str) {
 }
 
 #[test]
-fn endpoints_of_tcp_get_the_ports_of_the_range() {
+fn tcp_endpoints_take_ports_from_the_range() {
     take_all_ports(0, "tcp", "127.83.14.7");
     take_all_ports(0, "tcp", "::1");
 }
 
 #[test]
-fn endpoints_of_shm_get_the_ports_of_the_range() {
+fn shm_endpoints_take_ports_from_the_range() {
     take_all_ports(1, "shm", "127.83.14.8");
     take_all_ports(1, "shm", "::1");
 }
 
 #[test]
-fn every_interface_has_the_ports_of_the_range() {
+fn each_interface_offers_the_whole_port_range() {
     for domain in ["tcp", "shm"] {
         let fabric = with_ports(2);
         let info = fabric.info(&Hints::new().domain(domain)).unwrap();
@@ -83,7 +83,7 @@ fn every_interface_has_the_ports_of_the_range() {
 }
 
 #[test]
-fn depths_are_those_of_the_user_unless_the_application_asks() {
+fn depth_parameters_apply_unless_the_application_asks() {
     let params = Params { tx_size_ops: 3, rx_size_ops: 2, cq_size_entries: 5, ..Params::default() };
     let fabric = Fabric::with_params(params);
     let info = fabric.info(&Hints::new().node("127.0.0.1").source()).unwrap();
@@ -103,7 +103,7 @@ fn depths_are_those_of_the_user_unless_the_application_asks() {
 }
 
 #[test]
-fn a_message_that_is_not_eager_waits_to_be_asked_for() {
+fn message_beyond_the_eager_limit_is_sent_on_request() {
     for (eager_bytes, leaves_at_once) in [(9, false), (10, true)] {
         let fabric = Fabric::with_params(Params { eager_bytes, ..Params::default() });
         let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").source()).unwrap();
@@ -121,9 +121,9 @@ fn a_message_that_is_not_eager_waits_to_be_asked_for() {
         let mut looks = 0;
         let sent = loop {
             match bob_cq.read() {
-                Ok(completion) => break Some(completion),
-                Err(ReadError::Empty) if !leaves_at_once && looks == SILENT_LOOKS => break None,
-                Err(ReadError::Empty) => looks += 1,
+                Ok(Some(completion)) => break Some(completion),
+                Ok(None) if !leaves_at_once && looks == SILENT_LOOKS => break None,
+                Ok(None) => looks += 1,
                 Err(error) => panic!("{error}: {:?}", bob_cq.read_error()),
             }
             assert!(Instant::now() < deadline, "an eager message does not leave");
@@ -133,7 +133,7 @@ fn a_message_that_is_not_eager_waits_to_be_asked_for() {
         alice.recv(BytesMut::zeroed(10), FabricAddress::UNSPECIFIED, 8).unwrap();
         let received = loop {
             let _sent = bob_cq.read();
-            if let Ok(completion) = alice_cq.read() {
+            if let Ok(Some(completion)) = alice_cq.read() {
                 break completion;
             }
             assert!(Instant::now() < deadline, "the message does not arrive");

@@ -1,5 +1,5 @@
-//! Automatic progress: what was posted moves on though nobody calls anything, by a thread that is there for as long as it is
-//! needed, and sleeps while there is nothing to do.
+//! Automatic progress: posted operations proceed without calls of the application, by a thread that
+//! lives as long as it is needed and sleeps while there is nothing to do.
 //!
 //! The threads of the whole process are counted, so these tests take turns.
 
@@ -15,8 +15,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, InfoFlags, OpFlags};
 use homespun::info::{Info, Progress};
 use homespun::{
-    AddressVector, AvAttr, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress,
-    ReadError, WaitObject,
+    AddressVector, AvAttr, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress, Tag,
+    WaitObject,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -25,12 +25,12 @@ use crate::suite::payload::{payload, received, room};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// What a party calls the other one.
+/// A party's address of the other one.
 const PEER: FabricAddress = FabricAddress(0);
 
 const DOMAINS: [&str; 2] = ["shm", "tcp"];
 
-/// Lengths of messages that travel in every way that there is.
+/// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 8, 9000, 100_000, 3 << 20];
 
 const LEVELS: [OpFlags; 4] = [
@@ -40,12 +40,12 @@ const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-fn one_at_a_time() -> MutexGuard<'static, ()> {
+fn lock_out_other_tests() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An endpoint in a domain of its own, which makes progress by itself.
+/// An endpoint in its own domain with automatic progress.
 struct Party {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -90,21 +90,23 @@ impl Party {
     }
 
     fn receive(&self, number: u64, len_bytes: usize) {
-        self.endpoint.trecv(room(len_bytes), ANY, number, 0, number).expect("room for a receive");
+        self.endpoint.trecv(room(len_bytes), ANY, Tag(number), number).expect("room for a receive");
     }
 
     /// The next completion.
     #[track_caller]
     fn next(&self) -> Completion {
         match self.cq.sread(Some(PATIENCE)) {
-            Ok(completion) => completion,
+            Ok(Some(completion)) => completion,
+            Ok(None) => panic!("nothing has arrived"),
             Err(error) => panic!("{error}: {:?}", self.cq.read_error()),
         }
     }
 
-    /// Waits without any call until there is something to read. The queue must have been armed.
+    /// Polls the descriptor, without calling the library, until an entry can be read. `try_wait`
+    /// must have returned `true` before.
     #[track_caller]
-    fn wait_for_its_descriptor(&self) {
+    fn wait_for_descriptor(&self) {
         let fd = self.cq.wait_fd().expect("the queue was opened with a descriptor");
         let timeout = Timespec::try_from(PATIENCE).expect("a short time");
         let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout));
@@ -112,10 +114,10 @@ impl Party {
     }
 }
 
-/// How long a test waits for something that must happen. Nothing is concluded from how soon it does.
+/// How long a test waits for an event. No test depends on how soon it comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The progress threads of this process: how often each has given the processor away, or it was taken from it.
+/// The progress threads of this process, with their counts of context switches.
 fn progress_threads() -> Vec<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux lists them");
     let status = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
@@ -130,7 +132,7 @@ fn progress_threads() -> Vec<u64> {
     .collect()
 }
 
-/// Waits until there are so many. A thread that was joined is there for a moment longer.
+/// Waits until there are so many threads. A joined thread stays listed for a moment.
 #[track_caller]
 fn wait_for_threads(count: usize) {
     let deadline = Deadline::new();
@@ -142,8 +144,8 @@ fn wait_for_threads(count: usize) {
 }
 
 #[test]
-fn a_peer_that_calls_nothing_receives_and_answers() {
-    let _turn = one_at_a_time();
+fn idle_application_still_receives_and_responds() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         let (alice, bob) = Party::pair(domain);
         let messages: Vec<(u64, usize, OpFlags)> = LENS_BYTES
@@ -153,7 +155,7 @@ fn a_peer_that_calls_nothing_receives_and_answers() {
             .map(|((len_bytes, level), number)| (number, len_bytes, level))
             .collect();
         for &(number, len_bytes, _) in &messages {
-            // Some are there before the message, which others find waiting.
+            // Some receives are posted before the message arrives, some after.
             if number % 3 > 0 {
                 bob.receive(number, len_bytes);
             }
@@ -165,7 +167,7 @@ fn a_peer_that_calls_nothing_receives_and_answers() {
             }
             assert_eq!(alice.next().context, number, "{domain}, {len_bytes} bytes, {level:?}");
         }
-        // What has arrived is there to be read, all of it since the last of them was matched.
+        // All messages have arrived, since the last one was matched.
         let mut lens_bytes: Vec<Option<usize>> = vec![None; messages.len()];
         let deadline = Deadline::new();
         while lens_bytes.contains(&None) {
@@ -175,8 +177,8 @@ fn a_peer_that_calls_nothing_receives_and_answers() {
                 lens_bytes[number] = Some(completion.len_bytes);
             };
             match bob.cq.read_each(8, &mut take) {
-                Ok(_) => {}
-                Err(ReadError::Empty) => deadline.pause("what was received"),
+                Ok(Some(_)) => {}
+                Ok(None) => deadline.pause("what was received"),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -184,8 +186,8 @@ fn a_peer_that_calls_nothing_receives_and_answers() {
 }
 
 #[test]
-fn two_that_call_nothing_exchange_messages() {
-    let _turn = one_at_a_time();
+fn two_idle_applications_exchange_messages() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         for len_bytes in LENS_BYTES {
             let (alice, bob) = Party::pair(domain);
@@ -194,8 +196,8 @@ fn two_that_call_nothing_exchange_messages() {
                 assert!(party.cq.try_wait().expect("the queue has a descriptor"), "nothing was sent yet");
             }
             alice.send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
-            alice.wait_for_its_descriptor();
-            bob.wait_for_its_descriptor();
+            alice.wait_for_descriptor();
+            bob.wait_for_descriptor();
             assert!(alice.next().flags.contains(CompletionFlags::SEND));
             assert!(received(&bob.next().buffer) == payload(1, len_bytes));
         }
@@ -203,17 +205,20 @@ fn two_that_call_nothing_exchange_messages() {
 }
 
 #[test]
-fn what_was_injected_leaves_and_arrives_after_the_end_of_its_sender() {
-    let _turn = one_at_a_time();
+fn injected_messages_arrive_after_their_sender_closes() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         let (alice, bob) = Party::pair(domain);
         for number in 0..100 {
             bob.receive(number, 50);
-            alice.endpoint.inject(&payload(number, 50), PEER, Some(number), None).expect("room for a send");
+            alice
+                .endpoint
+                .inject(&payload(number, 50), PEER, Some(Tag(number)), None)
+                .expect("room for a send");
         }
         alice.send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
         bob.receive(100, 1 << 20);
-        // Nobody drives bob but his own thread, which alice's end waits for.
+        // Only bob's progress thread drives him, and closing alice waits for it.
         drop(alice);
         let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
         numbers.sort_unstable();
@@ -222,15 +227,15 @@ fn what_was_injected_leaves_and_arrives_after_the_end_of_its_sender() {
 }
 
 #[test]
-fn whoever_sleeps_after_polling_is_woken() {
-    let _turn = one_at_a_time();
+fn reader_that_blocks_after_polling_is_woken() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         let (alice, bob) = Party::pair(domain);
         for number in 0..50 {
             bob.receive(number, 8);
-            // So long that the thread stands down.
+            // Long enough for the progress thread to give way to the polling application.
             for _ in 0..200 {
-                assert!(matches!(bob.cq.read(), Err(ReadError::Empty)));
+                assert!(matches!(bob.cq.read(), Ok(None)));
             }
             alice.send(number, 8, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(bob.next().context, number);
@@ -240,30 +245,30 @@ fn whoever_sleeps_after_polling_is_woken() {
 }
 
 #[test]
-fn whoever_polls_and_stops_leaves_the_rest_to_the_thread() {
-    let _turn = one_at_a_time();
+fn progress_thread_takes_over_when_polling_stops() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         let (alice, bob) = Party::pair(domain);
         bob.receive(1, 100_000);
         assert!(alice.cq.try_wait().expect("the queue has a descriptor"));
         for _ in 0..2000 {
-            assert!(matches!(bob.cq.read(), Err(ReadError::Empty)));
+            assert!(matches!(bob.cq.read(), Ok(None)));
         }
         alice.send(1, 100_000, OpFlags::MATCH_COMPLETE);
-        alice.wait_for_its_descriptor();
+        alice.wait_for_descriptor();
         assert_eq!(alice.next().context, 1);
     }
 }
 
 #[test]
-fn a_thread_with_nothing_to_do_sleeps() {
-    let _turn = one_at_a_time();
+fn idle_progress_thread_sleeps() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         let (alice, bob) = Party::pair(domain);
         bob.receive(1, 8);
         alice.send(1, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!((alice.next().context, bob.next().context), (1, 1));
-        // Whatever is still to be said is said before long; from then on nothing happens.
+        // The last acknowledgements are soon exchanged; then the threads are idle.
         let deadline = Deadline::new();
         let mut before = progress_threads();
         loop {
@@ -280,12 +285,12 @@ fn a_thread_with_nothing_to_do_sleeps() {
 }
 
 #[test]
-fn a_thread_is_there_while_it_is_needed() {
-    let _turn = one_at_a_time();
+fn progress_thread_lives_as_long_as_its_domain() {
+    let _turn = lock_out_other_tests();
     for domain in DOMAINS {
         wait_for_threads(0);
         let (alice, bob) = Party::pair(domain);
-        // A thread gives itself its name.
+        // A progress thread sets its own name, so it is counted only once it runs.
         wait_for_threads(2);
         let second = alice.domain.endpoint(alice.endpoint.info());
         assert_eq!(progress_threads().len(), 2, "one for each domain");
@@ -296,7 +301,7 @@ fn a_thread_is_there_while_it_is_needed() {
         drop(domain);
         wait_for_threads(1);
         drop((cq, av));
-        // The last handle in another order, and inside a call.
+        // Handles dropped in another order, the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
         let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
         endpoint.recv(room(8), ANY, 1).expect("room for a receive");
@@ -305,7 +310,7 @@ fn a_thread_is_there_while_it_is_needed() {
         let mut last = Some(endpoint);
         let deadline = Deadline::new();
         while last.is_some() {
-            if cq.read_each(1, |_, _| drop(last.take())).is_err() {
+            if cq.read_each(1, |_, _| drop(last.take())).unwrap().is_none() {
                 deadline.pause("a message to oneself");
             }
         }
@@ -314,8 +319,8 @@ fn a_thread_is_there_while_it_is_needed() {
 }
 
 #[test]
-fn manual_progress_has_no_thread() {
-    let _turn = one_at_a_time();
+fn manual_progress_starts_no_thread() {
+    let _turn = lock_out_other_tests();
     let fabric = Fabric::new();
     let mut hints = Info::default();
     hints.domain.control_progress = Some(Progress::Auto);

@@ -1,4 +1,4 @@
-//! Infos, hints and attributes travel as text and as bytes, and come back as they were.
+//! Infos, hints and attributes survive a round trip through text and through bytes.
 #![cfg(feature = "serde")]
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Whether it comes back as it was, from a text and from bytes.
+/// Checks that a value survives a round trip through text and through bytes.
 fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(it: &T) -> Result<(), TestCaseError> {
     let text = serde_json::to_string(it).unwrap();
     prop_assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), it, "{}", text);
@@ -177,7 +177,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn infos_and_hints_come_back(
+    fn infos_and_hints_survive_a_round_trip(
         info in info(),
         node in option::of(any::<String>()),
         port in option::of(any::<u16>()),
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn attributes_of_objects_come_back(
+    fn object_attributes_survive_a_round_trip(
         size in any::<usize>(),
         flags in any::<u64>(),
         format in prop::sample::select(vec![
@@ -218,7 +218,7 @@ proptest! {
 }
 
 #[test]
-fn a_text_is_one_that_people_would_write() {
+fn handwritten_json_is_read() {
     let hints: Hints = serde_json::from_str(
         r#"{
             "node": "127.0.0.1",
@@ -255,7 +255,7 @@ fn a_text_is_one_that_people_would_write() {
 }
 
 #[test]
-fn what_is_missing_is_unspecified_and_what_is_not_known_is_refused() {
+fn missing_fields_are_unspecified_and_unknown_ones_are_refused() {
     assert_eq!(serde_json::from_str::<Hints>("{}").unwrap(), Hints::new());
     assert_eq!(serde_json::from_str::<Info>("{}").unwrap(), Info::default());
     let refused = |text| serde_json::from_str::<Hints>(text).unwrap_err().to_string();

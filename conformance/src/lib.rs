@@ -84,6 +84,8 @@ macro_rules! transport_contract {
                 reused_link_id_gets_no_events_of_its_predecessor;
             exposing:
                 pull_reads_exposed_payload_whole_and_in_parts
+                pull_again_reads_the_same_payload
+                pull_of_memory_that_is_exposed_again_reads_its_new_content
                 pull_beyond_exposed_memory_fails
                 pull_from_an_invalid_description_fails
                 pull_after_close_fails

@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// `FI_SOCKADDR_IN6`), so node and service arguments work everywhere. The IPv6 flow label is no part
 /// of an identity and is dropped; the scope id is kept, since a link-local address means nothing without it.
 ///
-/// As a text it looks like `127.0.0.1:7471` or `[::1]:7471`, which can be read again. With the feature `serde` it travels
-/// as that text, in every format.
+/// As a text it looks like `127.0.0.1:7471` or `[::1]:7471`, which can be read again. With the
+/// feature `serde` it travels as that text, in every format.
 ///
 /// ```
 /// use homespun_engine::address::Address;
@@ -110,7 +110,7 @@ impl FromStr for Address {
     }
 }
 
-/// The standard library's form would lose the scope id where nobody reads it.
+/// The standard library's form would lose the scope id in formats that are not for people.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Address {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flow_label_is_no_part_of_an_identity() {
+    fn address_equality_ignores_flow_label() {
         let with_flow = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 99, 3);
         let without = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 0, 3);
         assert_eq!(Address::from(SocketAddr::V6(with_flow)), Address::from(SocketAddr::V6(without)));

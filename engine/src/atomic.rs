@@ -1,23 +1,27 @@
 //! Atomic operations: `fi_atomic(3)`.
 //!
-//! An atomic operation changes or reads an array of elements in a [region](crate::region) of a peer. It is always carried out
-//! by the engine of the target: whatever the transport, and however many initiators there are, each element is updated as
-//! if nobody else did so at the same time.
+//! An atomic operation changes or reads an array of elements in a [region](crate::region) of a
+//! peer. It is always carried out by the engine of the target: whatever the transport, and however
+//! many initiators there are, each element is updated as if no other initiator did so at the same
+//! time.
 //!
 //! # What is atomic
 //!
-//! One element is; the array is not. Of updates of one element none is lost and none is seen in part, wherever they come
-//! from: other endpoints, domains and transports of the target's process, other threads that move these on, and the process
-//! itself as a peer of its own. Two elements that are not the same, but share memory, exclude each other
+//! One element is; the array is not. Of updates of one element none is lost and none is seen in
+//! part, wherever they come from: other endpoints, domains and transports of the target's process,
+//! other threads that move these on, and the process itself as a peer of its own. Two elements that
+//! are not the same, but share memory, exclude each other
 //!
-//! - if both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned word of 8 bytes of a region
-//!   that owns its memory; these are updated by the processor's own atomic instructions, so that atomic instructions of the
-//!   application, and of other processes that share the memory, exclude them as well;
-//! - if neither is such an element: it is then too large, misaligned, or cut in two by the segments of its region, and
-//!   updated under a lock that the process has for its address, or for its place in the file if the region is one. Raw memory
-//!   that is mapped at two addresses has two.
+//! - if both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned
+//!   word of 8 bytes of a region that owns its memory; these are updated by the processor's own
+//!   atomic instructions, so that atomic instructions of the application, and of other processes
+//!   that share the memory, exclude them as well;
+//! - if neither is such an element: it is then too large, misaligned, or cut in two by the segments
+//!   of its region, and updated under a lock that the process has for its address, or for its place
+//!   in the file if the region is one. Raw memory that is mapped at two addresses has two.
 //!
-//! Reads and writes of a region (`fi_rma(3)`), and plain loads and stores, are not excluded by atomic operations.
+//! Reads and writes of a region (`fi_rma(3)`), and plain loads and stores, are not excluded by
+//! atomic operations.
 //!
 //! ```
 //! use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -67,9 +71,11 @@ pub enum Datatype {
     FloatComplex = 10,
     /// A complex number, of two [`Double`](Datatype::Double), the real part first.
     DoubleComplex = 11,
-    /// C's `long double` as it is on x86-64: an extended number of 80 bits, in 16 bytes. Not offered elsewhere.
+    /// C's `long double` as it is on x86-64: an extended number of 80 bits, in 16 bytes. Not
+    /// offered elsewhere.
     LongDouble = 12,
-    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Not offered elsewhere either.
+    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Not
+    /// offered elsewhere either.
     LongDoubleComplex = 13,
     /// A signed integer of 128 bits.
     Int128 = 14,
@@ -79,8 +85,8 @@ pub enum Datatype {
 
 /// What is done with each element: `enum fi_op`, with its numbers.
 ///
-/// Integers wrap around. Numbers that are not integers are compared as C does it: a NaN is neither less than anything nor
-/// equal to it, and counts as true.
+/// Integers wrap around. Numbers that are not integers are compared as C does it: a NaN is neither
+/// less than anything nor equal to it, and counts as true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicOp {
@@ -288,8 +294,8 @@ impl AtomicKind {
         self != AtomicKind::Base
     }
 
-    /// How many elements such a call may cover, or `None` if it is not offered on this host: `fi_atomicvalid`,
-    /// `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
+    /// How many elements such a call may cover, or `None` if it is not offered on this host:
+    /// `fi_atomicvalid`, `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
     pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
         (self.may(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
     }

@@ -1,9 +1,10 @@
 //! The memory of operations: what a send gathers from and a receive scatters to.
 //!
-//! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or [`BytesMut`] until the
-//! operation ends and hands it back with the completion. The raw tier holds addresses, for C callers and for callers
-//! that want no copy and no ownership; making one is `unsafe`, using it is not. These are the only modules of the
-//! engine that dereference raw pointers.
+//! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or
+//! [`BytesMut`] until the operation ends and hands it back with the completion. The raw tier holds
+//! addresses, for C callers and for callers that want no copy and no ownership; making one is
+//! `unsafe`, using it is not. Of the engine's modules only these and [`region`](crate::region) turn
+//! addresses of the application's memory into slices.
 
 mod destination;
 mod segment;
@@ -42,10 +43,11 @@ pub enum Buffer {
     SentVector(Vec<Bytes>),
     /// What was received, cut to the length of the message.
     Received(BytesMut),
-    /// What was received by a vectored operation; the message fills the buffers in order, each is cut to what it
-    /// holds.
+    /// What was received by a vectored operation; the message fills the buffers in order, each is
+    /// cut to what it holds.
     ReceivedVector(Vec<BytesMut>),
-    /// Where a message lies in a multi-receive buffer that was posted through the raw tier, as far as it was placed.
+    /// Where a message lies in a multi-receive buffer that was posted through the raw tier, as far
+    /// as it was placed.
     Within(SegmentMut),
     /// What a multi-receive buffer has not used, if it is released without a message.
     Unused(BytesMut),
@@ -60,16 +62,16 @@ pub enum Buffer {
 pub struct ReceivedLast {
     /// The message.
     pub message: BytesMut,
-    /// The end of the buffer, which no message has used. It lies behind the last one to be placed, which need not be this
-    /// one: messages may complete in another order.
+    /// The end of the buffer, which no message has used. It lies behind the last one to be placed,
+    /// which need not be this one: messages may complete in another order.
     pub unused: BytesMut,
 }
 
 /// The buffers of an atomic operation that fetches, `fi_atomic(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// What the elements were before: [`Buffer::Received`], or [`Buffer::ReceivedVector`] where there were several buffers
-    /// for it. Empty if the operation has failed.
+    /// What the elements were before: [`Buffer::Received`], or [`Buffer::ReceivedVector`] where
+    /// there were several buffers for it. Empty if the operation has failed.
     pub result: Buffer,
     /// The operands: [`Buffer::Sent`] or [`Buffer::SentVector`].
     pub operand: Buffer,

@@ -20,7 +20,7 @@ pub struct Completion {
     pub data: u64,
     /// The tag of a received tagged message.
     pub tag: u64,
-    /// Who sent a received message.
+    /// The sender of a received message.
     pub source: Option<PeerId>,
     /// The buffer that the operation was posted with, on its way back.
     pub buffer: Buffer,
@@ -35,7 +35,7 @@ pub struct Failure {
     pub error: OperationError,
 }
 
-/// What is told of deferred work that has ended, beside its end itself.
+/// What to report of deferred work that has ended, beside its end itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkEnd {
     /// The application's context.
@@ -63,28 +63,31 @@ pub trait Sink {
     /// Hands it back if there is no room.
     fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure>;
 
-    /// Whether anything is counted. If not, [`count`](Self::count) and [`count_error`](Self::count_error) need not be called.
+    /// Whether anything is counted. If not, [`count`](Self::count) and
+    /// [`count_error`](Self::count_error) need not be called.
     #[inline(always)]
     fn counts(&self) -> bool {
         false
     }
 
-    /// Counts something that has succeeded. It is told of once, in the moment in which it does, whether it is reported
-    /// besides or not, and whether there is room for its completion.
+    /// Counts an operation that has succeeded: once, as it succeeds, whether it is also reported or
+    /// not, and whether there is room for its completion.
     fn count(&mut self, _events: CounterEvents) {}
 
     /// Counts an operation that has failed; otherwise as [`count`](Self::count).
     fn count_error(&mut self, _events: CounterEvents) {}
 
-    /// Deferred work has ended: an operation that was posted as [`Signalled::Deferred`](crate::operation::Signalled).
-    /// It is counted and told of once, in that moment. By default it is an operation like any other.
+    /// Deferred work has ended: an operation that was posted as
+    /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, as the
+    /// work ends. By default it is an operation like any other.
     fn work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 
-    /// Takes what has happened to a connection. There is always room for it: an endpoint has few such events in its life,
-    /// and of a passive endpoint no more requests are unanswered than its backlog says, if those that are withdrawn are
-    /// forgotten. Endpoints without connections have none.
+    /// Takes what has happened to a connection. There is always room for it: an endpoint has few
+    /// such events in its life, and of a passive endpoint no more requests are unanswered than its
+    /// backlog says, if those that are withdrawn are forgotten. Endpoints without connections have
+    /// none.
     fn connection(&mut self, event: ConnectionEvent) {
         let _ = event;
     }

@@ -1,6 +1,6 @@
 //! Fabric error numbers, as `fi_errno(3)` names them.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// A positive fabric error number.
 ///
@@ -106,6 +106,26 @@ impl Errno {
     }
 }
 
+impl From<io::Error> for Errno {
+    /// The number of the system, or the one nearest to an error that the standard library has made
+    /// itself; `EIO` for any other.
+    fn from(error: io::Error) -> Errno {
+        if let Some(raw) = error.raw_os_error() {
+            return Errno(raw);
+        }
+        match error.kind() {
+            io::ErrorKind::InvalidInput => Errno::EINVAL,
+            io::ErrorKind::NotFound => Errno::ENOENT,
+            io::ErrorKind::OutOfMemory => Errno::ENOMEM,
+            io::ErrorKind::PermissionDenied => Errno::EACCES,
+            io::ErrorKind::TimedOut => Errno::ETIMEDOUT,
+            io::ErrorKind::Unsupported => Errno::ENOSYS,
+            io::ErrorKind::WouldBlock => Errno::EAGAIN,
+            _ => Errno::EIO,
+        }
+    }
+}
+
 impl fmt::Debug for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -124,6 +144,13 @@ impl fmt::Display for Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn io_error_keeps_the_number_of_the_system() {
+        assert_eq!(Errno::from(io::Error::from_raw_os_error(98)), Errno::EADDRINUSE);
+        assert_eq!(Errno::from(io::Error::from(io::ErrorKind::TimedOut)), Errno::ETIMEDOUT);
+        assert_eq!(Errno::from(io::Error::other("of an application")), Errno::EIO);
+    }
 
     #[test]
     fn names_and_descriptions_agree_with_the_number() {

@@ -1,4 +1,5 @@
-//! Errors, by who is to blame. They become an error number only at the C edge.
+//! Errors by their cause: the caller, the system, or a lack of room. They become an error number
+//! only at the C edge.
 
 use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -105,8 +106,8 @@ pub enum Misuse {
 /// What has to get free first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Again {
-    /// As many operations are outstanding as the endpoint's depth allows; those count whose completions wait for room in a
-    /// queue.
+    /// As many operations are outstanding as the endpoint's depth allows; those count whose
+    /// completions wait for room in a queue.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }
@@ -160,13 +161,15 @@ pub enum OperationError {
     /// No message that a peek asked for has arrived.
     #[error("no such message has arrived")]
     NoMessage,
-    /// The sender's memory, where the message was to be fetched from, could not be read. Both sides are told.
+    /// The sender's memory, where the message was to be fetched from, could not be read. Both sides
+    /// get this error.
     #[error("the memory of the message could not be read")]
     Fault,
-    /// The target refused access to its memory. It did not happen, or only in part if the region was closed meanwhile.
+    /// The target refused access to its memory. It did not happen, or only in part if the region
+    /// was closed meanwhile.
     #[error("refused by the target: {0}")]
     Refused(#[from] Refusal),
-    /// It was written, but the target could not make it durable. What becomes of it when the target loses power is not known.
+    /// It was written, but the target could not make it durable, so a loss of power may lose it.
     #[error("written, but not made durable")]
     NotDurable,
     /// The operation was deferred, and refused when it was due: the reason is what a call would have got.
@@ -175,9 +178,9 @@ pub enum OperationError {
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
-    /// The operation has succeeded; but the message is from an endpoint that the address vector does not hold, and the
-    /// receiver wants to be told where it is (`FI_SOURCE_ERR`). It comes from whoever names sources, not from the engine,
-    /// which knows no address vector.
+    /// The receive has succeeded, but the sender is not in the address vector, and the application
+    /// asked for such senders' addresses (`FI_SOURCE_ERR`). The endpoint reports it, not the
+    /// engine, which knows no address vector.
     #[error("the message is from {0}, which is not in the address vector")]
     UnknownSource(Address),
 }

@@ -48,11 +48,11 @@ pub(crate) struct Fetch<P> {
     /// The sender's number for it.
     pub(crate) op: u64,
     pub(crate) filling: Filling<P>,
-    stage: Stage,
+    stage: FetchStage,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum FetchStage {
     /// Its owner has no use or no room for it yet.
     Waiting(Remote),
     /// It is pulled step by step.
@@ -80,10 +80,10 @@ pub(crate) trait Memory<P> {
     fn forget(&mut self, place: &P);
 }
 
-/// What has come of a step.
+/// The result of a step.
 #[derive(Debug)]
-pub(crate) enum Step<P> {
-    /// So many bytes of it are there, and the rest may follow.
+pub(crate) enum FetchStep<P> {
+    /// This many more bytes were pulled, and the rest may follow.
     Pulled(usize),
     /// The last `pulled_bytes` that are wanted are there, or none is any more.
     Ended { fetch: Box<Fetch<P>>, pulled_bytes: usize },
@@ -139,18 +139,18 @@ impl<P> Fetches<P> {
     /// The payload of a fetch that waits, if it does.
     pub(crate) fn waiting(&self, id: FetchId) -> Option<&Filling<P>> {
         let fetch = self.by_id.get(id)?;
-        matches!(fetch.stage, Stage::Waiting(_)).then_some(&fetch.filling)
+        matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
     }
 
     /// The payload of a fetch whose sender was asked for it, if it was.
     pub(crate) fn asked(&mut self, id: FetchId) -> Option<&mut Filling<P>> {
         let fetch = self.by_id.get_mut(id)?;
-        matches!(fetch.stage, Stage::Cleared).then_some(&mut fetch.filling)
+        matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
     /// Keeps an offer until it is [wanted](Self::begin).
     pub(crate) fn add(&mut self, link: LinkId, op: u64, filling: Filling<P>, remote: Remote) -> FetchId {
-        let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: Stage::Waiting(remote) }));
+        let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
         self.by_offer.insert((link, op), id);
         id
     }
@@ -158,9 +158,9 @@ impl<P> Fetches<P> {
     /// Begins to fetch what waits.
     pub(crate) fn begin(&mut self, id: FetchId) {
         if let Some(fetch) = self.by_id.get_mut(id)
-            && let Stage::Waiting(remote) = &mut fetch.stage
+            && let FetchStage::Waiting(remote) = &mut fetch.stage
         {
-            fetch.stage = Stage::Pulling(mem::take(remote));
+            fetch.stage = FetchStage::Pulling(mem::take(remote));
             self.pulling.push_back(id);
         }
     }
@@ -190,10 +190,10 @@ impl<P> Fetches<P> {
         &mut self,
         memory: &mut impl Memory<P>,
         pull: &mut impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
-    ) -> Step<P> {
-        let Some(id) = self.pulling.pop_front() else { return Step::Pulled(0) };
-        let Some(fetch) = self.by_id.get_mut(id) else { return Step::Pulled(0) };
-        let Stage::Pulling(remote) = &fetch.stage else { return Step::Pulled(0) };
+    ) -> FetchStep<P> {
+        let Some(id) = self.pulling.pop_front() else { return FetchStep::Pulled(0) };
+        let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
+        let FetchStage::Pulling(remote) = &fetch.stage else { return FetchStep::Pulled(0) };
         let link = fetch.link;
         let arrived_bytes = fetch.filling.arrived_bytes;
         let wanted_bytes = memory.wanted_bytes(&fetch.filling);
@@ -213,7 +213,7 @@ impl<P> Fetches<P> {
                 fetch.filling.arrived_bytes += step_bytes as u64;
                 if fetch.filling.arrived_bytes < wanted_bytes {
                     self.pulling.push_back(id);
-                    return Step::Pulled(step_bytes);
+                    return FetchStep::Pulled(step_bytes);
                 }
                 self.ended(id, step_bytes)
             }
@@ -221,35 +221,35 @@ impl<P> Fetches<P> {
                 self.unpullable.insert(link);
                 self.ask_for(id, true, memory)
             }
-            Pull::Fault => self.take(id).map_or(Step::Pulled(0), Step::Faulted),
+            Pull::Fault => self.take(id).map_or(FetchStep::Pulled(0), FetchStep::Faulted),
             Pull::Gone => {
-                fetch.stage = Stage::Gone;
-                Step::Pulled(0)
+                fetch.stage = FetchStage::Gone;
+                FetchStep::Pulled(0)
             }
         }
     }
 
-    fn ended(&mut self, id: FetchId, pulled_bytes: usize) -> Step<P> {
+    fn ended(&mut self, id: FetchId, pulled_bytes: usize) -> FetchStep<P> {
         match self.take(id) {
-            Some(fetch) => Step::Ended { fetch, pulled_bytes },
-            None => Step::Pulled(pulled_bytes),
+            Some(fetch) => FetchStep::Ended { fetch, pulled_bytes },
+            None => FetchStep::Pulled(pulled_bytes),
         }
     }
 
     /// Has the sender send it, all of it: what was pulled before is not believed.
-    fn ask_for(&mut self, id: FetchId, cannot_pull: bool, memory: &mut impl Memory<P>) -> Step<P> {
-        let Some(fetch) = self.by_id.get_mut(id) else { return Step::Pulled(0) };
-        fetch.stage = Stage::Cleared;
+    fn ask_for(&mut self, id: FetchId, cannot_pull: bool, memory: &mut impl Memory<P>) -> FetchStep<P> {
+        let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
+        fetch.stage = FetchStage::Cleared;
         fetch.filling.arrived_bytes = 0;
         memory.forget(&fetch.filling.place);
-        Step::Asked { link: fetch.link, op: fetch.op, cannot_pull }
+        FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
     /// The fetch that a payload belongs to which a link's peer says it was asked for, if it was.
     pub(crate) fn asked_for(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
-        let is_asked_for = matches!(fetch.stage, Stage::Cleared) && fetch.filling.len_bytes == len_bytes;
+        let is_asked_for = matches!(fetch.stage, FetchStage::Cleared) && fetch.filling.len_bytes == len_bytes;
         is_asked_for.then_some(id)
     }
 
@@ -260,12 +260,12 @@ impl<P> Fetches<P> {
         Some(fetch)
     }
 
-    /// Ends what a link's peer has offered, in the order of its numbers.
-    pub(crate) fn end_link(&mut self, link: LinkId) -> Vec<Box<Fetch<P>>> {
+    /// Ends the offer of a link's peer that has the lowest number, if there is any. To be called until there
+    /// is none.
+    pub(crate) fn end_next(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
         self.unpullable.remove(&link);
-        let ids: Vec<FetchId> =
-            self.by_offer.range((link, 0)..=(link, u64::MAX)).map(|(_, id)| *id).collect();
-        ids.into_iter().filter_map(|id| self.take(id)).collect()
+        let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
+        self.take(*id)
     }
 
     /// How much a link's peer has offered, and how much of that has arrived.
@@ -277,12 +277,12 @@ impl<P> Fetches<P> {
     }
 }
 
-impl<P> Step<P> {
+impl<P> FetchStep<P> {
     /// How many bytes the step has copied.
     pub(crate) fn pulled_bytes(&self) -> usize {
         match self {
-            Step::Pulled(pulled_bytes) | Step::Ended { pulled_bytes, .. } => *pulled_bytes,
-            Step::Faulted(_) | Step::Asked { .. } => 0,
+            FetchStep::Pulled(pulled_bytes) | FetchStep::Ended { pulled_bytes, .. } => *pulled_bytes,
+            FetchStep::Faulted(_) | FetchStep::Asked { .. } => 0,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! `from_bits_retain`. Libfabric reuses some bits in different places (bit 59 is `FI_DIRECTED_RECV`
 //! as a capability and `FI_CLAIM` on an operation); separate types keep those apart.
 //!
-//! With the feature `serde` flags are written by their names in texts (`"MSG | TAGGED"`), bits without a name as a
-//! hexadecimal number, and as their bits where nobody reads it.
+//! With the feature `serde` flags are written by their names in texts (`"MSG | TAGGED"`), bits
+//! without a name as a hexadecimal number, and as their bits in formats that are not for people.
 
 use bitflags::bitflags;
 
@@ -80,7 +80,8 @@ impl Caps {
 }
 
 bitflags! {
-    /// Flags of one data transfer operation, and an endpoint's default `op_flags`: `fi_endpoint(3)`, `fi_msg(3)`.
+    /// Flags of one data transfer operation, and an endpoint's default `op_flags`:
+    /// `fi_endpoint(3)`, `fi_msg(3)`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct OpFlags: u64 {
@@ -198,7 +199,8 @@ bitflags! {
 }
 
 bitflags! {
-    /// What a counter counts: `fi_ep_bind` of `fi_endpoint(3)`, and of a memory region `fi_mr_bind` of `fi_mr(3)`.
+    /// What a counter counts: `fi_ep_bind` of `fi_endpoint(3)`, and of a memory region `fi_mr_bind`
+    /// of `fi_mr(3)`.
     ///
     /// Those that have completed increment its value; those that have failed, its error value.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -320,8 +322,9 @@ bitflags! {
 }
 
 impl Order {
-    /// As a completion order: operations complete in the order of their posting (`FI_ORDER_STRICT`). As a message order:
-    /// whatever kind of operation comes after whatever other.
+    /// As a completion order: operations complete in the order of their posting
+    /// (`FI_ORDER_STRICT`). As a message order: whatever kind of operation comes after whatever
+    /// other.
     pub const STRICT: Order = Order::RAR
         .union(Order::RAW)
         .union(Order::RAS)
@@ -338,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_those_of_the_header() {
+    fn bits_match_libfabric_headers() {
         assert_eq!(Caps::TAGGED.bits(), 8);
         assert_eq!(Caps::SOURCE.bits(), InfoFlags::SOURCE.bits());
         assert_eq!(OpFlags::CLAIM.bits(), Caps::DIRECTED_RECV.bits());

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use crate::completion::{Completion, Failure};
 
 /// The end of an operation, as it is reported.
-pub(crate) type Outcome = Result<Completion, Box<Failure>>;
+pub(crate) type ReportOutcome = Result<Completion, Box<Failure>>;
 
 /// Keeps what the queue had no room for, in order, so that nothing is lost and no link has to wait. What
 /// waits here still counts as outstanding.
 #[derive(Debug, Default)]
 pub(crate) struct HeldReports {
-    outcomes: VecDeque<Outcome>,
+    outcomes: VecDeque<ReportOutcome>,
 }
 
 impl HeldReports {
@@ -26,7 +26,7 @@ impl HeldReports {
 
     /// Reports what has succeeded, or keeps it behind what waits already.
     #[inline(always)]
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &mut self,
         completion: Completion,
         complete: impl FnOnce(Completion) -> Result<(), Completion>,
@@ -41,12 +41,12 @@ impl HeldReports {
     }
 
     /// Keeps the end of an operation behind what waits already.
-    pub(crate) fn keep(&mut self, outcome: Outcome) {
+    pub(crate) fn keep(&mut self, outcome: ReportOutcome) {
         self.outcomes.push_back(outcome);
     }
 
-    /// As [`tell`](Self::tell), of a failure.
-    pub(crate) fn tell_failed(
+    /// As [`report`](Self::report), of a failure.
+    pub(crate) fn report_failure(
         &mut self,
         failure: Failure,
         fail: impl FnOnce(Failure) -> Result<(), Failure>,
@@ -61,7 +61,7 @@ impl HeldReports {
     }
 
     /// Reports what waits, as far as there is room now: `report` hands back what it has no room for.
-    pub(crate) fn deliver(&mut self, mut report: impl FnMut(Outcome) -> Result<(), Outcome>) {
+    pub(crate) fn deliver(&mut self, mut report: impl FnMut(ReportOutcome) -> Result<(), ReportOutcome>) {
         while let Some(outcome) = self.outcomes.pop_front() {
             if let Err(refused) = report(outcome) {
                 self.outcomes.push_front(refused);

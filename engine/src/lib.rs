@@ -1,15 +1,16 @@
 //! The sans-IO protocol engine of homespun.
 //!
-//! homespun is a software fabric: the object model of libfabric without special hardware. This crate is its core and
-//! touches neither sockets nor shared memory, neither threads nor clocks. It holds
+//! homespun is a software fabric: the object model of libfabric without special hardware. This
+//! crate is its core and touches neither sockets nor shared memory, neither threads nor clocks. It
+//! holds
 //!
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
 //! - the interface of a backend: [`transport`];
-//! - [`loopback`], a backend inside one process that can be told to misbehave, for tests.
+//! - [`loopback`], a backend inside one process that injects faults, for tests.
 //!
-//! Applications use the `homespun` crate. Somebody who writes a backend implements
+//! Applications use the `homespun` crate. A backend implements
 //! [`Provider`](transport::Provider) and [`Transport`](transport::Transport):
 //!
 //! ```text
@@ -57,6 +58,7 @@ mod receiver;
 )]
 pub mod region;
 pub mod rejected;
+pub mod remote_memory;
 pub mod shared_receiver;
 mod target;
 mod timeout;

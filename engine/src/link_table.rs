@@ -2,7 +2,8 @@
 
 use crate::transport::LinkId;
 
-/// What a transport keeps of its links, by number. Small numbers are given out, and given out again once they are free.
+/// What a transport keeps of its links, by number. Small numbers are given out, and given out again
+/// once they are free.
 #[derive(Debug)]
 pub struct LinkTable<T> {
     slots: Vec<Option<T>>,
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_used_again_once_they_are_free() {
+    fn freed_link_ids_are_reused() {
         let mut links = LinkTable::default();
         let (first, second) = (links.insert('a'), links.insert('b'));
         assert_ne!(first, second);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_number_is_nobody() {
+    fn unknown_link_id_has_no_entry() {
         let mut links = LinkTable::<char>::default();
         assert!(links.get(LinkId(7)).is_none() && links.remove(LinkId(u32::MAX)).is_none());
     }

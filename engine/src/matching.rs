@@ -17,7 +17,7 @@ mod model;
 mod tests;
 
 use crate::matching::index::{PostedIndex, UnexpectedIndex};
-use crate::matching::queue::Queue;
+use crate::matching::queue::IndexedQueue;
 use crate::peer_id::PeerId;
 
 /// Which messages a receive accepts.
@@ -61,14 +61,15 @@ impl Envelope {
 ///
 /// `R` names a receive and `U` a message. A name is unique among those that wait.
 ///
-/// A message that arrives is to be matched with the posted receives first ([`take_posted`](Self::take_posted))
-/// and added to the unexpected ones only if none accepts it; a receive is to be matched with the unexpected
-/// messages first ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
+/// A message that arrives is to be matched with the posted receives first
+/// ([`take_posted`](Self::take_posted)) and added to the unexpected ones only if none accepts it; a
+/// receive is to be matched with the unexpected messages first
+/// ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
 /// accepts, unless the receiver sets messages aside for it.
 #[derive(Debug)]
 pub struct Matching<R, U> {
-    posted: Queue<PostedIndex, R>,
-    unexpected: Queue<UnexpectedIndex, U>,
+    posted: IndexedQueue<PostedIndex, R>,
+    unexpected: IndexedQueue<UnexpectedIndex, U>,
 }
 
 impl<R: Copy + Eq, U: Copy + Eq> Default for Matching<R, U> {
@@ -80,7 +81,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Default for Matching<R, U> {
 impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     /// A space where nothing waits.
     pub fn new() -> Matching<R, U> {
-        Matching { posted: Queue::new(), unexpected: Queue::new() }
+        Matching { posted: IndexedQueue::new(), unexpected: IndexedQueue::new() }
     }
 
     /// Takes the earliest posted receive that accepts a message with this sender and tag.
@@ -112,7 +113,8 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.peek(criteria)
     }
 
-    /// Posts a receive that accepts none of the unexpected messages, or is to take none yet, behind all others.
+    /// Posts a receive that accepts none of the unexpected messages, or is to take none yet, behind
+    /// all others.
     #[inline]
     pub fn post(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -125,12 +127,22 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
 
     /// Takes all posted receives that accept messages from this source alone, the earliest first.
     pub fn take_posted_for(&mut self, source: PeerId) -> Vec<R> {
-        self.posted.take_where(|criteria| criteria.source == Some(source))
+        self.posted.take_where(|criteria, _| criteria.source == Some(source))
     }
 
     /// The posted receives that accept messages from this source alone, the earliest first.
     pub fn posted_for(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))
+    }
+
+    /// The sources that posted receives accept messages from alone. One may be named several times.
+    pub fn posted_sources(&self) -> impl Iterator<Item = PeerId> {
+        self.posted.keys().filter_map(|criteria| criteria.source)
+    }
+
+    /// Drops all unexpected messages that are like this, in one pass.
+    pub fn remove_unexpected_where(&mut self, is_meant: impl Fn(U) -> bool) {
+        self.unexpected.take_where(|_, message| is_meant(message));
     }
 
     /// Drops an unexpected message. Returns whether it was there.

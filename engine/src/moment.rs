@@ -1,12 +1,13 @@
-//! Time, as the engine is told it.
+//! Points in time, as the engine gets them from its caller.
 
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point in time, in milliseconds since a beginning that the owner of the clock chooses, such as the start of the system.
+/// A point in time, in milliseconds since a beginning that the owner of the clock chooses, such as
+/// the start of the system.
 ///
-/// The engine reads no clock: a `Moment` is an argument wherever time matters. Moments of different clocks must not be
-/// compared.
+/// The engine reads no clock: a `Moment` is an argument wherever time matters. Moments of different
+/// clocks must not be compared.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,7 +24,7 @@ use std::time::Duration;
 pub struct Moment(u64);
 
 impl Moment {
-    /// So many milliseconds after the beginning.
+    /// The moment this many milliseconds after the beginning.
     pub const fn from_ms(ms: u64) -> Moment {
         Moment(ms)
     }
@@ -37,7 +38,7 @@ impl Moment {
 impl Add<Duration> for Moment {
     type Output = Moment;
 
-    /// Counts whole milliseconds. What is too far away to be told is the last moment there is.
+    /// Counts whole milliseconds, and saturates at the last moment there is.
     fn add(self, time: Duration) -> Moment {
         Moment(self.0.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
     }

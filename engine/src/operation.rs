@@ -28,7 +28,7 @@ pub(crate) enum Cancellable {
 }
 
 impl Cancellable {
-    /// Whether it is an operation with this context, which is told of so.
+    /// Whether it is an operation with this context, reported in this way.
     pub(crate) fn is(self, context: u64, signalled: Signalled) -> bool {
         match self {
             Cancellable::Context(meant) => context == meant && signalled != Signalled::Deferred,
@@ -52,12 +52,12 @@ pub struct SendRequest {
     pub context: u64,
     /// When to complete.
     pub level: Level,
-    /// Who is told of success. Failure is always reported.
+    /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
     /// Whether the source may be reused as soon as the request was accepted (`FI_INJECT`).
     pub inject: bool,
-    /// Whether this send, and all after it to the same peer, wait until all before it have completed, and have reached
-    /// the level of this one (`FI_FENCE`).
+    /// Whether this send, and all after it to the same peer, wait until all before it have
+    /// completed, and have reached the level of this one (`FI_FENCE`).
     pub fence: bool,
 }
 
@@ -74,11 +74,12 @@ pub struct RmaRequest {
     pub address: u64,
     /// Given back in the completion.
     pub context: u64,
-    /// What a [fence](Self::fence) waits for. The access itself completes when its target has answered, whatever its level:
-    /// until then it may still be refused. For a write of [`Level::Commit`] the target answers when the result is durable,
-    /// and if the write is fenced, all that was written to persistent memory before it.
+    /// What a [fence](Self::fence) waits for. The access itself completes when its target has
+    /// answered, whatever its level: until then it may still be refused. For a write of
+    /// [`Level::Commit`] the target answers when the result is durable, and if the write is fenced,
+    /// all that was written to persistent memory before it.
     pub level: Level,
-    /// Who is told of success. Failure is always reported.
+    /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
     /// Whether the source of a write may be reused as soon as the request was accepted (`FI_INJECT`).
     pub inject: bool,
@@ -87,7 +88,7 @@ pub struct RmaRequest {
 }
 
 impl RmaRequest {
-    /// The completion of an access that is over as soon as it was posted.
+    /// The completion of an access that ends as soon as it was posted.
     pub(crate) fn completion(self) -> Completion {
         Completion {
             context: self.context,
@@ -130,7 +131,7 @@ impl RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
-    /// Takes the application's memory out of an access that is over, to be handed back.
+    /// Takes the application's memory out of an access that has ended, to hand it back.
     #[inline]
     pub fn take_buffer(&mut self) -> Buffer {
         match self {
@@ -163,7 +164,7 @@ impl RmaLocal {
 pub struct AtomicRequest {
     /// The endpoint through which the region is reached.
     pub to: PeerId,
-    /// The memory at this side. Which of the sets of calls it belongs to is said by what there is.
+    /// The memory at this side. Its variant says which set of calls it belongs to.
     pub local: AtomicLocal,
     /// What is done with each element.
     pub op: AtomicOp,
@@ -177,10 +178,10 @@ pub struct AtomicRequest {
     pub context: u64,
     /// As [`RmaRequest::level`].
     pub level: Level,
-    /// Who is told of success. Failure is always reported.
+    /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
-    /// Whether operands, and what elements are compared with, may be reused as soon as the request was accepted
-    /// (`FI_INJECT`).
+    /// Whether operands, and what elements are compared with, may be reused as soon as the request
+    /// was accepted (`FI_INJECT`).
     pub inject: bool,
     /// As [`SendRequest::fence`].
     pub fence: bool,
@@ -296,7 +297,7 @@ pub struct ReceiveRequest {
     pub criteria: Criteria,
     /// Given back in the completion.
     pub context: u64,
-    /// Who is told of success. Failure is always reported.
+    /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
 }
 
@@ -309,19 +310,19 @@ pub struct PeekRequest {
     pub criteria: Criteria,
     /// Given back in the completion. It names the message that was claimed.
     pub context: u64,
-    /// What becomes of the message.
-    pub then: Found,
+    /// What to do with the message.
+    pub then: PeekAction,
 }
 
-/// What becomes of a message that a peek has found.
+/// What a peek does with the message that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum PeekAction {
     /// It stays where it is.
-    Stays,
-    /// It is set aside for the one who looked, and no other receive takes it (`FI_CLAIM`).
-    IsClaimed,
+    Keep,
+    /// It is claimed for the caller, and no other receive takes it (`FI_CLAIM`).
+    Claim,
     /// It is thrown away (`FI_DISCARD`).
-    IsDiscarded,
+    Discard,
 }
 
 /// A send that has not ended.
@@ -335,7 +336,7 @@ pub(crate) struct Send {
     pub(crate) may_be_fetched: bool,
     /// Whether it waits for all sends before it.
     pub(crate) fence: bool,
-    /// When it is to be told of, if completions keep an order.
+    /// Its turn to be reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
     /// What it is if it is no message. Its length and its data are those of the message all the same.
     pub(crate) one_sided: Option<Box<OneSided>>,
@@ -348,12 +349,12 @@ pub(crate) struct OneSided {
     pub(crate) address: u64,
     /// Where what is read or fetched goes, and how much of it is there. `None` for what brings nothing back.
     pub(crate) read: Option<(Destination, u64)>,
-    /// What is done with the elements there, if it is an atomic operation. The operands are the source, together with what
-    /// the elements are compared with.
+    /// What is done with the elements there, if it is an atomic operation. The operands are the
+    /// source, together with what the elements are compared with.
     pub(crate) atomic: Option<AtomicForm>,
     /// What is to be durable when it is answered.
     pub(crate) durable: Durable,
-    /// Whether its target was told of it and will do it later than what comes after it.
+    /// Whether its target knows of it and will do it after later operations.
     pub(crate) is_deferred: bool,
     /// What the link had taken of messages before it.
     pub(crate) after: MessageMark,
@@ -366,18 +367,18 @@ pub(crate) struct Receive {
     pub(crate) tagged: bool,
     pub(crate) context: u64,
     pub(crate) signalled: Signalled,
-    pub(crate) role: Role,
+    pub(crate) role: ReceiveRole,
 }
 
 /// What a receive is to a multi-receive buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ReceiveRole {
     /// Nothing: it is an ordinary one.
     Single,
     /// The buffer, with the room that is left in it.
     Buffer,
-    /// A message that the buffer has taken, with its place in it. Whether it is signalled is the buffer's to say, so it
-    /// is not as far as the way of ordinary receives is concerned.
+    /// A message that the buffer has taken, with its place in it. Whether it is signalled is the
+    /// buffer's to say, so it is not as far as the way of ordinary receives is concerned.
     Part,
     /// A single one or a part that has a turn. The turn knows which, and whether it is signalled.
     InTurn,
@@ -390,7 +391,7 @@ impl Send {
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
     }
 
-    /// What its end is to those who count.
+    /// The counter event that its end is.
     #[cold]
     pub(crate) fn event(&self) -> CounterEvents {
         self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| CounterEvents::of(one_sided.flags()))
@@ -448,13 +449,13 @@ impl Receive {
             tagged: false,
             context: 0,
             signalled: Signalled::No,
-            role: Role::Single,
+            role: ReceiveRole::Single,
         }
     }
 
     /// The completion of a receive that was given `message`, of which `placed_bytes` fitted.
-    // Inlined for good, and so is its way to the application: each time that a completion is moved costs more than it
-    // does to make it.
+    // Inlined for good, and so is its way to the application: each time that a completion is moved
+    // costs more than it does to make it.
     #[inline(always)]
     pub(crate) fn completion(
         &mut self,

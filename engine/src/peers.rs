@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 
-/// Every endpoint that this endpoint has been told of or heard from.
+/// Every peer that the application has named or that has connected.
 #[derive(Debug, Default)]
 pub struct Peers {
     known: Vec<Peer>,
@@ -19,7 +19,8 @@ pub struct Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The number in the peer's hello, while any link to it is up, and the moment when it was met, as links count it.
+    /// The number in the peer's hello, while any link to it is up, and the moment when it was met,
+    /// as links count it.
     pub(crate) instance: Option<(u64, u64)>,
     /// The link that messages to the peer travel on. Only ever one at a time, for their order.
     pub(crate) transmit: Option<LinkId>,

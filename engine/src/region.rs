@@ -1,15 +1,17 @@
 //! Registered memory: what peers read and write without a receive, `fi_mr(3)`.
 //!
-//! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the endpoints of a domain look keys
-//! up. There are two tiers. Memory that a region owns is made of atomic words, so that the application may copy to and from
-//! it while peers do, and peers that can map it need no engine for it. Raw memory belongs to the application, which has
-//! promised to keep it; frames are read straight into it and written straight from it.
+//! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the
+//! endpoints of a domain look keys up. There are two tiers. Memory that a region owns is made of
+//! atomic words, so that the application may copy to and from it while peers do, and peers that can
+//! map it need no engine for it. Raw memory belongs to the application, which has promised to keep
+//! it; frames are read straight into it and written straight from it.
 //!
 //! # How a region ends
 //!
-//! [`Regions::close`] takes the region out of the table and marks it. An engine looks at the mark before it touches memory,
-//! and none of the slices that it makes of raw memory outlives the call in which it was made. So once every call of an
-//! engine with this table that was under way when the region was closed has returned, nothing touches it any more.
+//! [`Regions::close`] takes the region out of the table and marks it. An engine looks at the mark
+//! before it touches memory, and none of the slices that it makes of raw memory outlives the call
+//! in which it was made. So once every call of an engine with this table that was under way when
+//! the region was closed has returned, nothing touches it any more.
 
 mod atomics;
 mod table;
@@ -51,15 +53,17 @@ pub struct Region {
     has_failed: AtomicBool,
 }
 
-/// Makes what was written to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How is up to what the memory is.
+/// Makes what was written to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How is up to
+/// what the memory is.
 pub trait Persist: Send + Sync {
-    /// Makes so many bytes durable from a place in the region on, however they came there, and returns when they are. It is
-    /// called by engines with this region, while its memory may be touched.
+    /// Makes a range of the region durable, however it was written, and returns when it is. Engines
+    /// with this region call it, while its memory may be touched.
     ///
     /// # Errors
     ///
-    /// What the system says. Nothing is known then of these bytes, nor of others: the system may have given up pages that it
-    /// could not write, and says so once. So the region is not asked to persist again; nothing of it is durable any more.
+    /// The system's error. Then none of the region's bytes is known to be durable: the system may
+    /// have dropped pages that it could not write, and reports that once. So the engine does not
+    /// ask the region to persist again.
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
 
@@ -68,9 +72,10 @@ pub trait Words: Send + Sync {
     /// The words, always the same ones.
     fn words(&self) -> &[AtomicU64];
 
-    /// A number for the place of the first word, by which atomic operations exclude each other that the processor has no
-    /// instruction for: that of each following byte is one more. Memory that is kept in two ways, as a file is that is mapped
-    /// twice, has the same number in both. No number is larger than half of the largest.
+    /// A number for the place of the first word, by which atomic operations exclude each other that
+    /// the processor has no instruction for: that of each following byte is one more. Memory that
+    /// is kept in two ways, as a file is that is mapped twice, has the same number in both. No
+    /// number is larger than half of the largest.
     fn place(&self) -> usize {
         self.words().as_ptr().addr()
     }
@@ -97,9 +102,9 @@ enum Memory {
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-// SAFETY: the segments of raw memory are addresses; they are used by `copy_in`, `copy_out`, `space` and `slices` alone, and
-// the caller of `Region::raw` has promised that the memory may be used so, from any thread at any time until the
-// region has ended.
+// SAFETY: the segments of raw memory are addresses; they are used by `copy_in`, `copy_out`, `space`
+// and `slices` alone, and the caller of `Region::raw` has promised that the memory may be used so,
+// from any thread at any time until the region has ended.
 unsafe impl Sync for Region {}
 
 /// What is asked for when a region is made.
@@ -109,8 +114,8 @@ pub struct RegionAttr {
     pub key: u64,
     /// What may be done with it.
     pub access: MrAccess,
-    /// The address of its first byte, as peers know it: 0 where they count from the start of the region, else what the
-    /// region's own address is.
+    /// The address of its first byte, as peers know it: 0 where they count from the start of the
+    /// region, else what the region's own address is.
     pub base_address: u64,
 }
 
@@ -119,7 +124,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, or one that there is no memory for.
+    /// [`Misuse::Invalid`] for a length of 0, or for more memory than there is.
     pub fn owned(len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         let mut words = Vec::new();
         let count = len_bytes.div_ceil(WORD_BYTES);
@@ -130,20 +135,23 @@ impl Region {
         Region::with_bytes(len_bytes, Memory::Owned(words.into()), attr)
     }
 
-    /// A region of the caller's memory. Several segments follow each other as if they were one, and may be empty. One at the
-    /// null address that is the only one is the address space from its beginning on, where most addresses have no memory.
+    /// A region of the caller's memory. Several segments follow each other as if they were one, and
+    /// may be empty. One at the null address that is the only one is the address space from its
+    /// beginning on, where most addresses have no memory.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for no segment, for a null address with a
-    /// length among others, or for lengths that add up to more than the address space.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for no segment, for a
+    /// null address with a length among others, or for lengths that add up to more than the address
+    /// space.
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until
-    /// the region has [ended](self#how-a-region-ends). Until then nothing holds a Rust reference to it, other than
-    /// to atomics or cells; what a peer and another thread access at the same time has no particular value. Of the address
-    /// space that must hold, of all that peers access while they do.
+    /// Every segment must be initialised memory that is readable, and writable if peers may write,
+    /// from any thread, until the region has [ended](self#how-a-region-ends). Until then nothing
+    /// holds a Rust reference to it, other than to atomics or cells; what a peer and another thread
+    /// access at the same time has no particular value. Of the address space that must hold, of all
+    /// that peers access while they do.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
@@ -160,7 +168,8 @@ impl Region {
         Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
-    /// A region of memory that peers may map, and access then without the help of an engine. It ends with the region.
+    /// A region of memory that peers may map, and access then without the help of an engine. It
+    /// ends with the region.
     ///
     /// # Errors
     ///
@@ -243,7 +252,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one of them is counted already. Nothing has changed then, unless others bind at the same time.
+    /// [`Misuse::Busy`] if one of them is counted already. Nothing has changed then, unless others
+    /// bind at the same time.
     ///
     /// [`rma_events`]: crate::engine::Config::rma_events
     pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
@@ -266,8 +276,8 @@ impl Region {
         Ok(())
     }
 
-    /// Makes so many bytes durable from a place on. Returns whether they are, which they are not if the region has ended
-    /// meanwhile, nor if that has ever failed.
+    /// Makes a range durable. Returns false if the region has ended meanwhile, if this fails, or if
+    /// it has ever failed.
     pub(crate) fn persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
         if self.has_failed.load(Ordering::Acquire) {
@@ -299,8 +309,9 @@ impl Region {
         self.base_address
     }
 
-    /// Where its memory begins in this process: that of the first segment, where it has several. Code that accesses the memory
-    /// by it does so as peers do, at any time, until the region has [ended](self#how-a-region-ends).
+    /// Where its memory begins in this process: that of the first segment, where it has several.
+    /// Code that accesses the memory by it does so as peers do, at any time, until the region has
+    /// [ended](self#how-a-region-ends).
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
             Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
@@ -330,7 +341,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space. Nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space. Nothing is
+    /// copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, into.len())?;
         if self.is_address_space() {
@@ -344,8 +356,9 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the caller's memory that peers
-    /// may not write, and that need not be writable. Nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the
+    /// caller's memory that peers may not write, and that need not be writable. Nothing is copied
+    /// then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
         let is_raw = matches!(self.memory, Memory::Raw(_));
@@ -379,9 +392,9 @@ impl Region {
             Memory::Raw(segments) => {
                 for piece in pieces(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
-                    // SAFETY: a piece lies in a segment, which is writable, says the caller of `raw`, if peers may write: a
-                    // window was made for that, or `write_at` has checked it. No Rust reference to it exists, and `copy` minds
-                    // no overlap.
+                    // SAFETY: a piece lies in a segment, which is writable, says the caller of
+                    // `raw`, if peers may write: a window was made for that, or `write_at` has
+                    // checked it. No Rust reference to it exists, and `copy` minds no overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
                 }
@@ -428,7 +441,7 @@ impl Region {
     }
 }
 
-/// The parts of segments that make up so many bytes from a place on, or as many as there are.
+/// The parts of segments that make up a range of bytes, or as much of it as there is.
 fn pieces(
     segments: &[SegmentMut],
     offset_bytes: usize,
@@ -440,8 +453,8 @@ fn pieces(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for it. What is in the
-        // address space is reached by its address alone.
+        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for
+        // it. What is in the address space is reached by its address alone.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),
@@ -470,7 +483,7 @@ mod tests {
     const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
 
     #[test]
-    fn nothing_is_no_region() {
+    fn empty_or_null_region_is_refused() {
         assert!(matches!(Region::owned(0, ATTR), Err(Misuse::Invalid(_))));
         assert!(matches!(Region::owned(usize::MAX, ATTR), Err(Misuse::Invalid(_))));
         let null = SegmentMut { address: ptr::null_mut(), len_bytes: 1 };
@@ -483,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_need_not_be_there_is_for_peers_alone() {
+    fn address_space_region_is_accessible_only_to_peers() {
         let word = AtomicU64::new(7);
         let place = word.as_ptr().expose_provenance() as u64;
         let all = SegmentMut { address: ptr::null_mut(), len_bytes: usize::MAX };
@@ -503,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_need_not_be_writable_is_not_written() {
+    fn read_only_region_refuses_local_writes() {
         static BYTES: [u8; 4] = *b"read";
         let segment = SegmentMut { address: BYTES.as_ptr().cast_mut(), len_bytes: BYTES.len() };
         let attr = RegionAttr { access: MrAccess::REMOTE_READ, ..ATTR };
@@ -516,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn the_application_copies_within_the_region_alone() {
+    fn local_copy_beyond_region_is_refused() {
         let region = Region::owned(10, ATTR).unwrap();
         region.write_at(3, b"hello").unwrap();
         let mut bytes = [9; 10];
@@ -526,9 +539,10 @@ mod tests {
     }
 
     proptest! {
-        /// Both tiers are as a vector of bytes, whatever the places, and raw memory however it is cut into segments.
+        /// Both tiers are as a vector of bytes, whatever the places, and raw memory however it is
+        /// cut into segments.
         #[test]
-        fn a_region_is_bytes(
+        fn owned_and_raw_regions_behave_as_byte_vector(
             segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),
             writes in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..50)), 1..20),
         ) {

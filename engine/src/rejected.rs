@@ -5,22 +5,21 @@ use std::{error, fmt};
 use crate::errno::Errno;
 use crate::error::Error;
 
-/// An operation was refused, and here is what was handed over for it. Nothing has changed.
+/// A call was refused, and this hands back what it was given. Nothing has changed.
 ///
-/// Whoever only wants to know why turns it into an [`Error`], which `?` does by itself. Whoever wants to try again has
-/// everything for that:
+/// `?` turns it into the [`Error`]. A caller that tries again has everything for that:
 ///
 /// ```
 /// # use homespun_engine::error::{Again, Error};
 /// # use homespun_engine::rejected::Rejected;
 /// # fn send(message: Vec<u8>) -> Result<(), Rejected<Vec<u8>>> {
-/// #     Err(Rejected { error: Again::QueueFull.into(), buffer: message })
+/// #     Err(Rejected { error: Again::QueueFull.into(), returned: message })
 /// # }
 /// /// Posts a message, or hands it back if that has to wait.
 /// fn try_send(message: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
 ///     match send(message) {
 ///         Ok(()) => Ok(None),
-///         Err(Rejected { error: Error::Again(_), buffer }) => Ok(Some(buffer)),
+///         Err(Rejected { error: Error::Again(_), returned: buffer }) => Ok(Some(buffer)),
 ///         Err(rejected) => Err(rejected.into()),
 ///     }
 /// }
@@ -30,8 +29,8 @@ use crate::error::Error;
 pub struct Rejected<B> {
     /// Why.
     pub error: Error,
-    /// What was handed over: a buffer, several, or a whole request.
-    pub buffer: B,
+    /// What was handed over: a buffer, several, a whole request, or an object that cannot be closed yet.
+    pub returned: B,
 }
 
 impl<B> Rejected<B> {
@@ -43,7 +42,7 @@ impl<B> Rejected<B> {
     /// The same refusal of something else.
     #[must_use]
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Rejected<C> {
-        Rejected { error: self.error, buffer: change(self.buffer) }
+        Rejected { error: self.error, returned: change(self.returned) }
     }
 }
 
@@ -71,11 +70,11 @@ mod tests {
     use crate::error::Misuse;
 
     #[test]
-    fn a_refusal_reads_as_its_error() {
+    fn rejected_converts_to_its_error() {
         let error = Error::from(Misuse::NoAddressVector);
-        let rejected = Rejected { error: error.clone(), buffer: [1, 2] };
+        let rejected = Rejected { error: error.clone(), returned: [1, 2] };
         assert_eq!((rejected.to_string(), rejected.errno()), (error.to_string(), Errno::ENOAV));
-        assert_eq!(rejected.clone().map(|[first, _]| first).buffer, 1);
+        assert_eq!(rejected.clone().map(|[first, _]| first).returned, 1);
         let of_any_kind: Box<dyn error::Error> = Box::new(rejected.clone());
         assert_eq!(of_any_kind.to_string(), error.to_string());
         assert_eq!(Error::from(rejected), error);

@@ -15,9 +15,9 @@ pub(crate) struct Timeout {
 impl Timeout {
     /// It is `now`, and still silent. Returns whether the limit is exceeded.
     ///
-    /// It is not when the deadline is found past for the first time: an application that makes no passes for long
-    /// has not received what arrived meanwhile. So it has a little longer, in which its passes, or its sleep, have
-    /// to find nothing either.
+    /// It is not when the deadline is found past for the first time: an application that makes no
+    /// passes for long has not received what arrived meanwhile. So it has a little longer, in which
+    /// its passes, or its sleep, have to find nothing either.
     pub(crate) fn elapse(&mut self, now: Moment, limit_ms: u64) -> bool {
         let deadline = *self.deadline.get_or_insert(now + Duration::from_millis(limit_ms));
         if now < deadline {

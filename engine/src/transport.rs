@@ -25,14 +25,14 @@ use crate::wire::Header;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
-/// What became of a frame given to [`Transport::send`] or [`Transport::resume`].
+/// How much of a frame [`Transport::send`] or [`Transport::resume`] has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Nothing was taken; the same call may be repeated later. Also the answer on a link that has broken, until that
-    /// is reported.
+    /// Nothing was taken; the same call may be repeated later. Also the answer on a link that has
+    /// broken, until that is reported.
     Full,
-    /// The header and this many bytes of the payload, fewer than all, were taken. Nothing else may be given to the
-    /// link until [`Transport::resume`] has delivered the rest.
+    /// The header and this many bytes of the payload, fewer than all, were taken. Nothing else may
+    /// be given to the link until [`Transport::resume`] has delivered the rest.
     Partial(usize),
     /// All of it was taken; the payload will not be read again.
     Whole,
@@ -45,8 +45,8 @@ pub struct Full;
 /// How to end a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or ECONNRESET if a frame
-    /// was taken in part only. Later frames of the peer are read and dropped.
+    /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or
+    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped.
     Drain,
     /// At once; what is buffered is lost.
     Abort,
@@ -57,13 +57,13 @@ pub enum Close {
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
-    /// From this size on, in bytes, it pays to have the peer [`pull`](Transport::pull) payload instead of sending it;
-    /// `usize::MAX` on a link that has no such way.
+    /// From this size on, in bytes, it pays to have the peer [`pull`](Transport::pull) payload
+    /// instead of sending it; `usize::MAX` on a link that has no such way.
     pub pull_min_bytes: usize,
 }
 
-/// Where the peer finds payload that was [exposed](Transport::expose) to it: bytes that mean something to the transports
-/// at both ends, and nothing to anybody between.
+/// Where the peer finds payload that was [exposed](Transport::expose) to it: bytes that mean
+/// something to the transports at both ends, and nothing to what is between them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Remote(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
@@ -79,30 +79,31 @@ impl Remote {
     }
 }
 
-/// What became of a [`pull`](Transport::pull).
+/// The result of a [`pull`](Transport::pull).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process may not, or cannot, reach the peer's memory. It will not be able to later; the peer has to send
-    /// what it exposed.
+    /// This process may not, or cannot, reach the peer's memory. It will not be able to later; the
+    /// peer has to send what it exposed.
     Refused,
     /// What the peer named is not memory of the peer, or not all of it. The link is sound.
     Fault,
-    /// The peer is gone, or no longer exposes anything. Nothing that was put in place is to be believed. That the link
-    /// is down is reported by one of the next calls of [`receive`](Transport::receive).
+    /// The peer is gone, or no longer exposes anything. Nothing that was put in place is to be
+    /// believed. That the link is down is reported by one of the next calls of
+    /// [`receive`](Transport::receive).
     Gone,
 }
 
-/// Whether the descriptor of [`Transport::wake_fd`] will tell of the next thing to do.
+/// Whether the descriptor of [`Transport::wake_fd`] wakes the caller for the next thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armed {
     /// There may be something to do right now: call [`receive`](Transport::receive) instead of sleeping.
     Ready,
     /// Whatever happens next makes the descriptor readable.
     Asleep {
-        /// Something that announces itself to nobody, such as that a peer's backlog has room again, is to be looked at
-        /// after this time at the latest.
+        /// Something that wakes no descriptor, such as room in a peer's backlog. The caller looks
+        /// again after this time at the latest.
         look_again_after: Option<Duration>,
     },
 }
@@ -123,9 +124,9 @@ impl Armed {
 /// Something that happened to a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// The peer's hello has arrived. Comes once, before the first frame of the link, for links that were
-    /// accepted as well as for links that this side connected. An accepted link that ends before its hello is never
-    /// mentioned.
+    /// The peer's hello has arrived. Comes once, before the first frame of the link, for links that
+    /// were accepted as well as for links that this side connected. An accepted link that ends
+    /// before its hello is never mentioned.
     Up {
         /// The peer's endpoint address. On a link that this side connected it is the address connected to.
         peer: Address,
@@ -146,7 +147,7 @@ pub enum LinkError {
     /// The system reported an error: refused, reset, timed out, unreachable, no more descriptors.
     #[error("{0}")]
     System(Errno),
-    /// The endpoint at this address is not one that this process may talk to, or the other way round.
+    /// This process may not communicate with the endpoint at this address, or the other way round.
     #[error("refused: {0}")]
     Denied(&'static str),
     /// The peer sent something that no correct peer sends.
@@ -166,16 +167,18 @@ impl LinkError {
     }
 }
 
-/// Memory that several processes have mapped: of one that has [allocated](Provider::allocate_shareable) it, and of peers
-/// that have [mapped](Transport::map) it. It is given back once nobody has it any more.
+/// Memory that several processes have mapped: of one that has
+/// [allocated](Provider::allocate_shareable) it, and of peers that have [mapped](Transport::map)
+/// it. The system frees it once no process has it mapped.
 pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// The memory. Any process may change any of it at any time.
     fn words(&self) -> &[AtomicU64];
 
-    /// Where it is, for peers to [map](Transport::map) it. Memory of a peer is nobody else's to show.
+    /// Where it is, for peers to [map](Transport::map) it. `None` for memory that a peer allocated.
     fn describe(&self) -> Option<Remote>;
 
-    /// Tells everybody who has mapped it that it has ended. What they write to it from now on reaches nobody.
+    /// Tells every process that has mapped it that it has ended. What peers write to it from now on
+    /// is lost.
     fn retire(&self);
 
     /// Whether it has ended.
@@ -189,9 +192,10 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 ///
 /// # Who calls, and when
 ///
-/// One caller at a time: every method takes `&mut self` or is a getter, and the caller may move the transport between
-/// threads. No method blocks, and a transport acts only inside these calls; it has no thread of its own. Links are made
-/// by [`connect`](Self::connect) and by peers; either kind is used in both directions.
+/// One caller at a time: every method takes `&mut self` or is a getter, and the caller may move the
+/// transport between threads. No method blocks, and a transport acts only inside these calls; it
+/// has no thread of its own. Links are made by [`connect`](Self::connect) and by peers; either kind
+/// is used in both directions.
 ///
 /// ```text
 ///  connect ------+                                    +-- Down -->  the number is free
@@ -199,16 +203,17 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 ///  (the peer) ---+   (if connected)                   +-- close -->  the number is free
 /// ```
 ///
-/// Frames are given with [`send_inline`](Self::send_inline) and [`send`](Self::send), each whole or from its start. While
-/// a frame was taken in part, the link's next call is [`resume`](Self::resume), and nothing else is sent on that link.
-/// Methods that name a link must be given one that was returned by `connect` or reported
-/// [`Up`](LinkEvent::Up), and that neither was reported [`Down`](LinkEvent::Down) nor closed. From inside
-/// [`receive`](Self::receive) the [`FrameHandler`] cannot call the transport; what follows from a frame is done afterwards.
+/// Frames are given with [`send_inline`](Self::send_inline) and [`send`](Self::send), each whole or
+/// from its start. While a frame was taken in part, the link's next call is
+/// [`resume`](Self::resume), and nothing else is sent on that link. Methods that name a link must
+/// be given one that was returned by `connect` or reported [`Up`](LinkEvent::Up), and that neither
+/// was reported [`Down`](LinkEvent::Down) nor closed. From inside [`receive`](Self::receive) the
+/// [`FrameHandler`] cannot call the transport; what follows from a frame is done afterwards.
 ///
 /// # Room to grow
 ///
-/// The methods without a default are what every transport needs, and will not change. Whatever is added has a default
-/// that says "this transport does not do that", and the engine does without.
+/// The methods without a default are what every transport needs, and will not change. Whatever is
+/// added has a default that says "this transport does not do that", and the engine does without.
 pub trait Transport: Send + 'static {
     /// The address that peers reach this endpoint under, fit to be given to them (`fi_getname`). Where the
     /// endpoint was bound to a wildcard, it names an interface of this host. Never changes.
@@ -233,29 +238,31 @@ pub trait Transport: Send + 'static {
     /// Sends a frame of any size. The slices together are as long as the header says and may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
-    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload not yet taken, at least
-    /// one byte. [`Sent::Partial`] counts from there.
+    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload
+    /// not yet taken, at least one byte. [`Sent::Partial`] counts from there.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
-    /// Makes payload readable to the peer of this link and says where it is, or `None` if the peer cannot be let in.
+    /// Makes payload readable to the peer of this link and says where it is, or `None` if the peer
+    /// cannot be let in.
     ///
-    /// The memory must stay as it is until the peer has said that it is done, the link was reported down, or
-    /// [`close`](Self::close) was called for it: from these moments on, no [`pull`](Self::pull) of the peer succeeds.
-    /// Nothing has to be undone.
+    /// The memory must stay as it is until the peer has said that it is done, the link was reported
+    /// down, or [`close`](Self::close) was called for it: from these moments on, no
+    /// [`pull`](Self::pull) of the peer succeeds. Nothing has to be undone.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
         let _ = (link, payload);
         None
     }
 
-    /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of `into`. Where it
-    /// answers anything but [`Pull::Done`], `into` holds no particular bytes.
+    /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of
+    /// `into`. Where it answers anything but [`Pull::Done`], `into` holds no particular bytes.
     fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         let _ = (link, from, offset_bytes, into);
         Pull::Refused
     }
 
-    /// Maps memory that the peer of this link has [allocated](Provider::allocate_shareable), of this length, or `None` if
-    /// what the peer names is not such memory, or cannot be reached. Then it is accessed by frames.
+    /// Maps memory that the peer of this link has [allocated](Provider::allocate_shareable), of
+    /// this length, or `None` if what the peer names is not such memory, or cannot be reached. Then
+    /// it is accessed by frames.
     fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
         let _ = (link, from, len_bytes);
         None
@@ -265,20 +272,22 @@ pub trait Transport: Send + 'static {
     /// until this call, so that many of them travel together.
     fn flush(&mut self);
 
-    /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the links. Returns how
-    /// many frames, pieces of unfinished frames, and link events were reported; 0 means that there was nothing to do.
+    /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the
+    /// links. Returns how many frames, pieces of unfinished frames, and link events were reported;
+    /// 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// A descriptor that becomes readable when an [armed](Self::arm) transport has something to do. It can be nested in
-    /// `epoll(7)`, and nobody but the transport reads it. `None`, for ever, for a transport that has to be polled.
+    /// A descriptor that becomes readable when an [armed](Self::arm) transport has something to do.
+    /// It can be nested in `epoll(7)`, and only the transport reads it. `None`, for ever, for a
+    /// transport that has to be polled.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// To be called before sleeping on [`wake_fd`](Self::wake_fd): asks everybody who can give this transport something
-    /// to do to wake it, then looks once more at everything there is. Lasts until the next call of a method that takes
-    /// `&mut self`. Things to do are frames and links that arrive or end, and room on a link whose last answer was
-    /// [`Sent::Full`] or [`Sent::Partial`].
+    /// To be called before sleeping on [`wake_fd`](Self::wake_fd): asks the peers and the kernel to
+    /// wake this transport, then looks once more for things to do. Lasts until the next call of a
+    /// method that takes `&mut self`. Things to do are frames and links that arrive or end, and
+    /// room on a link whose last answer was [`Sent::Full`] or [`Sent::Partial`].
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -296,9 +305,9 @@ pub trait Transport: Send + 'static {
 
 /// What a transport reports to. Implemented by the engine.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by [`begin`](Self::begin) followed by its payload in
-/// order, each piece by [`placed`](Self::placed) or [`chunk`](Self::chunk) as the transport likes. The frame ends
-/// with its last byte.
+/// A frame arrives either whole, by [`frame`](Self::frame), or by [`begin`](Self::begin) followed
+/// by its payload in order, each piece by [`placed`](Self::placed) or [`chunk`](Self::chunk) as the
+/// transport likes. The frame ends with its last byte.
 pub trait FrameHandler {
     /// A whole frame; `payload` is as long as the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
@@ -337,7 +346,7 @@ pub struct ProviderAttr {
 }
 
 impl ProviderAttr {
-    /// The address format that an endpoint has if nobody says otherwise.
+    /// The address format of an endpoint whose hints name none.
     pub fn preferred_format(&self) -> AddressFormat {
         self.formats.first().copied().unwrap_or(AddressFormat::SockaddrIn)
     }
@@ -351,14 +360,14 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// What this provider can do. Asked for often, so it should cost little.
     fn attr(&self) -> ProviderAttr;
 
-    /// What the provider finds on this host that its users may want to know, such as a faster way that is barred to it:
-    /// one sentence each, for `homespun info`.
+    /// What the provider finds on this host that its users may want to know, such as a faster way
+    /// that is barred to it: one sentence each, for `homespun info`.
     fn findings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map) to access it without the help
-    /// of its owner. `None` for a provider that has no such memory.
+    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map) to
+    /// access it without the help of its owner. `None` for a provider that has no such memory.
     ///
     /// # Errors
     ///
@@ -369,8 +378,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Opens an endpoint's transport at `bind`. A port of 0 is chosen by the system; a wildcard accepts
-    /// connections on every interface. `instance` is the random number that tells this endpoint from others that
-    /// had its address before.
+    /// connections on every interface. `instance` is a random number that distinguishes this
+    /// endpoint from earlier ones at its address.
     ///
     /// # Errors
     ///

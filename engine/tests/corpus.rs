@@ -8,8 +8,8 @@ use std::path::Path;
 
 use homespun_engine::wire::hello::VERSION;
 
-/// Runs a check over a target's corpus, by the name and the bytes of each input. Both verdicts must occur in it, or the
-/// corpus shows little.
+/// Runs a check over a target's corpus, by the name and the bytes of each input. Both verdicts must
+/// occur in it, or the corpus shows little.
 fn replay(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let mut verdicts = [0, 0];

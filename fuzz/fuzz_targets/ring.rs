@@ -1,4 +1,4 @@
-//! Both ends of a ring, in memory that somebody writes over.
+//! Both ends of a ring, in memory that the fuzzer overwrites.
 
 #![no_main]
 

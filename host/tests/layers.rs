@@ -24,8 +24,8 @@ const LAYERED: &CStr = c"homespun;ofi_rxm";
 /// Longer than any successful operation takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lengths that the layer treats differently: injected, eager, cut into pieces of which the last is shorter, and
-/// read by the receiver from the sender's memory.
+/// Lengths that the layer treats differently: injected, eager, cut into pieces of which the last is
+/// shorter, and read by the receiver from the sender's memory.
 const MESSAGE_LENS_BYTES: [usize; 6] = [8, 10_000, 60_000, 100_000, 200_000, 1_000_000];
 
 /// The installed libfabric, which finds the plugin and no other provider in its path.

@@ -6,7 +6,7 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::Caps;
 use homespun::trigger::Operation;
-use homespun::{Endpoint, Errno, FabricAddress, Misuse, Segment, SegmentMut};
+use homespun::{Endpoint, Errno, FabricAddress, Misuse, RemoteMemory, Segment, SegmentMut};
 use libc::{c_int, c_void};
 
 use crate::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiOpsAtomic};
@@ -15,8 +15,8 @@ use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
 use crate::edge::{Failure, enter};
 use crate::object;
 use crate::posting::{
-    Desc, Descs, Remote, Segments, SegmentsMut, context, described, entries, entry_points, flags_or,
-    injected, remote, segment, segment_mut,
+    Desc, Descs, Segments, SegmentsMut, context, described, entries, entry_points, flags_or, injected,
+    remote, segment, segment_mut,
 };
 use crate::states::DomainState;
 use crate::triggered;
@@ -43,7 +43,7 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
         post_change(ep, operand(buf, count, target)?, target, ctx, None)
     }
 
@@ -51,19 +51,19 @@ entry_points! {
         ep, iov: *const FiIoc, _: Descs, count: usize, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
         post_change(ep, operands(iov, count, target)?, target, ctx, None)
     }
 
     fn writemsg(ep, msg: *const FiMsgAtomic, flags: u64) -> isize {
-        let Message { target, operands, ctx, .. } = message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let AtomicMessage { target, operands, ctx, .. } = message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
         post_change(ep, operands, target, ctx, Some(flags))
     }
 
     fn inject(
         ep, buf: *const c_void, count: usize, to: u64, address: u64, key: u64, datatype: u32, op: u32,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
         let operand = injected(buf, len_bytes(count, target.datatype)?)?;
         ep.inject_atomic(operand, target).map_err(Failure::from)
     }
@@ -72,7 +72,7 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, result: *mut c_void, _: Desc, to: u64, address: u64,
         key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Fetch, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
         let result = segment_mut(result, len_bytes(count, target.datatype)?);
         post_fetch(ep, operand(buf, count, target)?, result, target, ctx, None)
     }
@@ -81,7 +81,7 @@ entry_points! {
         ep, iov: *const FiIoc, _: Descs, count: usize, resultv: *mut FiIoc, _: Descs, result_count: usize,
         to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Fetch, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
         let results = elements_mut(resultv, result_count, target.datatype)?;
         post_fetch(ep, operands(iov, count, target)?, results, target, ctx, None)
     }
@@ -90,7 +90,7 @@ entry_points! {
         ep, msg: *const FiMsgAtomic, resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
     ) -> isize {
         let message = message(AtomicKind::Fetch, msg, resultv, result_count)?;
-        let Message { target, operands, results, ctx } = message;
+        let AtomicMessage { target, operands, results, ctx } = message;
         post_fetch(ep, operands, results, target, ctx, Some(flags))
     }
 
@@ -98,7 +98,7 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, compare: *const c_void, _: Desc, result: *mut c_void,
         _: Desc, to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Compare, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
         let len_bytes = len_bytes(count, target.datatype)?;
         let (compare, result) = (segment(compare, len_bytes), segment_mut(result, len_bytes));
         post_compare(ep, segment(buf, len_bytes), compare, result, target, ctx, None)
@@ -109,7 +109,7 @@ entry_points! {
         resultv: *mut FiIoc, _: Descs, result_count: usize, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Compare, to, Remote { address, key }, datatype, op)?;
+        let target = target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
         let compares = elements(comparev, compare_count, target.datatype)?;
         let results = elements_mut(resultv, result_count, target.datatype)?;
         post_compare(ep, operands(iov, count, target)?, compares, results, target, ctx, None)
@@ -120,7 +120,7 @@ entry_points! {
         resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
     ) -> isize {
         let message = message(AtomicKind::Compare, msg, resultv, result_count)?;
-        let Message { target, operands, results, ctx } = message;
+        let AtomicMessage { target, operands, results, ctx } = message;
         let compares = elements(comparev, compare_count, target.datatype)?;
         post_compare(ep, operands, compares, results, target, ctx, Some(flags))
     }
@@ -243,15 +243,15 @@ fn offered(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, Atomic
 fn target(
     kind: AtomicKind,
     to: u64,
-    Remote { address, key }: Remote,
+    memory: RemoteMemory,
     datatype: u32,
     op: u32,
 ) -> Result<AtomicTarget, Failure> {
     let (datatype, op) = offered(kind, datatype, op)?;
-    Ok(AtomicTarget { peer: FabricAddress(to), address, key, datatype, op })
+    Ok(AtomicTarget { peer: FabricAddress(to), memory, datatype, op })
 }
 
-/// The length of so many elements. More than there is memory for are too many.
+/// The length of `count` elements in bytes. An error if it exceeds the address space.
 fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
@@ -266,7 +266,7 @@ pub(crate) unsafe fn elements(
     count: usize,
     datatype: Datatype,
 ) -> Result<Segments, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let entries = unsafe { entries(ioc, count)? };
     entries
         .iter()
@@ -280,7 +280,7 @@ pub(crate) unsafe fn elements(
 ///
 /// As [`entries`].
 unsafe fn elements_mut(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<SegmentsMut, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let entries = unsafe { entries(ioc, count)? };
     entries
         .iter()
@@ -299,7 +299,7 @@ unsafe fn operands(ioc: *const FiIoc, count: usize, target: AtomicTarget) -> Res
     if !target.op.has_operand() {
         return Ok(Segments::new());
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { elements(ioc, count, target.datatype) }
 }
 
@@ -312,7 +312,7 @@ fn operand(buf: *const c_void, count: usize, target: AtomicTarget) -> Result<Seg
 }
 
 /// A call that a structure describes, and what comes beside it.
-pub(crate) struct Message {
+pub(crate) struct AtomicMessage {
     pub(crate) target: AtomicTarget,
     pub(crate) operands: Segments,
     pub(crate) results: SegmentsMut,
@@ -329,10 +329,10 @@ pub(crate) unsafe fn message(
     msg: *const FiMsgAtomic,
     resultv: *mut FiIoc,
     result_count: usize,
-) -> Result<Message, Failure> {
-    // SAFETY: the caller says so.
+) -> Result<AtomicMessage, Failure> {
+    // SAFETY: the caller promises it.
     let msg = unsafe { described(msg)? };
-    let nowhere = Remote { address: 0, key: 0 };
+    let nowhere = RemoteMemory::default();
     let mut target = target(kind, msg.addr, nowhere, msg.datatype, msg.op)?;
     // SAFETY: as above.
     let (operands, results) = unsafe {
@@ -341,14 +341,13 @@ pub(crate) unsafe fn message(
     let operands_bytes = operands.iter().map(|segment| segment.len_bytes);
     let results_bytes = results.iter().map(|segment| segment.len_bytes).filter(|_| !target.op.has_operand());
     // SAFETY: as above.
-    let Remote { address, key } = unsafe {
+    target.memory = unsafe {
         remote(msg.rma_iov, msg.rma_iov_count, operands_bytes.chain(results_bytes), |place| {
-            let remote = Remote { address: place.addr, key: place.key };
+            let remote = RemoteMemory { address: place.addr, key: place.key };
             Ok((remote, len_bytes(place.count, target.datatype)?))
         })?
     };
-    (target.address, target.key) = (address, key);
-    Ok(Message { target, operands, results, ctx: msg.context })
+    Ok(AtomicMessage { target, operands, results, ctx: msg.context })
 }
 
 /// `fi_query_atomic`.

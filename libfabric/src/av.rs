@@ -102,7 +102,7 @@ unsafe extern "C" fn close(av: *mut Fid) -> c_int {
     })
 }
 
-/// Where an insertion reports what became of each address.
+/// Where an insertion reports the result of each address.
 struct Report {
     fi_addr: *mut u64,
     /// With `FI_SYNC_ERR`, the application's array of error numbers.
@@ -132,11 +132,11 @@ impl Report {
             Err(error) => (FI_ADDR_NOTAVAIL, error.errno().raw()),
         };
         if !self.fi_addr.is_null() {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             unsafe { self.fi_addr.add(index).write(address) };
         }
         if !self.errors.is_null() {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             unsafe { self.errors.add(index).write(errno) };
         }
     }

@@ -129,12 +129,12 @@ pub(crate) unsafe fn data<'a>(param: *const c_void, len_bytes: usize) -> Result<
     match (param.is_null(), len_bytes) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(param.cast(), len_bytes) }),
     }
 }
 
-/// An address whose length nobody says, because its format does.
+/// Reads a socket address without a length argument: its family implies the length.
 ///
 /// # Safety
 ///
@@ -168,7 +168,8 @@ pub(crate) struct CmEvent {
 }
 
 impl CmEvent {
-    /// Converts an event. `told` is the info that the application was given for the request before, and its handle.
+    /// Converts an event. `told` is the info that an earlier read of the request gave to the
+    /// application, and its handle.
     ///
     /// # Errors
     ///
@@ -208,8 +209,8 @@ impl CmEvent {
         })
     }
 
-    /// Writes the entry, and as much of the data as fits. Returns how much was written, and what was told if it is to be told
-    /// once more.
+    /// Writes the entry, and as much of the data as fits. Returns how much was written, and the
+    /// request's info and handle if the application is to read the request once more.
     ///
     /// # Safety
     ///

@@ -126,7 +126,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
 ///
 /// `cntr` is null or an open counter, and stays open.
 unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
 }
 
@@ -165,7 +165,7 @@ unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
 /// As [`counter`].
 unsafe fn change(cntr: *mut FidCntr, change: impl FnOnce(&Counter)) -> c_int {
     enter(|| {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         change(unsafe { counter(cntr)? });
         Ok(0)
     })

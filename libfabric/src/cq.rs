@@ -13,7 +13,7 @@ use crate::abi::eq::{
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
-    FI_CQ_FORMAT_UNSPEC, FI_WAIT_NONE,
+    FI_CQ_FORMAT_UNSPEC, FI_PEER, FI_WAIT_NONE,
 };
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn open_cq(
         let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
         let (attr, wait_set) = unsafe { read_attr(attr)? };
-        // Ignored where nobody waits, says the manual.
+        // fi_cq(3): ignored in a queue without a wait object.
         let wait_cond =
             if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::read(wait_cond)? };
         let opened = domain.domain.open_cq(&attr)?;
@@ -108,8 +108,11 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
     let (size_entries, flags, format, wait_obj, wait_set) =
         unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj, (*attr).wait_set) };
     // Affinity of interrupts is a wish; there are no interrupts.
-    if flags & !FI_AFFINITY != 0 {
-        return Err(Errno::EBADFLAGS.into());
+    match flags & !FI_AFFINITY {
+        0 => {}
+        // What `fi_peer(3)` demands of a provider without peer queues.
+        peer if peer & FI_PEER != 0 => return Err(Errno::EINVAL.into()),
+        _ => return Err(Errno::EBADFLAGS.into()),
     }
     let format = match format {
         // The choice is ours but cannot be told, so it is the one that fits into any buffer.
@@ -119,7 +122,7 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
         FI_CQ_FORMAT_TAGGED => Some(CqFormat::Tagged),
         _ => return Err(Errno::EINVAL.into()),
     };
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
     Ok((CqAttr { size_entries, format, wait, wait_set }, lease))
 }
@@ -199,12 +202,12 @@ unsafe fn read_entries(
     src_addr: *mut u64,
     patience: Option<Patience>,
 ) -> Result<isize, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let state = unsafe { object::state::<CqState>(cq.cast())? };
     if buf.is_null() && count > 0 {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let read = unsafe {
         match state.format {
             CqFormat::Context => fill::<FiCqEntry>(&state.cq, buf, count, src_addr, patience),
@@ -215,7 +218,8 @@ unsafe fn read_entries(
     };
     match read {
         // No array has more entries than this.
-        Ok(count) => Ok(count.cast_signed()),
+        Ok(Some(count)) => Ok(count.cast_signed()),
+        Ok(None) => Err(Errno::EAGAIN.into()),
         Err(error) => Err(Failure(error.errno())),
     }
 }
@@ -229,11 +233,11 @@ unsafe fn fill<E: for<'a> From<&'a Completion>>(
     count: usize,
     src_addr: *mut u64,
     patience: Option<Patience>,
-) -> Result<usize, ReadError> {
+) -> Result<Option<usize>, ReadError> {
     let entries: *mut E = buf.cast();
     let mut index = 0;
     let take = |completion: Completion, source: FabricAddress| {
-        // SAFETY: those who read call this at most `count` times.
+        // SAFETY: the callers read at most `count` entries.
         unsafe {
             entries.add(index).write(E::from(&completion));
             if !src_addr.is_null() {
@@ -311,7 +315,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
         if buf.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let error = state.cq.read_error().map_err(|error| Failure(error.errno()))?;
+        let error = state.cq.read_error().map_err(|error| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
         let completion = &error.completion;
         // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {

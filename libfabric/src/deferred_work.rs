@@ -1,6 +1,7 @@
 //! The deferred work queue: `fi_trigger(3)`.
 //!
-//! What a structure says is copied when it is queued: only the memory that it names stays the caller's to keep.
+//! What a structure says is copied when it is queued: only the memory that it names stays the
+//! caller's to keep.
 
 use std::ptr;
 
@@ -8,7 +9,7 @@ use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::OpFlags;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Domain, FabricAddress, Misuse, Segment, SegmentMut};
+use homespun::{Domain, FabricAddress, Misuse, Segment, SegmentMut, TagMatch};
 use libc::{c_int, iovec};
 
 use crate::abi::endpoint::FidEp;
@@ -20,7 +21,7 @@ use crate::abi::{
     FI_OP_ATOMIC, FI_OP_CNTR_ADD, FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ,
     FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE,
 };
-use crate::atomic::{self, Message};
+use crate::atomic::{self, AtomicMessage};
 use crate::edge::Failure;
 use crate::message::segments_to_fill;
 use crate::posting::{self, context, described, remote_data, segments, segments_mut};
@@ -37,97 +38,30 @@ type RawAction<'a> = DeferredAction<&'a [Segment], &'a [SegmentMut]>;
 ///
 /// `work` is valid, as are the structures, objects and memory that it names.
 pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) -> Result<c_int, Failure> {
-    // SAFETY: the caller says so. What an action borrows is queued before it goes.
+    // SAFETY: the caller promises it. What an action borrows is queued before it goes.
     unsafe {
         let FiDeferredWork { op_type, op, .. } = *work;
-        let queue = |action| queue(domain, work, action);
+        let queue = |action: RawAction<'_>| queue(domain, work, action);
         match op_type {
-            FI_OP_RECV => {
-                let letter = Letter::from(described(op.cast::<FiOpMsg>())?);
-                let buffers = segments_to_fill(letter.iov, letter.iov_count, letter.flags.bits())?;
-                queue(action(letter.ep, letter.receive(&buffers))?)?;
-            }
-            FI_OP_TRECV => {
-                let letter = Letter::from(described(op.cast::<FiOpTagged>())?);
-                let buffers = segments_to_fill(letter.iov, letter.iov_count, letter.flags.bits())?;
-                queue(action(letter.ep, letter.receive(&buffers))?)?;
-            }
-            FI_OP_SEND => {
-                let letter = Letter::from(described(op.cast::<FiOpMsg>())?);
-                let buffers = segments(letter.iov, letter.iov_count)?;
-                queue(action(letter.ep, letter.send(&buffers))?)?;
-            }
-            FI_OP_TSEND => {
-                let letter = Letter::from(described(op.cast::<FiOpTagged>())?);
-                let buffers = segments(letter.iov, letter.iov_count)?;
-                queue(action(letter.ep, letter.send(&buffers))?)?;
-            }
-            FI_OP_READ => {
-                let FiOpRma { ep, ref msg, flags } = *described(op.cast::<FiOpRma>())?;
-                let buffers = &*segments_mut(msg.msg_iov, msg.iov_count)?;
-                let place = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
-                let read = ReadMsg {
-                    buffers,
-                    from: FabricAddress(msg.addr),
-                    address: place.address,
-                    key: place.key,
-                    context: context(msg.context),
-                    flags: OpFlags::from_bits_retain(flags),
-                };
-                queue(action(ep, Operation::Read(read))?)?;
-            }
-            FI_OP_WRITE => {
-                let FiOpRma { ep, ref msg, flags } = *described(op.cast::<FiOpRma>())?;
-                let buffers = &*segments(msg.msg_iov, msg.iov_count)?;
-                let place = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
-                let write = WriteMsg {
-                    buffers,
-                    to: FabricAddress(msg.addr),
-                    address: place.address,
-                    key: place.key,
-                    data: remote_data(flags, msg.data),
-                    context: context(msg.context),
-                    flags: OpFlags::from_bits_retain(flags),
-                };
-                queue(action(ep, Operation::Write(write))?)?;
-            }
-            FI_OP_ATOMIC => {
-                let FiOpAtomic { ep, ref msg, flags } = *described(op.cast::<FiOpAtomic>())?;
-                let Message { target, operands, ctx, .. } =
-                    atomic::message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
-                let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
-                let atomic = AtomicMsg { operands: &*operands, target, context, flags };
-                queue(action(ep, Operation::Atomic(atomic))?)?;
-            }
-            FI_OP_FETCH_ATOMIC => {
-                let FiOpFetchAtomic { ep, ref msg, ref fetch, flags } = *described(op.cast())?;
-                let Message { target, operands, results, ctx } =
-                    atomic::message(AtomicKind::Fetch, msg, fetch.msg_iov, fetch.iov_count)?;
-                let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
-                let (operands, results) = (&*operands, &*results);
-                let atomic = FetchAtomicMsg { operands, results, target, context, flags };
-                queue(action(ep, Operation::FetchAtomic(atomic))?)?;
-            }
-            FI_OP_COMPARE_ATOMIC => {
-                let FiOpCompareAtomic { ep, ref msg, ref fetch, ref compare, flags } = *described(op.cast())?;
-                let Message { target, operands, results, ctx } =
-                    atomic::message(AtomicKind::Compare, msg, fetch.msg_iov, fetch.iov_count)?;
-                let compares = &*atomic::elements(compare.msg_iov, compare.iov_count, target.datatype)?;
-                let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
-                let (operands, results) = (&*operands, &*results);
-                let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
-                queue(action(ep, Operation::CompareAtomic(atomic))?)?;
-            }
+            FI_OP_RECV => receive(&MessageOp::from(described(op.cast::<FiOpMsg>())?), queue),
+            FI_OP_TRECV => receive(&MessageOp::from(described(op.cast::<FiOpTagged>())?), queue),
+            FI_OP_SEND => send(&MessageOp::from(described(op.cast::<FiOpMsg>())?), queue),
+            FI_OP_TSEND => send(&MessageOp::from(described(op.cast::<FiOpTagged>())?), queue),
+            FI_OP_READ => read(described(op.cast())?, queue),
+            FI_OP_WRITE => write(described(op.cast())?, queue),
+            FI_OP_ATOMIC => update(described(op.cast())?, queue),
+            FI_OP_FETCH_ATOMIC => fetch(described(op.cast())?, queue),
+            FI_OP_COMPARE_ATOMIC => compare(described(op.cast())?, queue),
             FI_OP_CNTR_SET => {
                 let FiOpCntr { cntr, value } = *described(op.cast::<FiOpCntr>())?;
-                queue(DeferredAction::Set { counter: counter(cntr)?.clone(), value })?;
+                queue(DeferredAction::Set { counter: counter(cntr)?.clone(), value })
             }
             FI_OP_CNTR_ADD => {
                 let FiOpCntr { cntr, value } = *described(op.cast::<FiOpCntr>())?;
-                queue(DeferredAction::Add { counter: counter(cntr)?.clone(), value })?;
+                queue(DeferredAction::Add { counter: counter(cntr)?.clone(), value })
             }
-            _ => return Err(Misuse::NotSupported("deferred work of this kind").into()),
-        }
+            _ => Err(Misuse::NotSupported("deferred work of this kind").into()),
+        }?;
     }
     Ok(0)
 }
@@ -144,28 +78,28 @@ pub(crate) fn cancel_work(domain: &Domain, work: *mut FiDeferredWork) -> Result<
 ///
 /// `cntr` is null or an open counter.
 pub(crate) unsafe fn flush_work(domain: &Domain, cntr: *mut FidCntr) -> Result<c_int, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let counter = if cntr.is_null() { None } else { Some(unsafe { counter(cntr)? }) };
     domain.flush_work(counter);
     Ok(0)
 }
 
 /// A message, tagged or not, as its structure describes it.
-struct Letter {
+struct MessageOp {
     ep: *mut FidEp,
     iov: *const iovec,
     iov_count: usize,
     peer: FabricAddress,
     /// Tag and ignore mask.
-    tagged: Option<(u64, u64)>,
+    tagged: Option<TagMatch>,
     context: u64,
     data: Option<u64>,
     flags: OpFlags,
 }
 
-impl From<&FiOpMsg> for Letter {
-    fn from(&FiOpMsg { ep, ref msg, flags }: &FiOpMsg) -> Letter {
-        Letter {
+impl From<&FiOpMsg> for MessageOp {
+    fn from(&FiOpMsg { ep, ref msg, flags }: &FiOpMsg) -> MessageOp {
+        MessageOp {
             ep,
             iov: msg.msg_iov,
             iov_count: msg.iov_count,
@@ -178,14 +112,14 @@ impl From<&FiOpMsg> for Letter {
     }
 }
 
-impl From<&FiOpTagged> for Letter {
-    fn from(&FiOpTagged { ep, ref msg, flags }: &FiOpTagged) -> Letter {
-        Letter {
+impl From<&FiOpTagged> for MessageOp {
+    fn from(&FiOpTagged { ep, ref msg, flags }: &FiOpTagged) -> MessageOp {
+        MessageOp {
             ep,
             iov: msg.msg_iov,
             iov_count: msg.iov_count,
             peer: FabricAddress(msg.addr),
-            tagged: Some((msg.tag, msg.ignore)),
+            tagged: Some(TagMatch { tag: msg.tag, ignore: msg.ignore }),
             context: context(msg.context),
             data: remote_data(flags, msg.data),
             flags: OpFlags::from_bits_retain(flags),
@@ -193,16 +127,149 @@ impl From<&FiOpTagged> for Letter {
     }
 }
 
-impl Letter {
-    fn send<'a>(&self, buffers: &'a [Segment]) -> RawOperation<'a> {
-        let Letter { peer: to, data, context, flags, .. } = *self;
-        let tag = self.tagged.map(|(tag, _)| tag);
-        Operation::Send(SendMsg { buffers, to, tag, data, context, flags })
+/// Queues what a message's structure describes, as a receive.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn receive(
+    op: &MessageOp,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let MessageOp { ep, peer: from, tagged, context, flags, .. } = *op;
+    // SAFETY: the caller promises it.
+    unsafe {
+        let buffers = segments_to_fill(op.iov, op.iov_count, flags.bits())?;
+        let receive = RecvMsg { buffers: &buffers[..], from, tagged, context, flags };
+        queue(action(ep, Operation::Receive(receive))?)
     }
+}
 
-    fn receive<'a>(&self, buffers: &'a [SegmentMut]) -> RawOperation<'a> {
-        let Letter { peer: from, tagged, context, flags, .. } = *self;
-        Operation::Receive(RecvMsg { buffers, from, tagged, context, flags })
+/// Queues what a message's structure describes, as a send.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn send(
+    op: &MessageOp,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let MessageOp { ep, peer: to, data, context, flags, .. } = *op;
+    let tag = op.tagged.map(|tagged| tagged.tag);
+    // SAFETY: the caller promises it.
+    unsafe {
+        let buffers = segments(op.iov, op.iov_count)?;
+        let send = SendMsg { buffers: &buffers[..], to, tag, data, context, flags };
+        queue(action(ep, Operation::Send(send))?)
+    }
+}
+
+/// Queues a read.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn read(
+    &FiOpRma { ep, ref msg, flags }: &FiOpRma,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let buffers = &*segments_mut(msg.msg_iov, msg.iov_count)?;
+        let memory = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let read = ReadMsg {
+            buffers,
+            from: FabricAddress(msg.addr),
+            memory,
+            context: context(msg.context),
+            flags: OpFlags::from_bits_retain(flags),
+        };
+        queue(action(ep, Operation::Read(read))?)
+    }
+}
+
+/// Queues a write.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn write(
+    &FiOpRma { ep, ref msg, flags }: &FiOpRma,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let buffers = &*segments(msg.msg_iov, msg.iov_count)?;
+        let memory = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let write = WriteMsg {
+            buffers,
+            to: FabricAddress(msg.addr),
+            memory,
+            data: remote_data(flags, msg.data),
+            context: context(msg.context),
+            flags: OpFlags::from_bits_retain(flags),
+        };
+        queue(action(ep, Operation::Write(write))?)
+    }
+}
+
+/// Queues an atomic operation that fetches nothing.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn update(
+    &FiOpAtomic { ep, ref msg, flags }: &FiOpAtomic,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let AtomicMessage { target, operands, ctx, .. } =
+            atomic::message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+        let atomic = AtomicMsg { operands: &*operands, target, context, flags };
+        queue(action(ep, Operation::Atomic(atomic))?)
+    }
+}
+
+/// Queues an atomic operation that fetches.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn fetch(
+    &FiOpFetchAtomic { ep, ref msg, ref fetch, flags }: &FiOpFetchAtomic,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let AtomicMessage { target, operands, results, ctx } =
+            atomic::message(AtomicKind::Fetch, msg, fetch.msg_iov, fetch.iov_count)?;
+        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+        let (operands, results) = (&*operands, &*results);
+        let atomic = FetchAtomicMsg { operands, results, target, context, flags };
+        queue(action(ep, Operation::FetchAtomic(atomic))?)
+    }
+}
+
+/// Queues an atomic operation that compares and fetches.
+///
+/// # Safety
+///
+/// As [`queue_work`].
+unsafe fn compare(
+    &FiOpCompareAtomic { ep, ref msg, ref fetch, ref compare, flags }: &FiOpCompareAtomic,
+    queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let AtomicMessage { target, operands, results, ctx } =
+            atomic::message(AtomicKind::Compare, msg, fetch.msg_iov, fetch.iov_count)?;
+        let compares = &*atomic::elements(compare.msg_iov, compare.iov_count, target.datatype)?;
+        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+        let (operands, results) = (&*operands, &*results);
+        let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
+        queue(action(ep, Operation::CompareAtomic(atomic))?)
     }
 }
 
@@ -212,7 +279,7 @@ impl Letter {
 ///
 /// As [`queue_work`].
 unsafe fn queue(domain: &Domain, work: *const FiDeferredWork, action: RawAction<'_>) -> Result<(), Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         let FiDeferredWork { threshold, triggering_cntr, completion_cntr, .. } = *work;
         let trigger = Trigger { counter: counter(triggering_cntr)?.clone(), threshold };
@@ -229,7 +296,7 @@ unsafe fn queue(domain: &Domain, work: *const FiDeferredWork, action: RawAction<
 ///
 /// `ep` is null or an open endpoint.
 unsafe fn action(ep: *mut FidEp, operation: RawOperation<'_>) -> Result<RawAction<'_>, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let endpoint = unsafe { posting::endpoint(ep)? }.clone();
     Ok(DeferredAction::Post { endpoint, operation })
 }

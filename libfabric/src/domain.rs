@@ -73,8 +73,9 @@ pub(crate) unsafe extern "C" fn open_domain(
     })
 }
 
-/// Whether more than one thread may use the objects of a domain at a time. Those who read the event queues of connected
-/// endpoints do, since these queues belong to the fabric.
+/// Whether more than one thread may use the objects of a domain at a time. With connected endpoints
+/// they may: event queues belong to the fabric, and any thread may read one and so drive its
+/// endpoints.
 fn needs_locks(info: &Info) -> bool {
     info.domain.threading != Some(Threading::Domain)
         || info.domain.data_progress == Some(Progress::Auto)
@@ -84,10 +85,10 @@ fn needs_locks(info: &Info) -> bool {
 /// Opens a domain with no more locks than its application needs.
 fn open(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
     if !is_locked {
-        // SAFETY: whoever opens a domain with `FI_THREAD_DOMAIN` serialises all access to what is opened from it
-        // (`fi_domain(3)`); it is answered only to those who ask for it. Of
-        // the plugin's own threads, that of `FI_WAIT_MUTEX_COND` touches neither queues nor endpoints, and that of automatic
-        // progress is not there.
+        // SAFETY: an application that opens a domain with `FI_THREAD_DOMAIN` serialises all access
+        // to what it opens from it (`fi_domain(3)`), and `getinfo` grants that level only on
+        // request. Of the plugin's own threads, that of `FI_WAIT_MUTEX_COND` touches neither queues
+        // nor endpoints, and that of automatic progress is not there.
         unsafe { fabric.domain_unsynchronised(info) }
     } else {
         fabric.domain(info)
@@ -105,7 +106,8 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
             // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
             FI_MAP_RAW_MR => unsafe { mr::map_raw(&*arg.cast()) },
             FI_UNMAP_KEY => Ok(0),
-            // SAFETY: for this command it points to a `struct fi_deferred_work`, which is as `fi_trigger(3)` asks.
+            // SAFETY: for this command it points to a `struct fi_deferred_work`, which is as
+            // `fi_trigger(3)` asks.
             FI_QUEUE_WORK => unsafe { deferred_work::queue_work(&state.domain, arg.cast()) },
             FI_CANCEL_WORK => deferred_work::cancel_work(&state.domain, arg.cast()),
             // SAFETY: for this command it is null, or an open counter.

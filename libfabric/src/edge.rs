@@ -1,11 +1,11 @@
 //! The edge between C and Rust: how a result leaves, and why no panic does.
 //!
 //! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts. Neither
-//! suits a guest in somebody else's process, so every entry point that runs code of homespun runs it through
-//! [`enter`]. A panic is a bug in homespun and may have left a half-changed object behind that refers to the
-//! application's buffers. So the first one closes the plugin: it and every later call answer `-FI_EOTHER`,
-//! and nothing of homespun's state is touched again. On the way without a panic this costs one load and one
-//! branch.
+//! suits a plugin in an application's process, so every entry point that runs code of homespun runs
+//! it through [`enter`]. A panic is a bug in homespun and may have left a half-changed object
+//! behind that refers to the application's buffers. So the first one closes the plugin: it and
+//! every later call answer `-FI_EOTHER`, and nothing of homespun's state is touched again. On the
+//! way without a panic this costs one load and one branch.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,7 @@ impl Edge {
     }
 }
 
-/// Tells the host. The default panic hook has printed the message and the place already.
+/// Logs to the host. The default panic hook has printed the message and the place already.
 #[cold]
 fn report() {
     // The subscriber may be what panicked.
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_become_numbers() {
+    fn results_convert_to_c_return_values() {
         let edge = Edge::new();
         assert_eq!(edge.enter(|| Ok(7)), 7);
         assert_eq!(edge.enter::<isize>(|| Err(Failure(Errno::EAGAIN))), -11);

@@ -235,13 +235,13 @@ impl Direction {
 ///
 /// `flags` is valid.
 unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let (direction, _) = Direction::split(unsafe { flags.read() })?;
     let found = match direction {
         Direction::Transmit => endpoint.tx_op_flags(),
         Direction::Receive => endpoint.rx_op_flags(),
     };
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { flags.write(found.bits()) };
     Ok(())
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::abi::eq::{FiEqAttr, FiEqErrEntry, FiOpsEq, FidEq};
 use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
-use crate::abi::{FI_CLASS_EQ, FI_PEEK};
+use crate::abi::{FI_CLASS_EQ, FI_PEEK, FI_PEER};
 use crate::connection::{CmEvent, ENTRY_BYTES};
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
@@ -66,6 +66,10 @@ pub(crate) unsafe extern "C" fn open_eq(
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
         let (size_entries, flags, wait_obj, wait_set) =
             unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj, (*attr).wait_set) };
+        // What `fi_peer(3)` demands of a provider without peer queues.
+        if flags & FI_PEER != 0 {
+            return Err(Errno::EINVAL.into());
+        }
         // SAFETY: the caller passes an open set, if it is to be one.
         let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
         let attr = EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait, wait_set };
@@ -153,7 +157,7 @@ unsafe fn read_event(
     flags: u64,
     patience: Patience,
 ) -> Result<isize, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let state = unsafe { object::state::<EqState>(eq.cast())? };
     let is_peek = is_peek(flags)?;
     if event.is_null() || buf.is_null() && len > 0 {
@@ -165,12 +169,16 @@ unsafe fn read_event(
         Event::Connection(_) => ENTRY_BYTES <= len,
     };
     let found = match (is_peek, patience) {
-        (true, Patience::None) => state.eq.peek().map(|event| Some(event).filter(fits)),
-        (true, Patience::Until(timeout)) => state.eq.speek(timeout).map(|event| Some(event).filter(fits)),
+        (true, Patience::None) => state.eq.peek(),
+        (true, Patience::Until(timeout)) => state.eq.speek(timeout),
         (false, Patience::None) => state.eq.read_if(fits),
         (false, Patience::Until(timeout)) => state.eq.sread_if(timeout, fits),
     };
-    let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::ETOOSMALL)?;
+    let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
+    // A look takes any event, a read only one that fits.
+    if !fits(&found) {
+        return Err(Errno::ETOOSMALL.into());
+    }
     let (number, len_bytes) = match found {
         Event::Written { number, data } => {
             // SAFETY: it fits.
@@ -207,13 +215,14 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         }
         let context = |error: &EventError| {
             let fid = fid_of(error);
-            // SAFETY: it is an endpoint. If another thread closes it, that waits for the queue, which is locked, to take along
-            // what the endpoint has reported; and its memory stays until then.
+            // SAFETY: it is an endpoint. If another thread closes it, that waits for the queue,
+            // which is locked, to take along what the endpoint has reported; and its memory stays
+            // until then.
             if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
         let found =
             if is_peek(flags)? { state.eq.peek_error_and(context) } else { state.eq.read_error_and(context) };
-        let (error, context) = found.map_err(|error| Failure(error.errno()))?;
+        let (error, context) = found.ok_or(Errno::EAGAIN)?;
         let has_size = state.api_version >= Version::new(1, 5);
         // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {

@@ -25,7 +25,7 @@ impl ErrorData {
         err_data: *mut *mut c_void,
         err_data_size: Option<*mut usize>,
     ) {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let room_bytes = err_data_size.map_or(0, |size_bytes| unsafe { size_bytes.read() });
         // SAFETY: as above.
         let has_buffer = room_bytes > 0 && unsafe { !err_data.read().is_null() };
@@ -39,12 +39,12 @@ impl ErrorData {
             let mut kept = self.0.lock();
             *kept = data;
             let start: *mut u8 = if len_bytes > 0 { kept.as_mut_ptr() } else { ptr::null_mut() };
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             unsafe { err_data.write(start.cast()) };
             len_bytes
         };
         if let Some(size_bytes) = err_data_size {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             unsafe { size_bytes.write(given_bytes) };
         }
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_of_the_application_gets_what_fits() {
+    fn error_data_is_truncated_to_application_buffer() {
         let mut buffer = [0u8; 4];
         let mut err_data: *mut c_void = buffer.as_mut_ptr().cast();
         let mut size_bytes = 3;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_without_a_buffer_is_no_buffer() {
+    fn size_without_buffer_is_ignored() {
         let (kept, mut err_data, mut size_bytes) = (ErrorData::default(), ptr::null_mut(), 28);
         // SAFETY: no buffer is given; ours is read while it is valid.
         unsafe {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_the_application_gets_ours() {
+    fn error_data_without_application_buffer_points_to_ours() {
         let kept = ErrorData::default();
         let mut err_data = ptr::null_mut();
         let mut size_bytes = 0;

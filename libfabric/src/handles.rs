@@ -1,6 +1,7 @@
 //! What `fi_info::handle` may name: passive endpoints, and requests for connections.
 //!
-//! Handles are looked for by where they are and never looked into: an info may be older than the end of what it names.
+//! Handles are looked for by where they are and never looked into: an info may be older than the
+//! end of what it names.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -21,14 +22,14 @@ struct Handles {
     requests: HashMap<usize, Held>,
 }
 
-/// A request that was told to the application and is neither accepted nor rejected.
+/// A request that the application has read and neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
     /// Where the passive endpoint is that was asked, or 0 if it was closed.
     passive: usize,
     /// Where the fabric is that it belongs to.
     fabric: usize,
-    /// What the handle points to. Nobody reads it but an application that is curious.
+    /// What the handle points to. Only an application may read it; the plugin never does.
     _fid: Box<RequestFid>,
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn remove_passive<T>(at: *const T) {
     drop(passive);
 }
 
-/// A fabric is about to be closed. What nobody has decided ends with it.
+/// A fabric is about to be closed. Requests that were neither accepted nor rejected end with it.
 pub(crate) fn remove_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }

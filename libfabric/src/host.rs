@@ -39,7 +39,7 @@ unsafe impl Sync for Host {}
 /// The host, from `fi_prov_ini` until it calls `cleanup`: it may be unloaded, and loaded again elsewhere.
 static HOST: RwLock<Option<Host>> = RwLock::new(None);
 
-/// Looks for the host, which will be told that `provider` calls it.
+/// Looks for the host, which `provider` identifies itself to.
 pub(crate) fn attach(provider: *const FiProvider) {
     *HOST.write() = Host::find(provider);
 }
@@ -54,7 +54,7 @@ pub(crate) fn current() -> Option<Host> {
     *HOST.read()
 }
 
-/// Tells the host which parameters there are.
+/// Registers the parameters with the host.
 pub(crate) fn define_params(host: &Host) {
     for param in PARAMS {
         host.define_param(param);
@@ -115,7 +115,8 @@ impl Host {
         if result != 0 || value.is_null() {
             return None;
         }
-        // SAFETY: not null, so a string. It is copied before anybody changes the environment.
+        // SAFETY: not null, so a string. It is copied before another thread may change the
+        // environment.
         Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
     }
 

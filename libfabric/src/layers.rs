@@ -1,8 +1,9 @@
 //! Layering providers, such as `ofi_rxm`, which make unconnected endpoints out of connected ones.
 //!
-//! A layer finds what it can stand on by `fi_getinfo` with a flag of the host's own. homespun answers a layer only if the
-//! application has named homespun: everything that a layer adds is here already, and the host lists layers ahead of
-//! providers that it does not know. `docs/decisions/layers.md` has the reasons.
+//! A layer finds what it can stand on by `fi_getinfo` with a flag of the host's own. homespun
+//! answers a layer only if the application has named homespun: everything that a layer adds is here
+//! already, and the host lists layers ahead of providers that it does not know.
+//! `docs/decisions/layers.md` has the reasons.
 
 use std::ops::RangeInclusive;
 use std::ptr;
@@ -23,8 +24,9 @@ const KNOWN_HOSTS: RangeInclusive<Version> = Version::new(1, 17)..=Version::new(
 /// An empty context: the host keeps its own things there.
 pub(crate) const NO_CONTEXT: FiContext = FiContext { internal: [ptr::null_mut(); 4] };
 
-/// A context that has the host leave out layers for an application that names homespun without a layer: byte 5 of the
-/// context is the host's `disable_layering`, which it sets itself for providers that it knows to need no layer.
+/// A context that has the host leave out layers for an application that names homespun without a
+/// layer: byte 5 of the context is the host's `disable_layering`, which it sets itself for
+/// providers that it knows to need no layer.
 const DIRECT_FIRST: FiContext = {
     let mut bytes = [0; size_of::<usize>()];
     bytes[5] = 1;
@@ -44,8 +46,8 @@ pub(crate) fn is_asked_by_layer(flags: u64) -> bool {
     flags & OFI_CORE_PROV_ONLY != 0
 }
 
-/// Whether a layer may stand on homespun: the application names homespun, and the host offers no layer to an application
-/// that names homespun alone.
+/// Whether a layer may stand on homespun: the application names homespun, and the host offers no
+/// layer to an application that names homespun alone.
 pub(crate) fn allows_layer(provider_name: Option<&str>, host: Option<Version>) -> bool {
     let is_named = provider_name.is_some_and(|names| {
         names.split(NAME_SEPARATOR).any(|name| name.eq_ignore_ascii_case(PROVIDER_NAME))

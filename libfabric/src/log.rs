@@ -16,7 +16,7 @@ use crate::abi::{
 };
 use crate::host;
 
-/// Reports to the host from now on, or to nobody if it has gone.
+/// Sends log messages to the host from now on; drops them if the host is gone.
 pub(crate) fn follow_host() {
     // The library has its own copy of `tracing`, so a subscriber that exists already is ours.
     if set_global_default(Forward).is_err() {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_belong_to_subsystems() {
+    fn log_modules_map_to_subsystems() {
         assert_eq!(subsystem("homespun::endpoint::raw"), FI_LOG_EP_CTRL);
         assert_eq!(subsystem("homespun_engine::engine"), FI_LOG_EP_DATA);
         assert_eq!(subsystem("homespun_fi::edge"), FI_LOG_CORE);

@@ -3,7 +3,7 @@
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::trigger::Operation;
-use homespun::{Endpoint, FabricAddress, Segment, SegmentMut};
+use homespun::{Endpoint, FabricAddress, Segment, SegmentMut, Tag, TagMatch};
 use libc::{c_void, iovec};
 
 use crate::abi::endpoint::{FiMsg, FiOpsMsg};
@@ -103,7 +103,7 @@ pub(crate) unsafe fn post_receive(
     endpoint: &Endpoint,
     buffers: impl AsRef<[SegmentMut]>,
     from: u64,
-    tagged: Option<(u64, u64)>,
+    tagged: Option<TagMatch>,
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
@@ -131,9 +131,9 @@ pub(crate) unsafe fn post_inject(
     tag: Option<u64>,
     data: Option<u64>,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let message = unsafe { injected(buf, len)? };
-    endpoint.inject(message, FabricAddress(to), tag, data).map_err(Failure::from)
+    endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
 /// The memory of a receive with flags: none if no data will be received, since the caller need not name any
@@ -151,6 +151,6 @@ pub(crate) unsafe fn segments_to_fill(
     if flags.contains(OpFlags::PEEK) || flags.contains(OpFlags::CLAIM | OpFlags::DISCARD) {
         return Ok(SegmentsMut::new());
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { segments_mut(iov, count) }
 }

@@ -19,7 +19,8 @@ use crate::states::{DomainState, EndpointState};
 
 /// What stands behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle: dropping it closes the region. Comes first, so that it goes before what it depends on.
+    /// The only handle: dropping it closes the region. Comes first, so that it goes before what it
+    /// depends on.
     region: MemoryRegion,
     /// What is bound to it.
     bound: Mutex<Vec<Lease>>,
@@ -117,8 +118,8 @@ pub(crate) fn attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> 
 
 /// # Safety
 ///
-/// `domain` is an open domain; the segments may be used as `fi_mr(3)` has it until the region is closed; `mr` is null or
-/// writable.
+/// `domain` is an open domain; the segments may be used as `fi_mr(3)` has it until the region is
+/// closed; `mr` is null or writable.
 unsafe fn register(
     domain: *mut Fid,
     segments: &[SegmentMut],
@@ -126,12 +127,12 @@ unsafe fn register(
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> Result<c_int, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let domain = unsafe { object::state::<DomainState>(domain.cast())? };
     if mr.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller says so. Only C code knows the memory, so nothing in Rust refers to it.
+    // SAFETY: the caller promises it. Only C code knows the memory, so nothing in Rust refers to it.
     let region = unsafe { domain.domain.register_raw(segments, attr)? };
     // SAFETY: not null, so writable.
     unsafe { mr.write(front(region, domain, context)) };
@@ -212,7 +213,7 @@ unsafe fn raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, F
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: the caller says so, and how much room there is.
+    // SAFETY: the caller promises it, and how much room there is.
     unsafe {
         let room_bytes = attr.key_size.read();
         attr.key_size.write(KEY_BYTES);
@@ -240,7 +241,7 @@ pub(crate) unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
         return Err(Misuse::Flags(map.flags).into());
     }
     let mut raw = [0; KEY_BYTES];
-    // SAFETY: the caller says so, and the size was checked.
+    // SAFETY: the caller promises it, and the size was checked.
     unsafe {
         raw.as_mut_ptr().copy_from_nonoverlapping(map.raw_key, KEY_BYTES);
         map.key.write(u64::from_le_bytes(raw));

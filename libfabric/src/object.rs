@@ -67,8 +67,8 @@ pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S,
     Ok(unsafe { &(*object).state })
 }
 
-/// Takes an object back from C. Its memory stays until its state has ended: until then a queue may know of the object, and
-/// another thread look at what C has written there.
+/// Takes an object back from C. Its memory stays until its state has ended: until then a queue may
+/// know of the object, and another thread look at what C has written there.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S,
 ///
 /// # Safety
 ///
-/// As [`state`], and nobody uses the object any more unless an error is returned.
+/// As [`state`], and the object is not used any more unless an error is returned.
 pub(crate) unsafe fn close<S: State>(
     object: *mut c_void,
     in_use: impl FnOnce(&S) -> bool,
@@ -86,8 +86,9 @@ pub(crate) unsafe fn close<S: State>(
         return Err(Misuse::Busy("other objects depend on it").into());
     }
     let object: *mut Object<S> = object.cast();
-    // SAFETY: `state` has established that this came from `open`, and the caller gives it up: nobody has a reference to the
-    // state. The front has nothing to end, and the allocation is of the same layout.
+    // SAFETY: `state` has established that this came from `open`, and the caller gives it up: there
+    // is no reference to the state. The front has nothing to end, and the allocation is of the same
+    // layout.
     unsafe {
         (&raw mut (*object).state).drop_in_place();
         drop(Box::from_raw(object.cast::<ManuallyDrop<Object<S>>>()));
@@ -95,7 +96,7 @@ pub(crate) unsafe fn close<S: State>(
     Ok(())
 }
 
-/// Counts who depends on an object, so that closing it too early gets EBUSY.
+/// Counts the objects that depend on an object, so that closing it too early gets EBUSY.
 #[derive(Debug, Default)]
 pub(crate) struct InUse(Arc<()>);
 
@@ -144,7 +145,7 @@ mod tests {
     };
 
     #[test]
-    fn an_object_is_found_by_its_class_and_closed_when_nobody_needs_it() {
+    fn object_is_found_by_class_and_closed_once_unleased() {
         let thing = open(fid::<Thing>(std::ptr::null_mut(), &OPS), Thing(InUse::default()));
         // SAFETY: `thing` is open until the successful `close`.
         unsafe {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_is_still_where_it_was() {
+    fn closed_object_is_dropped_at_its_original_address() {
         let ended_at = Arc::new(AtomicUsize::new(0));
         let known = open(fid::<Known>(ptr::null_mut(), &OPS), Known(ended_at.clone()));
         // SAFETY: `known` is open until it is closed.
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_no_object() {
+    fn null_object_is_refused() {
         // SAFETY: null is allowed.
         let nothing = unsafe { state::<Thing>(std::ptr::null()) };
         assert_eq!(nothing.err(), Some(Errno::EINVAL.into()));

@@ -1,8 +1,9 @@
 //! Which fabrics and domains are open, as far as `fi_getinfo` has to do with it.
 //!
-//! An application may name an open object in its hints, and is then answered only what belongs to it. An answer names the
-//! object that is open already, the first one if there are several: `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain".
-//! Objects are compared by where they are and never looked into: a hint may be older than the object's end.
+//! An application may name an open object in its hints, and is then answered only what belongs to
+//! it. An answer names the object that is open already, the first one if there are several:
+//! `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain". Objects are compared by where they are
+//! and never looked into: a hint may be older than the object's end.
 
 use std::ptr;
 
@@ -63,14 +64,15 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
     OPENED.lock().domains.retain(|open| open.at != domain.addr());
 }
 
-/// Puts the open objects into the info of a request for a connection: its fabric, and the first domain that it belongs to.
+/// Puts the open objects into the info of a request for a connection: its fabric, and the first
+/// domain that it belongs to.
 ///
 /// # Safety
 ///
-/// `written` is what was made of `info`, and nobody else has it yet.
+/// `written` was made of `info`, and was not handed out yet.
 pub(crate) unsafe fn answer_of_fabric(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
     let named = Named { fabric: fabric.addr(), ..Named::default() };
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { named.answer(std::slice::from_ref(info), written) };
 }
 
@@ -88,7 +90,7 @@ impl Named {
     ///
     /// `hints` is null or valid, and so are its attributes.
     pub(crate) unsafe fn by(hints: *const FiInfo) -> Named {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         unsafe {
             let Some(hints) = hints.as_ref() else { return Named::default() };
             Named {
@@ -150,7 +152,7 @@ impl Named {
     ///
     /// # Safety
     ///
-    /// `list` is what was made of `infos`, and nobody else has it yet.
+    /// `list` was made of `infos`, and was not handed out yet.
     pub(crate) unsafe fn answer(self, infos: &[Info], list: *mut FiInfo) {
         let handle = self.passive().map(|_| self.handle);
         let opened = OPENED.lock();
@@ -203,7 +205,8 @@ impl OpenDomain {
             && (self.connects || info.ep.ep_type != Some(EndpointType::Msg))
     }
 
-    /// Whether the domain may be used so. One without locks serves only those who promise to need none.
+    /// Whether the domain supports this threading level. One without locks supports only
+    /// `FI_THREAD_DOMAIN`.
     fn serves(&self, threading: Threading) -> bool {
         self.threading != Threading::Domain || threading == Threading::Domain
     }

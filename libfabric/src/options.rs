@@ -1,8 +1,9 @@
 //! The options of an endpoint: `fi_getopt` and `fi_setopt` of `fi_endpoint(3)`.
 //!
-//! Those of the level FI_OPT_ENDPOINT that there are, each a `size_t`: FI_OPT_MIN_MULTI_RECV, and where there are connections
-//! FI_OPT_CM_DATA_SIZE, which is read only. The others of that level concern buffered receives and devices, which endpoints
-//! here do not have; ENOPROTOOPT says so, and to an application that asks that is not a failure.
+//! Those of the level FI_OPT_ENDPOINT that there are, each a `size_t`: FI_OPT_MIN_MULTI_RECV, and
+//! where there are connections FI_OPT_CM_DATA_SIZE, which is read only. The others of that level
+//! concern buffered receives and devices, which endpoints here do not have; ENOPROTOOPT says so,
+//! and to an application that asks that is not a failure.
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
@@ -38,7 +39,7 @@ pub(crate) unsafe extern "C" fn getopt(
         if value.is_null() || len.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: not null, so it says how much room there is, and is told how much there is to say.
+        // SAFETY: not null, so it holds the room that there is, and takes the length of the value.
         let room_bytes = unsafe { len.replace(SIZE_BYTES) };
         if room_bytes < SIZE_BYTES {
             return Err(Errno::ETOOSMALL.into());
@@ -87,7 +88,8 @@ enum Setting<'a> {
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as the result is used.
+/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as
+/// the result is used.
 unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
     if ep.is_null() {
         return Err(Errno::EINVAL.into());
@@ -101,14 +103,14 @@ unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setti
         };
     }
     if class == FI_CLASS_SRX_CTX {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let context = unsafe { context_of(ep.cast())? };
         return match (level, name) {
             (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecvOfContext(context)),
             _ => Err(Errno::ENOPROTOOPT.into()),
         };
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
     match (level, name) {
         (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecv(endpoint)),

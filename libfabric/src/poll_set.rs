@@ -73,7 +73,7 @@ unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
     })
 }
 
-/// What can be polled, and what counts who depends on it.
+/// The queue or counter behind a `fid`, and its count of dependents.
 ///
 /// # Errors
 ///

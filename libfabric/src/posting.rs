@@ -5,7 +5,7 @@ use std::slice;
 
 use homespun::flags::OpFlags;
 use homespun::limits::IOV_LIMIT;
-use homespun::{Endpoint, Errno, Misuse, Segment, SegmentMut};
+use homespun::{Endpoint, Errno, Misuse, RemoteMemory, Segment, SegmentMut};
 use libc::{c_void, iovec};
 use smallvec::SmallVec;
 
@@ -26,10 +26,10 @@ pub(crate) type Desc = *mut c_void;
 /// Several of them.
 pub(crate) type Descs = *mut *mut c_void;
 
-/// Defines functions of a table of an endpoint's, or of another object that is got from a `struct fid_ep` by
-/// the function behind `of`. Each is written as in Rust, but for its first argument, which is the object where
-/// C passes the structure. It runs behind the [edge](crate::edge), and in an `unsafe` block: the caller keeps
-/// to the function's manual page.
+/// Defines functions of a table of an endpoint's, or of another object that is got from a `struct
+/// fid_ep` by the function behind `of`. Each is written as in Rust, but for its first argument,
+/// which is the object where C passes the structure. It runs behind the [edge](crate::edge), and in
+/// an `unsafe` block: the caller keeps to the function's manual page.
 macro_rules! entry_points {
     (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
@@ -61,7 +61,7 @@ pub(crate) use entry_points;
 /// `ep` is null or an open endpoint, and stays open for `'a`.
 #[inline(always)]
 pub(crate) unsafe fn endpoint<'a>(ep: *mut FidEp) -> Result<&'a Endpoint, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     Ok(unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint })
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn remote_data(flags: u64, data: u64) -> Option<u64> {
 ///
 /// `message` is null or valid for `'a`.
 pub(crate) unsafe fn described<'a, M>(message: *const M) -> Result<&'a M, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { message.as_ref() }.ok_or(Failure(Errno::EINVAL))
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1]
 ///
 /// As [`entries`].
 pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segments, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let entries = unsafe { entries(iov, count)? };
     Ok(entries.iter().flat_map(|entry| segment(entry.iov_base, entry.iov_len)).collect())
 }
@@ -133,7 +133,7 @@ pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segment
 ///
 /// As [`entries`].
 pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<SegmentsMut, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let entries = unsafe { entries(iov, count)? };
     Ok(entries.iter().flat_map(|entry| segment_mut(entry.iov_base, entry.iov_len)).collect())
 }
@@ -153,7 +153,7 @@ pub(crate) unsafe fn entries<'a, T>(vector: *const T, count: usize) -> Result<&'
         (true, _) => Err(Errno::EINVAL.into()),
         // Checked here so that nothing is read, or allocated, for a count that cannot be right.
         (false, _) if count > IOV_LIMIT => Err(Misuse::TooManySegments { count, max: IOV_LIMIT }.into()),
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(vector, count) }),
     }
 }
@@ -173,16 +173,9 @@ pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a 
         (true, _) => Err(Errno::EINVAL.into()),
         // No memory is longer than half of all addresses.
         (false, _) if isize::try_from(len).is_err() => Err(Errno::EMSGSIZE.into()),
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(buf.cast(), len) }),
     }
-}
-
-/// A place in a peer's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Remote {
-    pub(crate) address: u64,
-    pub(crate) key: u64,
 }
 
 /// The one place in the peer's memory that a message names for local memory of these lengths. For no bytes it
@@ -199,13 +192,13 @@ pub(crate) unsafe fn remote<R>(
     places: *const R,
     count: usize,
     local_lens_bytes: impl Iterator<Item = usize>,
-    place: impl FnOnce(&R) -> Result<(Remote, usize), Failure>,
-) -> Result<Remote, Failure> {
+    place: impl FnOnce(&R) -> Result<(RemoteMemory, usize), Failure>,
+) -> Result<RemoteMemory, Failure> {
     // A sum that is too long for memory is the length of no place either.
     let local_bytes = local_lens_bytes.fold(0, usize::saturating_add);
     match (places.is_null(), count) {
         (false, 1) => {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller promises it.
             let (remote, len_bytes) = place(unsafe { &*places })?;
             if len_bytes != local_bytes {
                 return Err(Misuse::Invalid("remote memory of another length than the local one").into());
@@ -213,7 +206,7 @@ pub(crate) unsafe fn remote<R>(
             Ok(remote)
         }
         (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
-        _ if local_bytes == 0 => Ok(Remote { address: 0, key: 0 }),
+        _ if local_bytes == 0 => Ok(RemoteMemory::default()),
         _ => Err(Errno::EINVAL.into()),
     }
 }

@@ -2,13 +2,13 @@
 
 use homespun::endpoint::{ReadMsg, WriteMsg};
 use homespun::trigger::Operation;
-use homespun::{Endpoint, FabricAddress, Segment, SegmentMut};
+use homespun::{Endpoint, FabricAddress, RemoteMemory, Segment, SegmentMut};
 use libc::{c_void, iovec};
 
 use crate::abi::rma::{FiMsgRma, FiOpsRma};
 use crate::edge::Failure;
 use crate::posting::{
-    Desc, Descs, Remote, context, described, entry_points, flags_or, injected, remote, remote_data, segment,
+    Desc, Descs, context, described, entry_points, flags_or, injected, remote, remote_data, segment,
     segment_mut, segments, segments_mut,
 };
 use crate::triggered;
@@ -30,13 +30,13 @@ entry_points! {
     fn read(
         ep, buf: *mut c_void, len: usize, _: Desc, from: u64, address: u64, key: u64, ctx: *mut c_void,
     ) -> isize {
-        post_read(ep, segment_mut(buf, len), from, Remote { address, key }, ctx, None)
+        post_read(ep, segment_mut(buf, len), from, RemoteMemory { address, key }, ctx, None)
     }
 
     fn readv(
         ep, iov: *const iovec, _: Descs, count: usize, from: u64, address: u64, key: u64, ctx: *mut c_void,
     ) -> isize {
-        post_read(ep, segments_mut(iov, count)?, from, Remote { address, key }, ctx, None)
+        post_read(ep, segments_mut(iov, count)?, from, RemoteMemory { address, key }, ctx, None)
     }
 
     fn readmsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
@@ -49,13 +49,13 @@ entry_points! {
     fn write(
         ep, buf: *const c_void, len: usize, _: Desc, to: u64, address: u64, key: u64, ctx: *mut c_void,
     ) -> isize {
-        post_write(ep, segment(buf, len), to, Remote { address, key }, None, ctx, None)
+        post_write(ep, segment(buf, len), to, RemoteMemory { address, key }, None, ctx, None)
     }
 
     fn writev(
         ep, iov: *const iovec, _: Descs, count: usize, to: u64, address: u64, key: u64, ctx: *mut c_void,
     ) -> isize {
-        post_write(ep, segments(iov, count)?, to, Remote { address, key }, None, ctx, None)
+        post_write(ep, segments(iov, count)?, to, RemoteMemory { address, key }, None, ctx, None)
     }
 
     fn writemsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
@@ -70,15 +70,15 @@ entry_points! {
         ep, buf: *const c_void, len: usize, _: Desc, data: u64, to: u64, address: u64, key: u64,
         ctx: *mut c_void,
     ) -> isize {
-        post_write(ep, segment(buf, len), to, Remote { address, key }, Some(data), ctx, None)
+        post_write(ep, segment(buf, len), to, RemoteMemory { address, key }, Some(data), ctx, None)
     }
 
     fn inject(ep, buf: *const c_void, len: usize, to: u64, address: u64, key: u64) -> isize {
-        post_inject(ep, buf, len, to, Remote { address, key }, None)
+        post_inject(ep, buf, len, to, RemoteMemory { address, key }, None)
     }
 
     fn injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64, address: u64, key: u64) -> isize {
-        post_inject(ep, buf, len, to, Remote { address, key }, Some(data))
+        post_inject(ep, buf, len, to, RemoteMemory { address, key }, Some(data))
     }
 }
 
@@ -92,13 +92,13 @@ unsafe fn post_write(
     endpoint: &Endpoint,
     buffers: impl AsRef<[Segment]>,
     to: u64,
-    Remote { address, key }: Remote,
+    memory: RemoteMemory,
     data: Option<u64>,
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
-    let write = WriteMsg { buffers: buffers.as_ref(), to, address, key, data, context, flags };
+    let write = WriteMsg { buffers: buffers.as_ref(), to, memory, data, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
         endpoint
@@ -117,12 +117,12 @@ unsafe fn post_read(
     endpoint: &Endpoint,
     buffers: impl AsRef<[SegmentMut]>,
     from: u64,
-    Remote { address, key }: Remote,
+    memory: RemoteMemory,
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
-    let read = ReadMsg { buffers: buffers.as_ref(), from, address, key, context, flags };
+    let read = ReadMsg { buffers: buffers.as_ref(), from, memory, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
         endpoint
@@ -141,12 +141,12 @@ unsafe fn post_inject(
     buf: *const c_void,
     len: usize,
     to: u64,
-    Remote { address, key }: Remote,
+    memory: RemoteMemory,
     data: Option<u64>,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let bytes = unsafe { injected(buf, len)? };
-    endpoint.inject_write(bytes, FabricAddress(to), address, key, data).map_err(Failure::from)
+    endpoint.inject_write(bytes, FabricAddress(to), memory, data).map_err(Failure::from)
 }
 
 /// The place that a message names.
@@ -157,11 +157,11 @@ unsafe fn post_inject(
 pub(crate) unsafe fn named(
     msg: &FiMsgRma,
     lens_bytes: impl Iterator<Item = usize>,
-) -> Result<Remote, Failure> {
-    // SAFETY: the caller says so.
+) -> Result<RemoteMemory, Failure> {
+    // SAFETY: the caller promises it.
     unsafe {
         remote(msg.rma_iov, msg.rma_iov_count, lens_bytes, |place| {
-            Ok((Remote { address: place.addr, key: place.key }, place.len))
+            Ok((RemoteMemory { address: place.addr, key: place.key }, place.len))
         })
     }
 }

@@ -1,6 +1,7 @@
-//! Receives that are posted to a context which endpoints share: `fi_msg(3)` and `fi_tagged(3)`. A context sends nothing.
+//! Receives that are posted to a context which endpoints share: `fi_msg(3)` and `fi_tagged(3)`. A
+//! context sends nothing.
 
-use homespun::{FabricAddress, RecvMsg, SegmentMut, SharedReceiveContext};
+use homespun::{FabricAddress, RecvMsg, SegmentMut, SharedReceiveContext, TagMatch};
 use libc::{c_void, iovec};
 
 use crate::abi::endpoint::{FiMsg, FiOpsMsg, FidEp};
@@ -56,18 +57,18 @@ entry_points! {
     fn trecv(
         srx, buf: *mut c_void, len: usize, _: Desc, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
     ) -> isize {
-        post_receive(srx, segment_mut(buf, len), from, Some((tag, ignore)), ctx, None)
+        post_receive(srx, segment_mut(buf, len), from, Some(TagMatch { tag, ignore }), ctx, None)
     }
 
     fn trecvv(
         srx, iov: *const iovec, _: Descs, count: usize, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
     ) -> isize {
-        post_receive(srx, segments_mut(iov, count)?, from, Some((tag, ignore)), ctx, None)
+        post_receive(srx, segments_mut(iov, count)?, from, Some(TagMatch { tag, ignore }), ctx, None)
     }
 
     fn trecvmsg(srx, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *described(msg)?;
-        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some((tag, ignore)));
+        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
         post_receive(srx, buffers, addr, tagged, context, Some(flags))
     }
 }
@@ -82,7 +83,7 @@ entry_points! {
 ///
 /// As [`context_of`].
 unsafe fn receive_context<'a>(srx: *mut FidEp) -> Result<&'a SharedReceiveContext, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { context_of(srx.cast()) }
 }
 
@@ -95,7 +96,7 @@ unsafe fn post_receive(
     srx: &SharedReceiveContext,
     buffers: impl AsRef<[SegmentMut]>,
     from: u64,
-    tagged: Option<(u64, u64)>,
+    tagged: Option<TagMatch>,
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {

@@ -96,7 +96,7 @@ impl CAddress {
     ///
     /// `len_bytes` is valid for reading and writing, and `to` is writable for that many bytes or null.
     pub(crate) unsafe fn copy_to(&self, to: *mut c_void, len_bytes: *mut usize) -> bool {
-        // SAFETY: the caller says so. Null has no room.
+        // SAFETY: the caller promises it. Null has no room.
         let room_bytes = if to.is_null() { 0 } else { unsafe { len_bytes.read() } };
         let from: *const u8 = match self {
             CAddress::V4(raw) => (&raw const *raw).cast(),
@@ -108,7 +108,7 @@ impl CAddress {
             // heap.
             unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), count_bytes) };
         }
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         unsafe { len_bytes.write(self.len_bytes()) };
         count_bytes == self.len_bytes()
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_survive_the_way_to_c_and_back() {
+    fn addresses_round_trip_through_c() {
         for text in ["192.0.2.7:4711", "[2001:db8::7]:65535", "[fe80::1%3]:1", "0.0.0.0:0"] {
             let address = Address::from(text.parse::<SocketAddr>().unwrap());
             assert_eq!(through_c(address), address, "{text}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_of_another_family_is_refused() {
+    fn short_or_foreign_sockaddr_is_refused() {
         let mut raw = [0u8; 28];
         raw[0] = libc::AF_INET6 as u8;
         // SAFETY: no length is more than what `raw` has.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_buffer_gets_the_beginning_and_the_length() {
+    fn short_buffer_gets_truncated_address_and_full_length() {
         let address = CAddress::new(Address::from("127.0.0.1:7".parse::<SocketAddr>().unwrap()));
         let mut room = [0xffu8; 16];
         let mut len_bytes = 4;

@@ -1,4 +1,5 @@
-//! What stands behind the objects that other objects are opened for, or work on: fabrics, domains and endpoints.
+//! What stands behind the objects that other objects are opened for, or work on: fabrics, domains
+//! and endpoints.
 
 use std::sync::Arc;
 

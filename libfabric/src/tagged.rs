@@ -1,5 +1,6 @@
 //! `fi_tagged(3)`.
 
+use homespun::TagMatch;
 use libc::{c_void, iovec};
 
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
@@ -25,18 +26,18 @@ entry_points! {
     fn recv(
         ep, buf: *mut c_void, len: usize, _: Desc, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
     ) -> isize {
-        post_receive(ep, segment_mut(buf, len), from, Some((tag, ignore)), ctx, None)
+        post_receive(ep, segment_mut(buf, len), from, Some(TagMatch { tag, ignore }), ctx, None)
     }
 
     fn recvv(
         ep, iov: *const iovec, _: Descs, count: usize, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
     ) -> isize {
-        post_receive(ep, segments_mut(iov, count)?, from, Some((tag, ignore)), ctx, None)
+        post_receive(ep, segments_mut(iov, count)?, from, Some(TagMatch { tag, ignore }), ctx, None)
     }
 
     fn recvmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
         let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *described(msg)?;
-        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some((tag, ignore)));
+        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
         post_receive(ep, buffers, addr, tagged, context, Some(flags))
     }
 

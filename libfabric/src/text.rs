@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// Beyond every number that has a meaning, be it the fabric's or homespun's; there the text is that of an unknown number.
+/// Beyond every number that has a meaning, be it the fabric's or homespun's; there the text is that
+/// of an unknown number.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
@@ -23,7 +24,7 @@ static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
 pub(crate) unsafe fn describe(errno: c_int, buf: *mut c_char, len_bytes: usize) -> *const c_char {
     let known = if (0..ERRNO_END).contains(&errno) { errno } else { ERRNO_END };
     let Some(text) = DESCRIPTIONS.get(known.cast_unsigned() as usize) else { return ptr::null() };
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { copy(text.as_bytes(), buf, len_bytes) };
     text.as_ptr()
 }
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_buffer_gets_the_beginning() {
+    fn text_is_truncated_to_short_buffer() {
         let mut buf = [0x7f; 6];
         // SAFETY: the buffer is longer than 5.
         unsafe { describe(Errno::ECANCELED.raw(), buf.as_mut_ptr(), 5) };

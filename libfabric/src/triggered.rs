@@ -1,4 +1,5 @@
-//! Triggered operations: `fi_trigger(3)`. The deferred work queue is in [`deferred_work`](crate::deferred_work).
+//! Triggered operations: `fi_trigger(3)`. The deferred work queue is in
+//! [`deferred_work`](crate::deferred_work).
 
 use homespun::flags::{Caps, OpFlags};
 use homespun::trigger::{Operation, Trigger};
@@ -16,7 +17,8 @@ use crate::posting::described;
 /// An operation with the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
-/// Posts an operation that was refused because its flags say that it is to be triggered, or passes the refusal on.
+/// Posts an operation that was refused because its flags say that it is to be triggered, or passes
+/// the refusal on.
 ///
 /// # Safety
 ///
@@ -33,7 +35,7 @@ pub(crate) unsafe fn post<'a>(
     if !flags.contains(OpFlags::TRIGGER) || !endpoint.info().caps.contains(Caps::TRIGGER) {
         return Err(error.into());
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let triggered = unsafe { described(ctx.cast::<FiTriggeredContext>())? };
     if triggered.event_type != FI_TRIGGER_THRESHOLD {
         return Err(Misuse::NotSupported("triggers other than thresholds of counters").into());
@@ -56,6 +58,6 @@ pub(crate) unsafe fn post<'a>(
 ///
 /// `cntr` is null or an open counter.
 pub(crate) unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
 }

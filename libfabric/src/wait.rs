@@ -83,8 +83,8 @@ impl WaitCondition {
 ///
 /// # Errors
 ///
-/// ENOSYS for other commands; ENODATA where the wait object is not the application's to have; EINVAL without a place for the
-/// answer.
+/// ENOSYS for other commands; ENODATA where the wait object is not the application's to have;
+/// EINVAL without a place for the answer.
 ///
 /// # Safety
 ///

@@ -56,7 +56,7 @@ impl WaitAttr {
         if wait_obj != FI_WAIT_SET {
             return Ok(WaitAttr { object, set: None, lease: None });
         }
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         let state = unsafe { object::state::<WaitSetState>(wait_set.cast())? };
         Ok(WaitAttr { object, set: Some(state.set.clone()), lease: Some(state.in_use.lease()) })
     }

@@ -7,7 +7,7 @@ use std::env;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-/// Runs `fi_info` with the plugin and nothing else in its provider path. Gives both of its outputs.
+/// Runs `fi_info` with the plugin alone in its provider path. Returns both outputs.
 #[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
 fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -26,7 +26,7 @@ fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn the_host_offers_what_the_plugin_answers() {
+fn fi_info_lists_fabric_domains_and_endpoint_types() {
     let Some(text) = fi_info(&["-p", "homespun"], &[]) else { return };
     for line in
         ["provider: homespun", "fabric: homespun", "domain: tcp", "type: FI_EP_RDM", "type: FI_EP_MSG"]
@@ -36,7 +36,7 @@ fn the_host_offers_what_the_plugin_answers() {
 }
 
 #[test]
-fn a_parameter_says_what_an_application_leaves_open() {
+fn parameter_sets_the_default_unexpected_budget() {
     let budget = [("FI_HOMESPUN_UNEXPECTED_BYTES", "3145728")];
     let Some(text) = fi_info(&["-p", "homespun", "-v"], &budget) else { return };
     let lines: Vec<_> = text.lines().filter(|line| line.contains("total_buffered_recv:")).collect();
@@ -45,10 +45,10 @@ fn a_parameter_says_what_an_application_leaves_open() {
 }
 
 #[test]
-fn diagnostics_go_to_the_hosts_log() {
+fn diagnostics_go_to_the_log_of_libfabric() {
     let arguments = ["-p", "homespun", "-t", "FI_EP_DGRAM"];
     let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };
-    // The line that the host makes of what the plugin says.
+    // The host's log line of the plugin's message.
     let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_DGRAM");
     assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
     let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
@@ -56,19 +56,19 @@ fn diagnostics_go_to_the_hosts_log() {
 }
 
 #[test]
-fn the_host_lists_the_parameters() {
+fn fi_info_lists_the_parameters() {
     let Some(text) = fi_info(&["-e"], &[("FI_HOMESPUN_CLOSE_LINGER_MS", "7")]) else { return };
     for param in homespun::params::PARAMS {
         assert!(text.contains(&param.variable()), "no {} in:\n{text}", param.variable());
         assert!(text.contains(param.help), "no {:?} in:\n{text}", param.help);
     }
-    // The host prints the value in some style of type.
+    // The host prints the type of the value, too.
     let is_value = |line: &str| line.starts_with("FI_HOMESPUN_CLOSE_LINGER_MS=") && line.contains('7');
     assert!(text.lines().any(is_value), "the value is missing in:\n{text}");
 }
 
 #[test]
-fn a_parameter_leaves_one_domain() {
+fn parameter_restricts_the_domains() {
     let domains = |text: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.trim().strip_prefix("domain: "));
         names.map(str::to_owned).collect()

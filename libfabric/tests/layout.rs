@@ -42,8 +42,8 @@ int main(void)
 {
 ";
 
-/// All constants by their C name: those of the plugin, and the vocabulary of homespun, whose values are C's
-/// too.
+/// All constants by their C name: those of the plugin, and homespun's flags and errors, which have the same
+/// values.
 fn constants() -> BTreeMap<String, u64> {
     let mut all: BTreeMap<String, u64> =
         CONSTANTS.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
@@ -60,7 +60,7 @@ fn constants() -> BTreeMap<String, u64> {
         named::<MrAccess>(),
     ];
     for (name, value) in plain.into_iter().flatten() {
-        // The one name that homespun spells in another way.
+        // The one name that homespun spells differently.
         add(format!("FI_{}", name.replace("NUMERIC_HOST", "NUMERICHOST")), value);
     }
     for (name, value) in named::<Order>() {
@@ -70,7 +70,7 @@ fn constants() -> BTreeMap<String, u64> {
         add(format!("FI_MR_{name}"), flag.bits().into());
     }
     for (name, errno) in (1..1000).map(Errno::new).filter_map(|errno| Some((errno.name()?, errno))) {
-        // Below 256 the numbers are the system's, and not all of those have a name in libfabric.
+        // Numbers below 256 are the system's, and libfabric names only some of them.
         let prefix = if errno.raw() < 256 { "" } else { "FI_" };
         add(format!("{prefix}{name}"), errno.raw().cast_unsigned().into());
     }
@@ -141,13 +141,13 @@ fn compile(directory: &Path, source: &str) -> Option<Output> {
     Command::new("cc").current_dir(directory).args(["-w", own, "-o", "layout", "layout.c"]).output().ok()
 }
 
-/// Whether there is something to compare with.
+/// Whether the headers are installed.
 fn has_headers(directory: &Path) -> bool {
     let probe = compile(directory, "#include <rdma/fabric.h>\nint main(void) { return 0; }\n");
     probe.is_some_and(|output| output.status.success())
 }
 
-/// What the headers say, by name.
+/// The values of the headers, by name.
 fn from_headers() -> Option<BTreeMap<String, u64>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     if !has_headers(directory.path()) {
@@ -168,7 +168,7 @@ fn from_headers() -> Option<BTreeMap<String, u64>> {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was compared")]
-fn the_interface_is_that_of_the_installed_headers() {
+fn interface_matches_the_installed_headers() {
     let Some(headers) = from_headers() else {
         assert!(env::var_os("CI").is_none(), "in CI a C compiler and <rdma/fabric.h> must be there");
         eprintln!(
@@ -187,8 +187,8 @@ fn the_interface_is_that_of_the_installed_headers() {
         for field in fields.iter().filter(|field| field.since <= version) {
             compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
         }
-        // In older headers the structure ends where the first newer field begins. In newer ones it may be
-        // longer, but a vtable that is would have slots that we leave to chance.
+        // In older headers the structure ends before the first newer field. In newer ones it may be
+        // longer, except a vtable, whose new slots would be undefined.
         let newer = fields.iter().find(|field| field.since > version);
         let size_bytes = newer.map_or(*size_bytes, |field| field.offset_bytes) as u64;
         let may_be_longer = version > BASE_VERSION && !name.starts_with("struct fi_ops");

@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Stands for a bug: it panics where the plugin reports that a call failed.
+/// Simulates a bug: panics where the plugin logs a failed call.
 struct Bug;
 
 impl Subscriber for Bug {
@@ -36,7 +36,7 @@ impl Subscriber for Bug {
     fn exit(&self, _: &Id) {}
 }
 
-/// Asks for connected endpoints, which there are none of.
+/// Calls `fi_getinfo` with hints that cannot be met.
 fn getinfo(provider: *const FiProvider) -> i32 {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut hints, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
@@ -50,7 +50,7 @@ fn getinfo(provider: *const FiProvider) -> i32 {
 }
 
 #[test]
-fn a_panic_becomes_an_error_and_closes_the_plugin() {
+fn panic_becomes_an_error_and_closes_the_plugin() {
     const ENODATA: i32 = -61;
     const EOTHER: i32 = -256;
     let provider = fi_prov_ini().cast_const();
@@ -60,7 +60,7 @@ fn a_panic_becomes_an_error_and_closes_the_plugin() {
     let result = with_default(Bug, || getinfo(provider));
     panic::set_hook(hook);
     assert_eq!(result, EOTHER);
-    // Nothing of homespun runs any more.
+    // No call of the plugin works any more.
     assert_eq!(getinfo(provider), EOTHER);
     assert!(fi_prov_ini().is_null());
 }

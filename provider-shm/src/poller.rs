@@ -40,7 +40,7 @@ impl EventSource {
         EventData::new_u64(kind << 32 | u64::from(id))
     }
 
-    fn of(token: EventData) -> EventSource {
+    fn from_token(token: EventData) -> EventSource {
         let id = LinkId(token.u64() as u32);
         match token.u64() >> 32 {
             EventSource::CONTROL => EventSource::Control(id),
@@ -82,7 +82,9 @@ impl Poller {
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match epoll::wait(&self.epoll, &mut space, Some(&now)) {
-            Ok((events, _)) => self.happened.extend(events.iter().map(|event| EventSource::of(event.data))),
+            Ok((events, _)) => {
+                self.happened.extend(events.iter().map(|event| EventSource::from_token(event.data)));
+            }
             Err(error) => tracing::trace!(%error, "no events in this pass"),
         }
         self.happened.drain(..)

@@ -49,7 +49,7 @@ impl FrameHandler for PeerLogs {
     }
 
     fn begin(&mut self, link: LinkId, header: &Header) {
-        panic!("{header:?} of peer {} was begun", self.live[&link]);
+        self.frames.entry(self.live[&link]).or_default().push(*header);
     }
 
     fn space(&mut self, _: LinkId) -> Space<'_> {
@@ -219,6 +219,24 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
     friend.transport.flush();
     side.until(after, |side| frame_count(side) > before);
     assert!(!side.logs.down.contains_key(&SOUND));
+}
+
+/// Without this, a sample that the link refuses for another reason would make all of its mutations pass.
+#[test]
+fn unchanged_header_arrives() {
+    let mut side = Side::open(1);
+    let address = side.transport.address();
+    for (header, instance) in samples().into_iter().zip(0..) {
+        let payload = vec![0; header.payload_len_bytes() as usize];
+        let peer = peer(address, instance, &[emitted(&header), payload, emitted(&FIRST)].concat());
+        side.until("the frames around a sample", |side| {
+            side.logs.frames.get(&instance).is_some_and(|frames| frames.len() == 3)
+                || side.logs.down.contains_key(&instance)
+        });
+        assert_eq!(side.logs.down.get(&instance), None, "{header:?}");
+        assert_eq!(side.logs.frames[&instance], [FIRST, header, FIRST]);
+        drop(peer);
+    }
 }
 
 #[test]

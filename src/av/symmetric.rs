@@ -8,11 +8,11 @@ use homespun_engine::error::{Error, Misuse};
 use super::{AddressVector, FabricAddress};
 
 impl AddressVector {
-    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count` services from
-    /// `service` on, as
-    /// `fi_av_insertsym(3)` does: all services of a node before the next node. The next node of `10.1.1.1` is `10.1.1.2`, that
-    /// of `host09` is `host10`; the next service of port 5000 is port 5001. Looking up names may block. What
-    /// became of each address is answered as by [`insert`](Self::insert).
+    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count`
+    /// services from `service` on, as `fi_av_insertsym(3)` does: all services of a node before the
+    /// next node. The next node of `10.1.1.1` is `10.1.1.2`, that of `host09` is `host10`; the next
+    /// service of port 5000 is port 5001. Looking up names may block. What became of each address
+    /// is answered as by [`insert`](Self::insert).
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl AddressVector {
 
 const BEYOND: Misuse = Misuse::Invalid("a range of nodes or services beyond what can be counted to");
 
-/// The name of a node so many nodes later, if there is one.
+/// The name of the node `steps` nodes later, if there is one.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());
@@ -75,7 +75,7 @@ fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     }
 }
 
-/// The name of a service so many services later, if there is one.
+/// The name of the service `steps` services later, if there is one.
 fn successor_of_service(service: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(service.to_owned());

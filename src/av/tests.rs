@@ -67,7 +67,7 @@ fn a_peer_inserted_twice_is_known_by_its_lowest_index() {
 }
 
 #[test]
-fn removal_is_all_or_nothing() {
+fn failed_removal_removes_nothing() {
     let av = vector();
     inserted(&av, &[10, 11]);
     let refused: [&[u64]; 4] = [&[0, 2], &[0, 0], &[FabricAddress::UNSPECIFIED.0], &[1, 1 << 40]];
@@ -81,7 +81,7 @@ fn removal_is_all_or_nothing() {
 }
 
 #[test]
-fn names_are_looked_up_for_the_format_of_the_vector() {
+fn service_names_resolve_to_the_vectors_format() {
     let av = vector();
     let inserted = av.insert_svc("127.0.0.1", "7471").expect("a numeric address");
     assert_eq!(av.lookup(inserted), Ok(peer(7471)));
@@ -93,7 +93,7 @@ fn names_are_looked_up_for_the_format_of_the_vector() {
 }
 
 #[test]
-fn every_change_is_another_version() {
+fn every_change_gives_a_new_version() {
     let av = vector();
     let fresh = av.version();
     inserted(&av, &[10]);
@@ -109,14 +109,14 @@ fn every_change_is_another_version() {
 fn a_bound_vector_cannot_be_closed() {
     let av = vector();
     av.bind();
-    let (av, error) = av.close().expect_err("an endpoint is bound");
+    let Rejected { error, returned: av } = av.close().expect_err("an endpoint is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     av.unbind();
     assert!(av.close().is_ok());
 }
 
 #[test]
-fn what_is_not_there_is_refused_at_opening() {
+fn opening_with_unsupported_attribute_is_refused() {
     let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn, DomainId::unused());
     let none = AvAttr::default();
     let unsupported = [
@@ -185,7 +185,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn a_vector_does_what_a_plain_map_does(steps in steps()) {
+    fn vector_agrees_with_a_map_model(steps in steps()) {
         let av = vector();
         let mut model = Model::default();
         for step in steps {

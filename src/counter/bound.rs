@@ -5,11 +5,12 @@ use std::sync::Arc;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
 
-use super::{Counter, Shared};
+use super::{Counter, CounterShared};
 
-/// The counters that are bound to an endpoint, each with what it counts of it, which is nothing that another counts.
+/// The counters that are bound to an endpoint, each with what it counts of it, which is nothing
+/// that another counts.
 #[derive(Default, Clone)]
-pub(crate) struct BoundCounters(Vec<(Arc<Shared>, CounterEvents)>);
+pub(crate) struct BoundCounters(Vec<(Arc<CounterShared>, CounterEvents)>);
 
 impl BoundCounters {
     /// Adds one, or more events to one.
@@ -52,24 +53,29 @@ impl BoundCounters {
     }
 
     /// Each of the counters, once.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CounterShared>> {
         self.0.iter().map(|(counter, _)| counter)
     }
 
     /// Counts an event that has succeeded.
     #[cold]
     pub(crate) fn count(&self, events: CounterEvents) {
-        self.of(events).for_each(Shared::count);
+        self.of(events).for_each(CounterShared::count);
     }
 
     /// Counts an operation that has failed.
     #[cold]
     pub(crate) fn count_error(&self, events: CounterEvents) {
-        self.of(events).for_each(Shared::count_error);
+        self.of(events).for_each(CounterShared::count_error);
+    }
+
+    /// Whether this counter counts some of these events.
+    pub(crate) fn count_by(&self, counter: &Arc<CounterShared>, events: CounterEvents) -> bool {
+        self.0.iter().any(|(bound, counted)| counted.intersects(events) && Arc::ptr_eq(bound, counter))
     }
 
     /// The counters of some events.
-    fn of(&self, events: CounterEvents) -> impl Iterator<Item = &Shared> {
+    fn of(&self, events: CounterEvents) -> impl Iterator<Item = &CounterShared> {
         self.0.iter().filter(move |(_, counted)| counted.intersects(events)).map(|(counter, _)| &**counter)
     }
 }

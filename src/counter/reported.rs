@@ -1,23 +1,23 @@
 //! What an application knows of a counter.
 
-use super::Shared;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The state of a counter when the application was last told that it has changed. Nothing was counted before
-/// that.
+/// The state of a counter when its last change was reported to the application. Before the first
+/// report it is zero. It is given the numbers of the state, and need not know the counter.
 #[derive(Debug, Default)]
 pub(crate) struct Reported([AtomicU64; 3]);
 
 impl Reported {
     /// Whether the counter has changed since.
-    pub(crate) fn is_outdated(&self, counter: &Shared) -> bool {
-        self.0.iter().zip(counter.state()).any(|(reported, number)| reported.load(Ordering::SeqCst) != number)
+    pub(crate) fn is_outdated(&self, state: [u64; 3]) -> bool {
+        self.0.iter().zip(state).any(|(reported, number)| reported.load(Ordering::SeqCst) != number)
     }
 
-    /// The application is told of the counter's state. Whether it has changed since it was told last.
-    pub(crate) fn update(&self, counter: &Shared) -> bool {
+    /// Reports the counter's state to the application. Returns whether it has changed since the
+    /// last report.
+    pub(crate) fn update(&self, state: [u64; 3]) -> bool {
         let mut has_changed = false;
-        for (reported, number) in self.0.iter().zip(counter.state()) {
+        for (reported, number) in self.0.iter().zip(state) {
             has_changed |= reported.swap(number, Ordering::SeqCst) != number;
         }
         has_changed

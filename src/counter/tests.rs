@@ -109,7 +109,7 @@ fn wait_goes_on_below_the_threshold() {
 }
 
 #[test]
-fn numbers_of_errors() {
+fn counter_errors_have_their_errno() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
     for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
@@ -149,7 +149,7 @@ fn try_wait_refuses_sleep_once_after_a_change() {
 }
 
 #[test]
-fn it_is_not_closed_while_it_is_used() {
+fn bound_counter_cannot_be_closed() {
     let counter = open(WaitObject::None);
     let mut bound = BoundCounters::default();
     bound.bind(&counter, CounterEvents::SEND).expect("nothing counts it yet");
@@ -166,7 +166,7 @@ fn it_is_not_closed_while_it_is_used() {
         bound.count_error(events);
     }
     assert_eq!((counter.shared.state(), other.shared.state()), ([2, 2, 0], [0; 3]));
-    let (counter, error) = counter.close().expect_err("it is bound");
+    let Rejected { error, returned: counter } = counter.close().expect_err("it is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     bound.iter().for_each(|counter| counter.unbind());
     assert!(counter.close().is_ok() && other.close().is_ok());
@@ -186,7 +186,7 @@ fn endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
 }
 
 #[test]
-fn an_endpoint_is_driven_once_for_as_long_as_there_is_a_reason() {
+fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
     for data_progress in [Progress::Manual, Progress::Auto] {
         let fabric = Fabric::new();
         let hints = Hints::new().domain("shm").node("127.0.0.1").source();
@@ -226,10 +226,10 @@ fn an_endpoint_is_driven_once_for_as_long_as_there_is_a_reason() {
         assert_eq!(driven(), 2);
         drop(bound);
         assert_eq!(driven(), 1);
-        let (_, error) = counter.clone().close().expect_err("a region is bound");
+        let error = counter.clone().close().expect_err("a region is bound").error;
         assert_eq!(error.errno(), Errno::EBUSY);
         drop((third, after, uncounted));
         assert_eq!(driven(), 0);
-        counter.close().map_err(|(_, error)| error).expect("nothing is bound");
+        counter.close().expect("nothing is bound");
     }
 }

@@ -7,38 +7,43 @@ use homespun_engine::error::Error;
 use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 
-use super::Shared;
+use super::CounterShared;
 use crate::drive::Drive;
 use crate::driven::Driven;
 
 bitflags! {
     /// Why an endpoint is driven.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(crate) struct Reason: u8 {
+    pub(crate) struct DriveReason: u8 {
         /// It is bound to the counter.
         const BOUND = 1 << 0;
-        /// A region is bound to the counter, which peers access through the endpoint.
-        const REGION = 1 << 1;
+        /// The counter drives all endpoints of its domain that can be targets, or have works.
+        const DOMAIN = 1 << 1;
     }
 }
 
 /// The endpoints that a counter drives, each once, however many reasons there are for it.
 #[derive(Default)]
-pub(super) struct Ties {
+pub(super) struct DrivenEndpoints {
     driven: Driven,
-    known: Mutex<Vec<Tie>>,
+    known: Mutex<Vec<DrivenEndpoint>>,
 }
 
-struct Tie {
+struct DrivenEndpoint {
     endpoint: Arc<dyn Drive>,
-    reasons: Reason,
+    reasons: DriveReason,
 }
 
-impl Ties {
+impl DrivenEndpoints {
     /// Makes progress at all of them.
     #[inline]
     pub(super) fn progress(&self) {
         self.driven.progress_without_reader();
+    }
+
+    /// Carries out the works that are due.
+    pub(super) fn fire(&self) {
+        self.driven.fire();
     }
 
     /// Arms all of them, for a thread that is about to sleep.
@@ -53,7 +58,7 @@ impl Ties {
     }
 }
 
-impl Shared {
+impl CounterShared {
     /// Wakes sleepers for this endpoint, before any counter drives it; not where a thread moves it on.
     ///
     /// # Errors
@@ -62,7 +67,7 @@ impl Shared {
     pub(crate) fn watch(
         &self,
         endpoint: &Arc<dyn Drive>,
-        reason: Reason,
+        reason: DriveReason,
         by_itself: bool,
     ) -> Result<(), Error> {
         let mut known = self.ties.known.lock();
@@ -75,7 +80,7 @@ impl Shared {
         {
             waiter.watch(&**endpoint)?;
         }
-        known.push(Tie { endpoint: endpoint.clone(), reasons: reason });
+        known.push(DrivenEndpoint { endpoint: endpoint.clone(), reasons: reason });
         Ok(())
     }
 
@@ -87,7 +92,7 @@ impl Shared {
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.
-    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>, reason: Reason) {
+    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.ties.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;

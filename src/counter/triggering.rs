@@ -1,14 +1,17 @@
-//! What a counter is to work that waits for counters: `fi_trigger(3)`.
+//! Counters as triggers of works: `fi_trigger(3)`.
 
 use std::sync::{Arc, OnceLock};
 
 use homespun_engine::error::Error;
 
-use super::{Counter, RegionalCounters, Shared};
-use crate::sync::{AtomicU64, Ordering};
+use super::{Counter, CounterShared, DomainCounters};
+use crate::sync::{AtomicU64, Ordering, fence_for_loom};
 use crate::trigger::{CounterChange, WorkQueue};
 
-/// The works that a counter is to tell when they are due.
+/// The highest threshold that works wait for: the number above it says that none waits.
+pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
+
+/// The works that a counter triggers.
 pub(super) struct Triggering {
     /// From which sum of both values on a work is due; the largest number if none waits.
     threshold: AtomicU64,
@@ -22,71 +25,75 @@ impl Default for Triggering {
     }
 }
 
-/// The counters of a domain that works depend on. Such a counter drives all endpoints that may have such work, from its
-/// first work until its last handle is gone.
-pub(super) struct Enlisted {
-    counter: Arc<Shared>,
-    all: OnceLock<Arc<RegionalCounters>>,
+/// The counters of a domain that works depend on. Such a counter drives all endpoints that may have
+/// such work, from its first work until its last handle is gone.
+pub(super) struct WorkCounter {
+    counter: Arc<CounterShared>,
+    domain_counters: OnceLock<Arc<DomainCounters>>,
 }
 
-impl Enlisted {
-    pub(super) fn new(counter: Arc<Shared>) -> Arc<Enlisted> {
-        Arc::new(Enlisted { counter, all: OnceLock::new() })
+impl WorkCounter {
+    pub(super) fn new(counter: Arc<CounterShared>) -> Arc<WorkCounter> {
+        Arc::new(WorkCounter { counter, domain_counters: OnceLock::new() })
     }
 }
 
-impl Drop for Enlisted {
+impl Drop for WorkCounter {
     fn drop(&mut self) {
-        if let Some(all) = self.all.get() {
-            all.remove(&self.counter);
+        if let Some(domain_counters) = self.domain_counters.get() {
+            domain_counters.remove(&self.counter);
         }
     }
 }
 
 impl Counter {
-    /// Has the counter drive the endpoints of its domain that may have work, whose `all` counters these are.
+    /// Has the counter drive the endpoints of its domain that may have work.
     ///
     /// # Errors
     ///
     /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist(&self, all: &Arc<RegionalCounters>) -> Result<(), Error> {
-        if self.enlisted.all.get().is_some() {
+    pub(crate) fn enlist(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
+        if self.enlisted.domain_counters.get().is_some() {
             return Ok(());
         }
-        all.add(&self.shared)?;
-        if self.enlisted.all.set(all.clone()).is_err() {
+        domain_counters.add(&self.shared)?;
+        if self.enlisted.domain_counters.set(domain_counters.clone()).is_err() {
             // Another thread was faster.
-            all.remove(&self.shared);
+            domain_counters.remove(&self.shared);
         }
         Ok(())
     }
 }
 
-impl Shared {
-    /// Tells this queue when a work is due. The counter's number there.
+impl CounterShared {
+    /// Triggers works of this queue from now on. Returns the counter's number there.
     pub(crate) fn triggers(&self, works: &Arc<WorkQueue>) -> u64 {
         self.triggering.works.get_or_init(|| (works.clone(), works.unused_number())).1
     }
 
-    /// Tells when both values together reach this threshold, or that they have. Thresholds are added under the lock of
-    /// the works.
+    /// Notifies the queue when the sum of both values reaches this threshold, or has reached it.
+    /// Thresholds are added under the lock of the works.
     pub(crate) fn await_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
-        // After that, as a change looks for thresholds after it was made: one of the two sees the other.
+        // SYNC POINT threshold.
+        fence_for_loom();
         if self.sum() >= threshold {
-            self.tell_due();
+            self.notify_due();
         }
     }
 
-    /// What is compared with thresholds: all operations that have ended, whether they have succeeded or failed.
+    /// What is compared with thresholds: all operations that have ended, whether they have
+    /// succeeded or failed.
     pub(crate) fn sum(&self) -> u64 {
         let [value, errors, _] = self.state();
         value.saturating_add(errors)
     }
 
-    /// Tells that a work is due, if a change has made it so.
+    /// Notifies the queue if a change has made a work due.
     #[inline]
     pub(super) fn look_for_due(&self) {
+        // SYNC POINT threshold.
+        fence_for_loom();
         if self.triggering.threshold.load(Ordering::SeqCst) != u64::MAX {
             self.compare_threshold();
         }
@@ -95,12 +102,12 @@ impl Shared {
     #[cold]
     fn compare_threshold(&self) {
         if self.sum() >= self.triggering.threshold.load(Ordering::SeqCst) {
-            self.tell_due();
+            self.notify_due();
         }
     }
 
     #[cold]
-    fn tell_due(&self) {
+    fn notify_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             // Once is enough until the works were looked through.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
@@ -108,7 +115,8 @@ impl Shared {
         }
     }
 
-    /// A value is about to be set: works whose thresholds were reached are carried out, also if it is set back.
+    /// A value is about to be set: works whose thresholds were reached are carried out, also if it
+    /// is set back.
     pub(super) fn keep_reached(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             works.keep_reached(*number);
@@ -122,15 +130,50 @@ impl Shared {
         }
     }
 
+    /// Does something while no work that waits for the counter is on its way to an endpoint.
+    pub(super) fn while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
+        match self.triggering.works.get() {
+            Some((works, _)) => works.while_nothing_fires(|| act(self)),
+            None => act(self),
+        }
+    }
+
     /// Changes the value, and wakes sleepers.
     pub(crate) fn change(&self, change: CounterChange) {
         match change {
-            CounterChange::Add(value) => _ = self.value.fetch_add(value, Ordering::SeqCst),
+            CounterChange::Add(value) => self.add_to(&self.value, value),
             CounterChange::Set(value) => {
                 self.keep_reached();
                 self.value.store(value, Ordering::SeqCst);
             }
         }
         self.changed();
+    }
+
+    /// Adds to one of the values. If that passes the largest number, each work that waits has
+    /// reached its threshold.
+    pub(super) fn add_to(&self, number: &AtomicU64, value: u64) {
+        let added =
+            number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));
+        if added.is_err() {
+            self.wrap(number, value);
+        }
+    }
+
+    #[cold]
+    fn wrap(&self, number: &AtomicU64, value: u64) {
+        let add = || number.fetch_add(value, Ordering::SeqCst).checked_add(value).is_none();
+        match self.triggering.works.get() {
+            Some((works, counter_number)) => works.keep_all_if(*counter_number, add),
+            None => _ = add(),
+        }
+    }
+
+    /// A value has begun again at 0: works that wait have reached their thresholds.
+    #[cold]
+    pub(super) fn keep_all(&self) {
+        if let Some((works, number)) = self.triggering.works.get() {
+            works.keep_all_if(*number, || true);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`, `fi_trywait(3)`.
+//! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`,
+//! `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,43 +8,43 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::signals::WaitingReader;
-use super::{Completion, CompletionQueue, MutexCond, ReadError, Shared, WaitObject};
+use super::{Completion, CompletionQueue, CqShared, MutexCond, ReadError, WaitObject};
 use crate::av::FabricAddress;
 use crate::wait::{Awaited, Member, Waiter};
 
 impl CompletionQueue {
-    /// Reads one completion, and waits for one if need be, for ever if there is no timeout: `fi_cq_sread(3)` with a count
-    /// of 1.
+    /// Reads one completion, and waits for one if need be, for ever if there is no timeout:
+    /// `fi_cq_sread(3)` with a count of 1. Answers `None` after the timeout, or when
+    /// [`signal`](Self::signal) has ended the wait.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the queue. A signal of the system
-    /// does not end the wait.
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the
+    /// queue. A signal of the system does not end the wait.
     ///
     /// ```
     /// use std::time::Duration;
     ///
-    /// use homespun::{CqAttr, ReadError, WaitObject};
+    /// use homespun::{CqAttr, WaitObject};
     ///
     /// # let fabric = homespun::Fabric::new();
     /// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
     /// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
     /// // No endpoint is bound that could have anything to tell.
-    /// assert_eq!(cq.sread(Some(Duration::from_millis(5))), Err(ReadError::Empty));
+    /// assert_eq!(cq.sread(Some(Duration::from_millis(5))), Ok(None));
     ///
     /// let sleeper = std::thread::spawn({
     ///     let cq = cq.clone();
     ///     move || cq.sread(None)
     /// });
     /// cq.signal()?;
-    /// assert_eq!(sleeper.join().unwrap(), Err(ReadError::Empty));
+    /// assert_eq!(sleeper.join().unwrap(), Ok(None));
     /// # Ok::<(), homespun::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ReadError`]; [`ReadError::Empty`] only after the timeout, or when the wait was ended by
-    /// [`signal`](Self::signal).
-    pub fn sread(&self, timeout: Option<Duration>) -> Result<Completion, ReadError> {
-        self.sread_from(timeout).map(|(completion, _)| completion)
+    /// [`ReadError`].
+    pub fn sread(&self, timeout: Option<Duration>) -> Result<Option<Completion>, ReadError> {
+        Ok(self.sread_from(timeout)?.map(|(completion, _)| completion))
     }
 
     /// As [`sread`](Self::sread), with the source: `fi_cq_sreadfrom(3)` with a count of 1.
@@ -51,10 +52,13 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// As [`sread`](Self::sread).
-    pub fn sread_from(&self, timeout: Option<Duration>) -> Result<(Completion, FabricAddress), ReadError> {
+    pub fn sread_from(
+        &self,
+        timeout: Option<Duration>,
+    ) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut read = None;
         self.sread_each(1, 1, timeout, |completion, source| read = Some((completion, source)))?;
-        read.ok_or(ReadError::Empty)
+        Ok(read)
     }
 
     /// Reads up to `max` completions as [`read_each`](Self::read_each) does, once there are
@@ -72,11 +76,11 @@ impl CompletionQueue {
         threshold_entries: usize,
         timeout: Option<Duration>,
         mut take: impl FnMut(Completion, FabricAddress),
-    ) -> Result<usize, ReadError> {
+    ) -> Result<Option<usize>, ReadError> {
         let threshold_entries = threshold_entries.max(1);
         let Some(waiter) = self.shared.waiter().and_then(Waiter::unless_member) else {
             return match self.read_each(max, take) {
-                Err(ReadError::Empty) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
+                Ok(None) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
                 read => read,
             };
         };
@@ -86,7 +90,7 @@ impl CompletionQueue {
         let found = waiter.wait(timeout, &entries, || {
             if threshold_entries == 1 || self.shared.holds(threshold_entries) {
                 match self.read_each(max, &mut take) {
-                    Err(ReadError::Empty) => {}
+                    Ok(None) => {}
                     read => return Some(read),
                 }
             }
@@ -109,12 +113,13 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, there may be something to read.
-    /// To be called before each time; what happens after it wakes the sleeper. It drives the endpoints. A
-    /// member of a wait set answers for the [whole set](crate::WaitSet::try_wait).
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
+    /// `fi_trywait(3)`. Drives the endpoints. Returns `true` if the application may sleep: any later entry or
+    /// signal wakes it. Call it before each sleep.
     ///
-    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
+    /// Returns `false` if there may be something to read; always if an endpoint's transport must be
+    /// polled, and for [`WaitObject::Yield`]. In a wait set, the result is that of the [whole
+    /// set](crate::WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -130,15 +135,14 @@ impl CompletionQueue {
     /// watched by an `epoll(7)` of the application's, and lives as long as the queue.
     ///
     /// ```
-    /// use homespun::{Completion, CompletionQueue, ReadError};
+    /// use homespun::{CompletionQueue, Entry, ReadError};
     /// use rustix::event::{PollFd, PollFlags, poll};
     ///
-    /// /// The next completion of a queue that was opened with `WaitObject::Fd`.
-    /// fn next(cq: &CompletionQueue) -> Result<Completion, ReadError> {
+    /// /// The next entry of a queue that was opened with `WaitObject::Fd`.
+    /// fn next(cq: &CompletionQueue) -> Result<Entry, ReadError> {
     ///     loop {
-    ///         match cq.read() {
-    ///             Err(ReadError::Empty) => {}
-    ///             read => return read,
+    ///         if let Some(entry) = cq.read_entry()? {
+    ///             return Ok(entry);
     ///         }
     ///         if cq.try_wait().expect("a wait object") {
     ///             let fd = cq.wait_fd().expect("a descriptor");
@@ -160,7 +164,7 @@ impl CompletionQueue {
     /// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
     /// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
     /// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
-    /// let ended = [next(&cq).unwrap().context, next(&cq).unwrap().context];
+    /// let ended = [(); 2].map(|()| next(&cq).unwrap().into_result().unwrap().context);
     /// assert!(ended.contains(&1) && ended.contains(&2));
     /// # Ok::<(), homespun::Error>(())
     /// ```
@@ -168,14 +172,16 @@ impl CompletionQueue {
         self.shared.waiter().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`]:
-    /// `FI_GETWAIT`. The condition is broadcast when there may be something to read, provided that
-    /// [`try_wait`](Self::try_wait) has just said that sleeping is safe; and at times when there is nothing.
+    /// The mutex and the condition variable to sleep on, for a queue that was opened with
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. The condition is broadcast when there may be
+    /// something to read, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
+    /// safe; and at times when there is nothing.
     ///
-    /// An application holds the mutex from before `try_wait` until it waits. If it does not, it may sleep for up to a second
-    /// while there is something to read.
+    /// An application holds the mutex from before `try_wait` until it waits. If it does not, it may
+    /// sleep for up to a second while there is something to read.
     ///
-    /// The first call starts a thread, which sleeps as long as the application does, and two descriptors are used for it.
+    /// The first call starts a thread, which sleeps as long as the application does, and two
+    /// descriptors are used for it.
     ///
     /// # Errors
     ///
@@ -190,9 +196,9 @@ impl CompletionQueue {
     }
 }
 
-/// That a queue has so many entries, or an error, or was signalled.
+/// Waits until a queue has `threshold_entries`, or an error, or was signalled.
 struct Entries<'a> {
-    cq: &'a Shared,
+    cq: &'a CqShared,
     threshold: usize,
     signal: Signal<'a>,
 }
@@ -201,7 +207,7 @@ struct Entries<'a> {
 enum Signal<'a> {
     /// Those that unblock this reader.
     Of(&'a WaitingReader<'a>),
-    /// One that came when no reader waited, which is for the set of which the queue is a member.
+    /// A signal that came when no reader waited, for the wait set of which the queue is a member.
     Pending,
     Ignored,
 }
@@ -213,6 +219,10 @@ impl Awaited for Entries<'_> {
 
     fn arm(&self) -> Armed {
         self.cq.driven.arm()
+    }
+
+    fn fire(&self) {
+        self.cq.driven.fire();
     }
 
     fn look(&self) -> bool {
@@ -231,7 +241,7 @@ impl Awaited for Entries<'_> {
     }
 }
 
-impl Member for Shared {
+impl Member for CqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = self.waiter() {
             show(waiter, &Entries { cq: self, threshold: 1, signal: Signal::Pending });
@@ -239,15 +249,15 @@ impl Member for Shared {
     }
 }
 
-impl Shared {
-    /// Whether there are so many entries, after a pass over the endpoints.
+impl CqShared {
+    /// Whether the queue has at least this many entries, after a pass over the endpoints.
     fn holds(&self, threshold_entries: usize) -> bool {
         self.progress();
         self.has_enough(threshold_entries)
     }
 
-    /// Whether a wait for so many entries is over. Asked under the ring's lock, so that a thread that inserts
-    /// later finds the doorbell armed if it was armed before.
+    /// Whether a wait for so many entries can end. Asked under the ring's lock, so that a thread
+    /// that inserts later finds the doorbell armed if it was armed before.
     fn has_enough(&self, threshold_entries: usize) -> bool {
         // Not by a guard that rings when it leaves entries.
         let ring = self.ring.lock();

@@ -1,5 +1,7 @@
 //! The entries of completion queues as applications read them.
 
+use std::fmt;
+
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Buffer;
 use homespun_engine::completion;
@@ -10,7 +12,7 @@ use homespun_engine::flags::CompletionFlags;
 use super::strerror;
 use crate::av::FabricAddress;
 
-/// How much a completion queue tells of an operation: `enum fi_cq_format`.
+/// Which fields a completion queue reports of an operation: `enum fi_cq_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -31,8 +33,9 @@ pub enum CqFormat {
 
 /// A successful operation: the entry of a completion queue.
 ///
-/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
-/// format hands back; [`Buffer::Within`] hands nothing back, and is a field (`buf`) like others.
+/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except
+/// [`buffer`](Self::buffer), which every format hands back; [`Buffer::Within`] hands nothing back,
+/// and is a field (`buf`) like others.
 ///
 /// ```
 /// use homespun::{Completion, CompletionFlags};
@@ -59,16 +62,39 @@ pub struct Completion {
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: u64,
-    /// The application's buffer, if the operation was posted with one of its own; or where a message lies in a
-    /// multi-receive buffer.
+    /// The application's buffer, if the operation was posted with one of its own; or where a
+    /// message lies in a multi-receive buffer.
     pub buffer: Buffer,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`. Or one that has succeeded, of which there is more to tell than a completion
-/// can: see [`unknown_source`](Self::unknown_source).
+/// What kind of operation a completion is of: its flags as [`Completion::kind`] reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OperationKind {
+    /// A send, or an injected message that has failed.
+    Send,
+    /// A receive, tagged or not.
+    Receive,
+    /// A write to a peer's memory.
+    Write,
+    /// A read of a peer's memory.
+    Read,
+    /// An atomic access of a peer's memory that fetches nothing.
+    Atomic,
+    /// An atomic access of a peer's memory that fetches what was there.
+    FetchAtomic,
+    /// A peer has written to this endpoint's memory, with data for the queue or an event.
+    RemoteWrite,
+    /// A peer has read this endpoint's memory.
+    RemoteRead,
+    /// The queue's format tells no flags ([`CqFormat::Context`]), or those of none of these.
+    Unknown,
+}
+
+/// A failed operation: `struct fi_cq_err_entry`. Or a receive that has succeeded, with the address
+/// of a sender that the address vector does not hold: see [`unknown_source`](Self::unknown_source).
 ///
-/// With a failed operation comes as much of its completion as there is; and it comes also where its success would not have
-/// been reported.
+/// With a failed operation comes as much of its completion as there is; and it comes also where its
+/// success would not have been reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionError {
     /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
@@ -77,6 +103,50 @@ pub struct CompletionError {
     pub error: OperationError,
     /// The sender of a message that a receive failed on.
     pub source: FabricAddress,
+}
+
+impl Completion {
+    /// What kind of operation it was, so that one queue for sends and receives needs no contexts to
+    /// tell them apart.
+    ///
+    /// ```
+    /// use homespun::{Completion, CompletionFlags, OperationKind};
+    ///
+    /// let flags = CompletionFlags::RECV | CompletionFlags::MSG;
+    /// assert_eq!(Completion { flags, ..Completion::default() }.kind(), OperationKind::Receive);
+    /// ```
+    pub fn kind(&self) -> OperationKind {
+        let has = |flag| self.flags.contains(flag);
+        if has(CompletionFlags::REMOTE_WRITE) {
+            OperationKind::RemoteWrite
+        } else if has(CompletionFlags::REMOTE_READ) {
+            OperationKind::RemoteRead
+        } else if has(CompletionFlags::ATOMIC) {
+            if has(CompletionFlags::READ) { OperationKind::FetchAtomic } else { OperationKind::Atomic }
+        } else if has(CompletionFlags::RECV) {
+            OperationKind::Receive
+        } else if has(CompletionFlags::SEND) {
+            OperationKind::Send
+        } else if has(CompletionFlags::WRITE) {
+            OperationKind::Write
+        } else if has(CompletionFlags::READ) {
+            OperationKind::Read
+        } else {
+            OperationKind::Unknown
+        }
+    }
+}
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {} failed: {}", self.completion.context, self.error)
+    }
+}
+
+impl std::error::Error for CompletionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 impl CompletionError {
@@ -93,9 +163,9 @@ impl CompletionError {
         }
     }
 
-    /// The address of the sender, if this is the completion of an operation that has succeeded, and is an error only because
-    /// the address vector does not hold its sender (`FI_EADDRNOTAVAIL`, `err_data`). Ready for
-    /// [`AddressVector::insert`](crate::AddressVector::insert).
+    /// The address of the sender, if this is the completion of an operation that has succeeded, and
+    /// is an error only because the address vector does not hold its sender (`FI_EADDRNOTAVAIL`,
+    /// `err_data`). Ready for [`AddressVector::insert`](crate::AddressVector::insert).
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
             OperationError::UnknownSource(address) => Some(address),
@@ -103,7 +173,8 @@ impl CompletionError {
         }
     }
 
-    /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
+    /// The provider's own error number (`prov_errno`), for
+    /// [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
     pub fn prov_errno(&self) -> i32 {
         strerror::prov_errno(&self.error)
     }

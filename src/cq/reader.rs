@@ -11,13 +11,13 @@ use crate::av::FabricAddress;
 pub(crate) struct Reader<'a> {
     /// How much is in the queue's ring, and which queue it is.
     unread: &'a AtomicUsize,
-    /// What was handed over. One is enough: most reads ask for one, and one that asks for more finds the rest
-    /// in the ring.
+    /// The completion that was handed over. One is enough: most reads ask for one, and others find
+    /// the rest in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
     wants_one: bool,
-    /// Whether nothing is in the ring that would have to be read first, be it that the queue was overrun. Only what is
-    /// behind the lock of the endpoint that is being driven counts: what another endpoint reports has no order with
-    /// this one's.
+    /// Whether nothing is in the ring that would have to be read first, be it that the queue was
+    /// overrun. Only what is behind the lock of the endpoint that is being driven counts: what
+    /// another endpoint reports has no order with this one's.
     is_next: bool,
 }
 

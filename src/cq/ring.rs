@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::Shared;
+use super::CqShared;
 use super::completion::{Completion, CompletionError};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
@@ -20,14 +20,14 @@ pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIE
 
 /// The entries, never more than the queue's depth.
 pub(crate) struct Ring {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<RingEntry>,
     /// How many entries there may be: the queue's depth, and 0 from the moment it was overrun.
     limit_entries: usize,
     /// How many of the entries are those of failed operations.
     failed_entries: usize,
 }
 
-pub(super) enum Entry {
+pub(super) enum RingEntry {
     Completed(Completion, FabricAddress),
     Failed(Box<CompletionError>),
 }
@@ -35,8 +35,9 @@ pub(super) enum Entry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// Where it says [`Ring::unread`] when it is unlocked, and whose doorbell it rings when it leaves entries behind.
-    cq: &'a Shared,
+    /// Where it says [`Ring::unread`] when it is unlocked, and whose doorbell it rings when it
+    /// leaves entries behind.
+    cq: &'a CqShared,
 }
 
 impl Ring {
@@ -48,15 +49,15 @@ impl Ring {
 
     /// The oldest entry.
     #[inline]
-    pub(super) fn front(&self) -> Option<&Entry> {
+    pub(super) fn front(&self) -> Option<&RingEntry> {
         self.entries.front()
     }
 
     /// Takes the oldest entry if it is that of a successful operation.
     #[inline]
     pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
-        if matches!(self.entries.front(), Some(Entry::Completed(..)))
-            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
+        if matches!(self.entries.front(), Some(RingEntry::Completed(..)))
+            && let Some(RingEntry::Completed(completion, source)) = self.entries.pop_front()
         {
             Some((completion, source))
         } else {
@@ -68,8 +69,8 @@ impl Ring {
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
-            && matches!(self.entries.front(), Some(Entry::Completed(..)))
-            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
+            && matches!(self.entries.front(), Some(RingEntry::Completed(..)))
+            && let Some(RingEntry::Completed(completion, source)) = self.entries.pop_front()
         {
             batch.push((completion, source));
         }
@@ -78,7 +79,7 @@ impl Ring {
     /// Takes the oldest entry if it is that of a failed operation.
     pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
         match self.entries.pop_front()? {
-            Entry::Failed(error) => {
+            RingEntry::Failed(error) => {
                 self.failed_entries -= 1;
                 Some(error)
             }
@@ -89,8 +90,8 @@ impl Ring {
         }
     }
 
-    /// How many entries there are to read; as many as can be once the queue was overrun, which is something to tell for
-    /// ever.
+    /// How many entries there are to read. Once the queue was overrun, as many as can be: every
+    /// read reports the overrun.
     #[inline]
     pub(super) fn unread(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
@@ -106,7 +107,8 @@ impl Ring {
         self.entries.len() < self.limit_entries
     }
 
-    /// A completion was lost because there was no room. There is never room again, though what is there can be read.
+    /// A completion was lost because there was no room. There is never room again, though what is
+    /// there can be read.
     #[cold]
     pub(crate) fn overrun(&mut self) {
         self.limit_entries = 0;
@@ -121,20 +123,20 @@ impl Ring {
     #[inline]
     pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
         debug_assert!(self.has_room());
-        self.entries.push_back(Entry::Completed(completion, source));
+        self.entries.push_back(RingEntry::Completed(completion, source));
     }
 
     /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
         debug_assert!(self.has_room());
         self.failed_entries += 1;
-        self.entries.push_back(Entry::Failed(Box::new(error)));
+        self.entries.push_back(RingEntry::Failed(Box::new(error)));
     }
 }
 
 impl<'a> RingGuard<'a> {
     #[inline]
-    pub(super) fn new(ring: LockGuard<'a, Ring>, cq: &'a Shared) -> RingGuard<'a> {
+    pub(super) fn new(ring: LockGuard<'a, Ring>, cq: &'a CqShared) -> RingGuard<'a> {
         RingGuard { ring, cq }
     }
 }
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_ring_keeps_what_it_has_and_takes_nothing_more() {
+    fn overrun_ring_keeps_entries_and_refuses_new_ones() {
         let mut ring = Ring::new(DEPTH_ENTRIES);
         for context in 1..=3 {
             push(&mut ring, context);

@@ -1,7 +1,7 @@
 //! The provider's own error numbers, and what they mean: `prov_errno`, `fi_cq_strerror(3)`.
 //!
-//! An error number of the fabric says what kind of thing went wrong; where homespun knows more, its number says more. All
-//! others are the error number itself.
+//! An error number of the fabric says what kind of thing went wrong; where homespun knows more, its
+//! number says more. All others are the error number itself.
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
@@ -47,7 +47,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
     }
 }
 
-/// Says what a number means, of whatever error it is, and also of one that there is not.
+/// Describes a provider's error number, known or not.
 pub fn strerror(prov_errno: i32) -> &'static str {
     match prov_errno {
         TRUNCATED => "the message was longer than the buffer of its receive, and what did not fit is lost",
@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn homespuns_numbers_are_none_of_the_fabrics() {
+    fn own_error_numbers_are_not_fabric_errnos() {
         for own in TRUNCATED..=REFUSED_WHEN_DUE {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
 
     #[test]
-    fn the_fabrics_numbers_mean_what_they_mean_everywhere() {
+    fn system_errno_has_its_standard_description() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
         for unknown in [i32::MIN, -1, 0, FIRST - 1, REFUSED_WHEN_DUE + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");

@@ -2,6 +2,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use homespun_engine::address::Address;
 use homespun_engine::error::OperationError;
 
 use super::*;
@@ -38,21 +39,21 @@ fn overrun() -> CompletionQueue {
 }
 
 #[test]
-fn resource_management_protects_a_queue() {
+fn queue_is_protected_from_overrun_if_resource_management_is_enabled() {
     assert!(open(ResourceManagement::Enabled).shared().is_protected());
     assert!(!open(ResourceManagement::Disabled).shared().is_protected());
 }
 
 #[test]
-fn an_overrun_queue_is_read_to_its_end_first() {
+fn overrun_queue_returns_entries_before_the_error() {
     let cq = overrun();
     assert_eq!(cq.depth_entries(), DEPTH_ENTRIES);
-    assert_eq!(cq.read_error(), Err(ReadError::Empty), "a success is on top");
-    assert_eq!(cq.read_each(0, |_, _| panic!("none was asked for")), Ok(0));
-    assert_eq!(cq.read(), Ok(completion(1)));
+    assert_eq!(cq.read_error(), Ok(None), "a success is on top");
+    assert_eq!(cq.read_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
+    assert_eq!(cq.read(), Ok(Some(completion(1))));
     assert_eq!(cq.read(), Err(ReadError::ErrorAvailable));
-    assert_eq!(cq.read_error(), Ok(failure(2)));
-    assert_eq!(cq.read_each(8, |entry, _| assert_eq!(entry, completion(3))), Ok(1), "the last of them");
+    assert_eq!(cq.read_error(), Ok(Some(failure(2))));
+    assert_eq!(cq.read_each(8, |entry, _| assert_eq!(entry, completion(3))), Ok(Some(1)), "the last of them");
     for _ in 0..2 {
         assert_eq!(cq.read(), Err(ReadError::Overrun));
         assert_eq!(cq.read_each(0, |_, _| panic!("there is none")), Err(ReadError::Overrun));
@@ -62,7 +63,7 @@ fn an_overrun_queue_is_read_to_its_end_first() {
 }
 
 #[test]
-fn an_overrun_queue_hands_nothing_over() {
+fn overrun_queue_takes_no_direct_handover() {
     let (cq, other) = (open(ResourceManagement::Disabled), open(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread(), 1);
     reader.begin();
@@ -80,7 +81,7 @@ fn every_read_of_an_overrun_queue_drives_progress() {
         let _ = cq.read_error();
     }
     for _ in 0..3 {
-        assert!(cq.shared().is_progress_due());
+        assert!(cq.shared().count_read());
         assert_eq!(cq.read(), Err(ReadError::Overrun));
     }
 }
@@ -101,7 +102,7 @@ fn look_at_too_few_entries_leaves_the_doorbell_armed() {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            assert_eq!(cq.sread_each(3, 2, None, |_, _| {}), Ok(1));
+            assert_eq!(cq.sread_each(3, 2, None, |_, _| {}), Ok(Some(1)));
             is_over.store(true, Ordering::SeqCst);
         });
         let waiter = cq.shared().waiter().expect("a wait object");
@@ -134,7 +135,7 @@ fn signal_is_heard_while_other_readers_come() {
                 scope.spawn(|| cq.sread(Some(Duration::from_millis(1))));
             }
             let (read, waited) = sleeper.join().expect("no panic");
-            assert!(read == Err(ReadError::Empty) && waited < PATIENCE, "the signal was lost");
+            assert!(read == Ok(None) && waited < PATIENCE, "the signal was lost");
         });
     }
 }
@@ -144,17 +145,39 @@ fn error_behind_successes_ends_a_wait_for_many() {
     let cq = open_to_wait(WaitObject::Unspec);
     push(&cq, 1);
     cq.shared().lock().push_failed(failure(2));
-    assert_eq!(cq.sread_each(3, 3, None, |entry, _| assert_eq!(entry, completion(1))), Ok(1));
+    assert_eq!(cq.sread_each(3, 3, None, |entry, _| assert_eq!(entry, completion(1))), Ok(Some(1)));
     assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
-    assert_eq!(cq.read_error(), Ok(failure(2)));
-    assert_eq!(cq.sread(Some(Duration::ZERO)), Err(ReadError::Empty));
+    assert_eq!(cq.read_error(), Ok(Some(failure(2))));
+    assert_eq!(cq.sread(Some(Duration::ZERO)), Ok(None));
 }
 
 #[test]
-fn a_mutex_and_a_condition_are_made_when_they_are_asked_for() {
+fn mutex_and_condition_are_created_on_request() {
     let cq = open_to_wait(WaitObject::MutexCond);
     let pair = cq.wait_mutex_cond().expect("a thread").expect("what it was opened with");
     let again = cq.wait_mutex_cond().expect("no other thread").expect("the same");
     assert_eq!((pair.mutex, pair.cond), (again.mutex, again.cond));
     assert!(open_to_wait(WaitObject::Fd).wait_mutex_cond().expect("nothing is started").is_none());
+}
+
+#[test]
+fn entry_is_a_success_an_unknown_source_or_a_failure() {
+    let cq = open(ResourceManagement::Enabled);
+    assert_eq!(cq.read_entry(), Ok(None));
+    push(&cq, 1);
+    let sender: Address = "127.0.0.1:7".parse().expect("an address");
+    let unknown = CompletionError { error: OperationError::UnknownSource(sender), ..failure(2) };
+    cq.shared().lock().push_failed(unknown);
+    cq.shared().lock().push_failed(failure(3));
+    let entries = [(); 3].map(|()| cq.read_entry().expect("no overrun").expect("an entry"));
+    assert_eq!(entries[0], Entry::Completed(completion(1), FabricAddress::UNSPECIFIED));
+    assert_eq!(entries[1], Entry::UnknownSource(completion(2), sender));
+    assert_eq!(entries[2], Entry::Failed(failure(3)));
+    let contexts = entries.map(|entry| entry.into_result().map(|completion| completion.context));
+    assert_eq!(contexts, [Ok(1), Ok(2), Err(failure(3))]);
+    let polled = overrun();
+    assert!([(); 3].iter().all(|()| polled.read_entry().is_ok_and(|entry| entry.is_some())));
+    assert_eq!(polled.read_entry(), Err(ReadError::Overrun));
+    assert_eq!(polled.sread_entry(None), Err(ReadError::Overrun));
+    assert_eq!(open(ResourceManagement::Enabled).sread_entry(None), Err(ReadError::NoWaitObject));
 }

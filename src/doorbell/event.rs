@@ -10,16 +10,16 @@ use super::system;
 
 /// A descriptor that is readable or not. It begins readable.
 #[derive(Debug)]
-pub(super) struct Event(OwnedFd);
+pub(super) struct EventFd(OwnedFd);
 
-impl Event {
+impl EventFd {
     /// # Errors
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM.
-    pub(super) fn new() -> Result<Event, Error> {
+    pub(super) fn new() -> Result<EventFd, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system("making an event descriptor", error))?;
-        Ok(Event(event))
+        Ok(EventFd(event))
     }
 
     /// Makes it readable.
@@ -35,7 +35,7 @@ impl Event {
     }
 }
 
-impl AsFd for Event {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -12,7 +12,7 @@ use super::system;
 /// Something that is readable or not. A sleeper is one of loom's threads: if none wakes it, that is a
 /// deadlock, which loom finds.
 #[derive(Debug)]
-pub(super) struct Event {
+pub(super) struct EventFd {
     /// What is nested in other descriptors. It is readable for ever.
     descriptor: OwnedFd,
     state: Arc<State>,
@@ -27,24 +27,24 @@ struct State {
     outer: Uncontended<Vec<Weak<State>>>,
 }
 
-impl Event {
-    pub(super) fn new() -> Result<Event, Error> {
+impl EventFd {
+    pub(super) fn new() -> Result<EventFd, Error> {
         let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system("making an event descriptor", error))?;
         let (is_readable, changed) = (Mutex::new(true), Condvar::new());
         let state =
             State { is_readable, changed, inner: Uncontended::default(), outer: Uncontended::default() };
-        Ok(Event { descriptor, state: Arc::new(state) })
+        Ok(EventFd { descriptor, state: Arc::new(state) })
     }
 
     /// Has a sleeper on this event wake for another one, too.
-    pub(super) fn nest(&self, inner: &Event) {
+    pub(super) fn nest(&self, inner: &EventFd) {
         self.state.inner.lock().unwrap().push(inner.state.clone());
         inner.state.outer.lock().unwrap().push(Arc::downgrade(&self.state));
     }
 
     /// Undoes [`nest`](Self::nest).
-    pub(super) fn take_out(&self, inner: &Event) {
+    pub(super) fn take_out(&self, inner: &EventFd) {
         self.state.inner.lock().unwrap().retain(|nested| !Arc::ptr_eq(nested, &inner.state));
     }
 
@@ -80,7 +80,7 @@ impl Event {
     }
 }
 
-impl AsFd for Event {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

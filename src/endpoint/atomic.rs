@@ -9,11 +9,11 @@ use std::mem::ManuallyDrop;
 use bytes::{Bytes, BytesMut};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Fetched, Segment, SegmentMut, Source};
-use homespun_engine::engine::Place;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Level};
 use homespun_engine::rejected::Rejected;
+use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
@@ -28,10 +28,8 @@ use crate::post::{Op, Post};
 pub struct AtomicTarget {
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub peer: FabricAddress,
-    /// Where in the region.
-    pub address: u64,
-    /// The region's key.
-    pub key: u64,
+    /// Where in the peer's memory.
+    pub memory: RemoteMemory,
     /// What the elements are.
     pub datatype: Datatype,
     /// What is done with each of them.
@@ -131,26 +129,25 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// // A counter that any number of peers may count up; here the endpoint does so itself.
 /// let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
 /// let region = domain.register(8, &MrAttr { access, ..MrAttr::default() })?;
-/// region.write_at(0, &40_u64.to_le_bytes())?;
+/// region.write_at(0, &40_u64.to_ne_bytes())?;
 ///
 /// let target = AtomicTarget {
 ///     peer: own,
-///     address: region.address(),
-///     key: region.key(),
+///     memory: region.remote(),
 ///     datatype: Datatype::Uint64,
 ///     op: AtomicOp::Sum,
 /// };
-/// let two = Bytes::copy_from_slice(&2_u64.to_le_bytes());
+/// let two = Bytes::copy_from_slice(&2_u64.to_ne_bytes());
 /// endpoint.fetch_atomic(two, BytesMut::zeroed(8), target, 1)?;
 /// let completion = loop {
-///     if let Ok(completion) = cq.read() {
+///     if let Some(completion) = cq.read().expect("no failure") {
 ///         break completion;
 ///     }
 /// };
-/// assert_eq!(completion.buffer.into_received().as_deref(), Some(&40_u64.to_le_bytes()[..]));
+/// assert_eq!(completion.buffer.into_received().as_deref(), Some(&40_u64.to_ne_bytes()[..]));
 /// let mut counter = [0; 8];
 /// region.read_at(0, &mut counter)?;
-/// assert_eq!(u64::from_le_bytes(counter), 42);
+/// assert_eq!(u64::from_ne_bytes(counter), 42);
 /// # Ok::<(), homespun::Error>(())
 /// ```
 impl Endpoint {
@@ -393,7 +390,7 @@ impl Endpoint {
                 Buffer::Fetched(fetched) => fetched,
                 operand => Box::new(Fetched { operand, ..Fetched::default() }),
             };
-            Rejected { error, buffer: fetched }
+            Rejected { error, returned: fetched }
         })
     }
 
@@ -407,8 +404,8 @@ impl AtomicTarget {
     /// The operation with this memory.
     #[inline(always)]
     pub(super) fn of(self, local: AtomicLocal) -> Op {
-        let AtomicTarget { address, key, datatype, op, .. } = self;
-        Op::Atomic { local, place: Place { key, address }, op, datatype }
+        let AtomicTarget { memory, datatype, op, .. } = self;
+        Op::Atomic { local, memory, op, datatype }
     }
 }
 
@@ -437,7 +434,7 @@ fn all_back<S: Owned, D: Owned>(
     let operand = back(operand, Source::into_buffer, &mut error);
     let compare = back(compare, |source| source.map_or(Buffer::None, Source::into_buffer), &mut error);
     let result = back(result, Destination::into_buffer, &mut error);
-    Rejected { error, buffer: Box::new(Fetched { result, operand, compare }) }
+    Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
 /// Memory as it was before it was lent, and why it was not.
@@ -450,7 +447,7 @@ fn back<L, B: Owned>(
         Ok(lent) => into_buffer(lent),
         Err(rejected) => {
             *error = rejected.error;
-            rejected.buffer.into_buffer()
+            rejected.returned.into_buffer()
         }
     }
 }

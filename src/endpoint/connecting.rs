@@ -7,37 +7,39 @@ use homespun_engine::connection::EndpointRole;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 
-use super::{Endpoint, Shared};
+use super::{Endpoint, EndpointShared};
 use crate::connection::{ConnectionRequest, Listener, check_data};
 use crate::endpoint_pump::EndpointPump;
-use crate::eq::{EventQueue, Reporter, Subject};
+use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
 
-/// What an endpoint for connections begins with.
-pub(crate) enum Beginning {
-    /// Nothing: it asks for a connection, from an address of its own.
+/// How an endpoint for connections was opened.
+pub(crate) enum EndpointOrigin {
+    /// From an info alone: it asks for a connection, from an address of its own.
     Alone,
-    /// A request, which it may accept.
+    /// For a request, which it may accept.
     Request(ConnectionRequest),
-    /// The address of a passive endpoint, which it has taken over.
+    /// From a passive endpoint, whose address it has taken over.
     TakenOver(Arc<Listener>),
 }
 
 impl Endpoint {
-    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if need be. Its event queue
-    /// tells what has become of it ([`ConnectionEvent`](crate::ConnectionEvent)); an endpoint asks once in its life.
+    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if
+    /// need be. Its event queue reports the result ([`ConnectionEvent`](crate::ConnectionEvent)).
+    /// An endpoint can ask only once.
     ///
     /// Receives may be posted before; what is to be sent only when the endpoint is connected.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`]; [`Misuse::State`] if it has asked
-    /// before, or was opened to accept a request; [`Misuse::Invalid`] for an address of another format, a wildcard, one
-    /// without a port, or more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES);
-    /// and as [`enable`](Self::enable).
+    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
+    /// [`Misuse::State`] if it has asked before, or was opened to accept a request;
+    /// [`Misuse::Invalid`] for an address of another format, a wildcard, one without a port, or
+    /// more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and
+    /// as [`enable`](Self::enable).
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connects()?;
-        if let Beginning::Request(_) = self.shared.beginning {
+        if let EndpointOrigin::Request(_) = self.shared.origin {
             return Err(Misuse::State("the endpoint was opened to accept a request").into());
         }
         if to.format() != self.shared.domain.format() || !to.is_specific() || to.port() == 0 {
@@ -51,17 +53,20 @@ impl Endpoint {
         self.shared.with_peer(to, |pump| pump.connect(to, number, data))
     }
 
-    /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if need be. Its event queue
-    /// tells when it is connected, or that whoever has asked is gone; the other side gets the data with its own event.
+    /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if
+    /// need be. Its event queue tells when it is connected, or that the requester is gone; the
+    /// other side gets the data with its own event.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`]; [`Misuse::State`] if it was not
-    /// opened for a request, or has accepted it; [`Misuse::Invalid`] for more data than
-    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as [`enable`](Self::enable).
+    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`];
+    /// [`Misuse::State`] if it was not opened for a request, or has accepted it;
+    /// [`Misuse::Invalid`] for more data than
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
+    /// [`enable`](Self::enable).
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connects()?;
-        let Beginning::Request(request) = &self.shared.beginning else {
+        let EndpointOrigin::Request(request) = &self.shared.origin else {
             return Err(Misuse::State("the endpoint was not opened for a request").into());
         };
         check_data(data)?;
@@ -71,10 +76,10 @@ impl Endpoint {
         self.shared.with_peer(request.from().address, |pump| pump.accept(request.from(), data))
     }
 
-    /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then gets
-    /// [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); what has not ended here is cancelled, and has
-    /// completed so when this returns. This side gets the same event when the peer knows, or has ended the connection too.
-    /// Does nothing if it has ended already.
+    /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then
+    /// gets [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); what has not ended
+    /// here is cancelled, and has completed so when this returns. This side gets the same event
+    /// when the peer knows, or has ended the connection too. Does nothing if it has ended already.
     ///
     /// # Errors
     ///
@@ -87,8 +92,8 @@ impl Endpoint {
         }
     }
 
-    /// The address of the other end: `fi_getpeer`. That of the passive endpoint that was asked, or of the endpoint that has
-    /// asked.
+    /// The address of the other end: `fi_getpeer`. That of the passive endpoint that was asked, or
+    /// of the endpoint that has asked.
     ///
     /// # Errors
     ///
@@ -98,7 +103,7 @@ impl Endpoint {
     }
 }
 
-impl Shared {
+impl EndpointShared {
     /// Whether it is an endpoint for connections.
     pub(super) fn connects(&self) -> bool {
         self.info.ep.ep_type == Some(EndpointType::Msg)
@@ -116,7 +121,8 @@ impl Shared {
         }
     }
 
-    /// Makes or accepts a connection to this peer, which the application is told of before it can hear that it is connected.
+    /// Makes or accepts a connection to this peer, whose address the application can look up before
+    /// the connection's event.
     fn with_peer(
         &self,
         peer: Address,
@@ -137,14 +143,14 @@ impl Shared {
             return Ok(None);
         }
         let (eq, object) = eq.ok_or(Misuse::NoEventQueue)?;
-        let reporter = || Arc::new(Reporter::new(eq, *object, Subject::Endpoint));
+        let reporter = || Arc::new(Reporter::new(eq, *object, ReportedEndpoint::Endpoint));
         Ok(Some(self.reporter.get_or_init(reporter).clone()))
     }
 }
 
-impl Drop for Beginning {
+impl Drop for EndpointOrigin {
     fn drop(&mut self) {
-        if let Beginning::Request(request) = self {
+        if let EndpointOrigin::Request(request) = self {
             request.give_back();
         }
     }

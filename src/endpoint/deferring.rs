@@ -1,10 +1,9 @@
-//! Operations that wait for a counter, as the endpoint sees them: what they are made of, and what is checked before
-//! they wait.
+//! Operations that wait for a counter, as the endpoint sees them: what they are made of, and what
+//! is checked before they wait.
 
 use std::sync::Arc;
 
 use homespun_engine::buffer::{Buffer, Destination, Source};
-use homespun_engine::engine::Place;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Signalled};
@@ -16,7 +15,7 @@ use crate::counter::Counter;
 use crate::endpoint_pump::EndpointPump;
 use crate::post::{Op, Post, ReceiveKind};
 use crate::receives::ReceivePoster;
-use crate::trigger::{Deferrable, Operation, WorkQueue};
+use crate::trigger::{DeferredPost, Operation, WorkQueue};
 
 impl<S, D> Operation<S, D> {
     /// The flags of the operation.
@@ -38,7 +37,7 @@ impl<S, D> Operation<S, D> {
         endpoint: &Endpoint,
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
         lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
-    ) -> Result<Deferrable, Rejected<Buffer>> {
+    ) -> Result<DeferredPost, Rejected<Buffer>> {
         let post = match self {
             Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => {
                 Post::new(to, Op::Send { source: lend_source(buffers)?, tag, data }, context)
@@ -49,17 +48,17 @@ impl<S, D> Operation<S, D> {
                 let kind = match kind {
                     Ok(kind) => kind,
                     Err(misuse) => {
-                        return Err(Rejected { error: misuse.into(), buffer: destination.into_buffer() });
+                        return Err(Rejected { error: misuse.into(), returned: destination.into_buffer() });
                     }
                 };
                 let post = endpoint.receiving(from, tagged, kind, destination, context);
-                return Ok(Deferrable::Receive(post));
+                return Ok(DeferredPost::Receive(post));
             }
-            Operation::Read(ReadMsg { buffers, from, address, key, context, .. }) => {
-                Post::new(from, reading(lend_destination(buffers)?, Place { address, key }), context)
+            Operation::Read(ReadMsg { buffers, from, memory, context, .. }) => {
+                Post::new(from, reading(lend_destination(buffers)?, memory), context)
             }
-            Operation::Write(WriteMsg { buffers, to, address, key, data, context, .. }) => {
-                Post::new(to, writing(lend_source(buffers)?, data, Place { address, key }), context)
+            Operation::Write(WriteMsg { buffers, to, memory, data, context, .. }) => {
+                Post::new(to, writing(lend_source(buffers)?, data, memory), context)
             }
             Operation::Atomic(AtomicMsg { operands, target, context, .. }) => {
                 let operand = lend_source(operands)?;
@@ -82,19 +81,20 @@ impl<S, D> Operation<S, D> {
                 Post::new(target.peer, target.of(local), context)
             }
         };
-        Ok(Deferrable::Transmit(post))
+        Ok(DeferredPost::Transmit(post))
     }
 }
 
 impl Endpoint {
-    /// Whether a triggered operation may wait, which then is told of as any other. The endpoint that it is posted to.
+    /// Checks that a triggered operation may wait; it is reported like any other. Returns the
+    /// endpoint that it is posted to.
     pub(crate) fn check_triggered(
         &self,
-        post: &mut Deferrable,
+        post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<&Arc<dyn EndpointPump>, Error> {
         let pump = self.check_waiting(post, flags)?;
-        if let Deferrable::Transmit(post) = post
+        if let DeferredPost::Transmit(post) = post
             && post.options.inject
         {
             post.op.detach();
@@ -102,31 +102,36 @@ impl Endpoint {
         Ok(pump)
     }
 
-    /// Whether deferred work may wait, which then is told of by its number. The endpoint that it is posted to.
+    /// Checks that deferred work may wait; it is reported by its number. Returns the endpoint that
+    /// it is posted to.
     pub(crate) fn check_deferred(
         &self,
-        post: &mut Deferrable,
+        post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<&Arc<dyn EndpointPump>, Error> {
         let pump = self.check_waiting(post, flags)?;
         match post {
-            Deferrable::Transmit(post) => post.options.signalled = Signalled::Deferred,
-            Deferrable::Receive(post) if post.kind == ReceiveKind::Single => {
+            DeferredPost::Transmit(post) => post.options.signalled = Signalled::Deferred,
+            DeferredPost::Receive(post) if post.kind == ReceiveKind::Single => {
                 post.signalled = Signalled::Deferred;
             }
-            Deferrable::Receive(_) => {
+            DeferredPost::Receive(_) => {
                 return Err(Misuse::NotSupported("deferred receives of several messages").into());
             }
         }
         Ok(pump)
     }
 
-    fn check_waiting(&self, post: &mut Deferrable, flags: OpFlags) -> Result<&Arc<dyn EndpointPump>, Error> {
+    fn check_waiting(
+        &self,
+        post: &mut DeferredPost,
+        flags: OpFlags,
+    ) -> Result<&Arc<dyn EndpointPump>, Error> {
         self.shared.check_caps(Caps::TRIGGER)?;
         let flags = flags - OpFlags::TRIGGER;
         match post {
-            Deferrable::Transmit(post) => _ = self.prepare(post, flags)?,
-            Deferrable::Receive(post) => {
+            DeferredPost::Transmit(post) => _ = self.prepare(post, flags)?,
+            DeferredPost::Receive(post) => {
                 self.prepare_receive(post, flags)?;
                 if self.shared.shares_receive_context() {
                     let receives = "receives of an endpoint with a shared context";

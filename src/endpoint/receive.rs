@@ -12,6 +12,7 @@ use crate::endpoint_pump::EndpointPump;
 use crate::op_flags::check_receive_flags;
 use crate::post::ReceivePost;
 use crate::receives::{ReceivePoster, RecvMsg};
+use crate::tag::TagMatch;
 
 impl ReceivePoster for Endpoint {
     #[inline(always)]
@@ -67,7 +68,7 @@ impl Endpoint {
     }
 
     /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with
-    /// `FI_MULTI_RECV`, which [`RecvMsg`] tells of.
+    /// `FI_MULTI_RECV`, described at [`RecvMsg`].
     pub fn recv_multi(
         &self,
         buffer: BytesMut,
@@ -77,16 +78,15 @@ impl Endpoint {
         self.receive_owned(buffer, from, None, context, self.rx_op_flags() | OpFlags::MULTI_RECV)
     }
 
-    /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
+    /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a [`TagMatch`]: `fi_trecv`.
     pub fn trecv(
         &self,
         buffer: BytesMut,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tags: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_owned(buffer, from, Some((tag, ignore)), context, self.rx_op_flags())
+        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives a tagged message into several buffers in order: `fi_trecvv`.
@@ -94,11 +94,10 @@ impl Endpoint {
         &self,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tags: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.receive_owned(buffers, from, Some((tag, ignore)), context, self.rx_op_flags())
+        self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
@@ -108,13 +107,13 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| RecvMsg { buffers, from, tagged, context, flags }))
     }
 
-    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they include. A null
-    /// address is room for no bytes, whatever its length.
+    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they
+    /// include. A null address is room for no bytes, whatever its length.
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send), and as [`RecvMsg`] tells of flags about a message that has arrived
-    /// already.
+    /// As [`post_send`](Self::post_send); [`RecvMsg`] describes flags about a message that has
+    /// arrived already.
     ///
     /// # Safety
     ///

@@ -8,11 +8,11 @@ use std::mem::ManuallyDrop;
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
-use homespun_engine::engine::Place;
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::RmaLocal;
 use homespun_engine::rejected::Rejected;
+use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
@@ -29,10 +29,8 @@ pub struct WriteMsg<B = Vec<Bytes>> {
     pub buffers: B,
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub to: FabricAddress,
-    /// Where in the region.
-    pub address: u64,
-    /// The region's key.
-    pub key: u64,
+    /// Where in the peer's memory.
+    pub memory: RemoteMemory,
     /// Remote data: it completes at the target, in the queue of its receives, with
     /// [`REMOTE_WRITE`](crate::flags::CompletionFlags::REMOTE_WRITE) and a context of 0.
     pub data: Option<u64>,
@@ -58,10 +56,8 @@ pub struct ReadMsg<B = Vec<BytesMut>> {
     pub buffers: B,
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub from: FabricAddress,
-    /// Where in the region.
-    pub address: u64,
-    /// The region's key.
-    pub key: u64,
+    /// Where in the peer's memory.
+    pub memory: RemoteMemory,
     /// Given back in the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Injection and remote data have no meaning for
@@ -81,11 +77,10 @@ impl Endpoint {
         &self,
         bytes: Bytes,
         to: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.write_owned(bytes, None, to, Place { address, key }, context, self.tx_op_flags())
+        self.write_owned(bytes, None, to, memory, context, self.tx_op_flags())
     }
 
     /// Writes several buffers, one after the other: `fi_writev`.
@@ -93,11 +88,10 @@ impl Endpoint {
         &self,
         buffers: Vec<Bytes>,
         to: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.write_owned(buffers, None, to, Place { address, key }, context, self.tx_op_flags())
+        self.write_owned(buffers, None, to, memory, context, self.tx_op_flags())
     }
 
     /// Writes, with remote data for a completion at the target: `fi_writedata`.
@@ -106,18 +100,17 @@ impl Endpoint {
         bytes: Bytes,
         data: u64,
         to: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.write_owned(bytes, Some(data), to, Place { address, key }, context, self.tx_op_flags())
+        self.write_owned(bytes, Some(data), to, memory, context, self.tx_op_flags())
     }
 
     /// Writes with every choice: `fi_writemsg`.
     pub fn writemsg(&self, write: WriteMsg) -> Result<(), Rejected<WriteMsg>> {
-        let WriteMsg { buffers, to, address, key, data, context, flags } = write;
-        self.write_owned(buffers, data, to, Place { address, key }, context, flags).map_err(|rejected| {
-            rejected.map(|buffers| WriteMsg { buffers, to, address, key, data, context, flags })
+        let WriteMsg { buffers, to, memory, data, context, flags } = write;
+        self.write_owned(buffers, data, to, memory, context, flags).map_err(|rejected| {
+            rejected.map(|buffers| WriteMsg { buffers, to, memory, data, context, flags })
         })
     }
 
@@ -126,11 +119,10 @@ impl Endpoint {
         &self,
         buffer: BytesMut,
         from: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
-        self.read_owned(buffer, from, Place { address, key }, context, self.tx_op_flags())
+        self.read_owned(buffer, from, memory, context, self.tx_op_flags())
     }
 
     /// Reads into several buffers, one after the other: `fi_readv`.
@@ -138,19 +130,17 @@ impl Endpoint {
         &self,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.read_owned(buffers, from, Place { address, key }, context, self.tx_op_flags())
+        self.read_owned(buffers, from, memory, context, self.tx_op_flags())
     }
 
     /// Reads with every choice: `fi_readmsg`.
     pub fn readmsg(&self, read: ReadMsg) -> Result<(), Rejected<ReadMsg>> {
-        let ReadMsg { buffers, from, address, key, context, flags } = read;
-        self.read_owned(buffers, from, Place { address, key }, context, flags).map_err(|rejected| {
-            rejected.map(|buffers| ReadMsg { buffers, from, address, key, context, flags })
-        })
+        let ReadMsg { buffers, from, memory, context, flags } = read;
+        self.read_owned(buffers, from, memory, context, flags)
+            .map_err(|rejected| rejected.map(|buffers| ReadMsg { buffers, from, memory, context, flags }))
     }
 
     /// Writes a few bytes that may be reused at once, and reports nothing if it succeeds: `fi_inject_write`,
@@ -164,19 +154,18 @@ impl Endpoint {
         &self,
         bytes: &[u8],
         to: FabricAddress,
-        address: u64,
-        key: u64,
+        memory: RemoteMemory,
         data: Option<u64>,
     ) -> Result<(), Error> {
         let pump = self.injecting(Caps::RMA | Caps::WRITE, bytes.len())?;
-        if data.is_none() && pump.inject_write(to, bytes, key, address)? {
+        if data.is_none() && pump.inject_write(to, bytes, memory)? {
             return Ok(());
         }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         // SAFETY: `bytes` is borrowed for the length of this call, and the engine copies what is injected
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, writing(source, data, Place { address, key }), 0))
+        pump.post(&mut Post::new(to, writing(source, data, memory), 0))
     }
 
     /// Posts a write from the caller's memory: `fi_writemsg` and all that it includes.
@@ -189,12 +178,12 @@ impl Endpoint {
     ///
     /// As [`post_send`](Self::post_send).
     pub unsafe fn post_write(&self, write: &WriteMsg<&[Segment]>) -> Result<(), Error> {
-        let WriteMsg { buffers, to, address, key, data, context, flags } = *write;
+        let WriteMsg { buffers, to, memory, data, context, flags } = *write;
         // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.submit(&mut Post::new(to, writing(source, data, Place { address, key }), context), flags)
+        self.submit(&mut Post::new(to, writing(source, data, memory), context), flags)
     }
 
     /// Posts a read into the caller's memory: `fi_readmsg` and all that it includes.
@@ -206,13 +195,13 @@ impl Endpoint {
     /// # Safety
     ///
     /// Every segment must be initialised memory that nothing else reads or writes until the operation has
-    /// ended, as [`post_send`](Self::post_send) tells of its segments.
+    /// ended, as for the segments of [`post_send`](Self::post_send).
     pub unsafe fn post_read(&self, read: &ReadMsg<&[SegmentMut]>) -> Result<(), Error> {
-        let ReadMsg { buffers, from, address, key, context, flags } = *read;
+        let ReadMsg { buffers, from, memory, context, flags } = *read;
         // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before
         // its completion can be read, and is dropped when the endpoint is closed.
         let destination = unsafe { Destination::raw(buffers)? };
-        self.submit(&mut Post::new(from, reading(destination, Place { address, key }), context), flags)
+        self.submit(&mut Post::new(from, reading(destination, memory), context), flags)
     }
 
     #[inline(always)]
@@ -221,11 +210,11 @@ impl Endpoint {
         buffers: B,
         data: Option<u64>,
         to: FabricAddress,
-        place: Place,
+        memory: RemoteMemory,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(to, writing(buffers.lend()?, data, place), context));
+        let mut post = ManuallyDrop::new(Post::new(to, writing(buffers.lend()?, data, memory), context));
         self.submit_owned(&mut post, flags)
     }
 
@@ -234,21 +223,21 @@ impl Endpoint {
         &self,
         buffers: B,
         from: FabricAddress,
-        place: Place,
+        memory: RemoteMemory,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(from, reading(buffers.lend()?, place), context));
+        let mut post = ManuallyDrop::new(Post::new(from, reading(buffers.lend()?, memory), context));
         self.submit_owned(&mut post, flags)
     }
 }
 
 #[inline(always)]
-pub(super) fn writing(source: Source, data: Option<u64>, place: Place) -> Op {
-    Op::Rma { local: RmaLocal::Write { source, data }, place }
+pub(super) fn writing(source: Source, data: Option<u64>, memory: RemoteMemory) -> Op {
+    Op::Rma { local: RmaLocal::Write { source, data }, memory }
 }
 
 #[inline(always)]
-pub(super) fn reading(destination: Destination, place: Place) -> Op {
-    Op::Rma { local: RmaLocal::Read(destination), place }
+pub(super) fn reading(destination: Destination, memory: RemoteMemory) -> Op {
+    Op::Rma { local: RmaLocal::Read(destination), memory }
 }

@@ -15,6 +15,7 @@ use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::owned::Owned;
 use crate::post::{Op, Post};
+use crate::tag::Tag;
 
 /// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
 ///
@@ -52,7 +53,7 @@ impl Endpoint {
     /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
     ///     loop {
     ///         match endpoint.send(message, to, 0) {
-    ///             Err(Rejected { error: Error::Again(Again::QueueFull), buffer }) => message = buffer,
+    ///             Err(Rejected { error: Error::Again(Again::QueueFull), returned: buffer }) => message = buffer,
     ///             other => return Ok(other?),
     ///         }
     ///         // Here completions are to be read, which makes room.
@@ -89,10 +90,10 @@ impl Endpoint {
         &self,
         message: Bytes,
         to: FabricAddress,
-        tag: u64,
+        tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag), None, context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag.0), None, context, self.tx_op_flags())
     }
 
     /// Sends a tagged message in pieces: `fi_tsendv`.
@@ -100,10 +101,10 @@ impl Endpoint {
         &self,
         pieces: Vec<Bytes>,
         to: FabricAddress,
-        tag: u64,
+        tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.send_owned(pieces, to, Some(tag), None, context, self.tx_op_flags())
+        self.send_owned(pieces, to, Some(tag.0), None, context, self.tx_op_flags())
     }
 
     /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
@@ -112,10 +113,10 @@ impl Endpoint {
         message: Bytes,
         data: u64,
         to: FabricAddress,
-        tag: u64,
+        tag: Tag,
         context: u64,
     ) -> Result<(), Rejected<Bytes>> {
-        self.send_owned(message, to, Some(tag), Some(data), context, self.tx_op_flags())
+        self.send_owned(message, to, Some(tag.0), Some(data), context, self.tx_op_flags())
     }
 
     /// Sends with every choice: `fi_sendmsg`, `fi_tsendmsg`.
@@ -163,9 +164,10 @@ impl Endpoint {
         &self,
         message: &[u8],
         to: FabricAddress,
-        tag: Option<u64>,
+        tag: Option<Tag>,
         data: Option<u64>,
     ) -> Result<(), Error> {
+        let tag = tag.map(|Tag(tag)| tag);
         let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
         let pump = self.injecting(kind | Caps::SEND, message.len())?;
         if pump.inject(to, tag, data, message)? {

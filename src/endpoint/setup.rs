@@ -15,9 +15,9 @@ use homespun_engine::flags::{BindFlags, Caps, CounterEvents, OpFlags};
 use homespun_engine::operation::Signalled;
 
 use super::shared_receive::BoundReceiveContext;
-use super::{Beginning, Endpoint, Shared};
+use super::{Endpoint, EndpointOrigin, EndpointShared};
 use crate::av::{AddressVector, AvAttr};
-use crate::counter::{BoundCounters, Counter, Reason};
+use crate::counter::{BoundCounters, Counter, DriveReason};
 use crate::cq::CompletionQueue;
 use crate::drive::Drive;
 use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
@@ -55,21 +55,21 @@ bitflags! {
 }
 
 impl ServiceFlags {
-    /// Who is told of the success of a transmit operation with these flags.
+    /// Whether the success of a transmit operation with these flags is reported.
     #[inline(always)]
     pub(super) fn transmit_signalled(self, flags: OpFlags) -> Signalled {
-        signalled(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
+        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
-    /// Who is told of the success of a receive with these flags.
+    /// Whether the success of a receive with these flags is reported.
     #[inline(always)]
     pub(super) fn receive_signalled(self, flags: OpFlags) -> Signalled {
-        signalled(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
+        signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
     }
 }
 
 #[inline(always)]
-fn signalled(is_selective: bool, flags: OpFlags) -> Signalled {
+fn signalled_by_flags(is_selective: bool, flags: OpFlags) -> Signalled {
     if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
@@ -146,8 +146,8 @@ impl Endpoint {
     }
 
     /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Of each kind of
-    /// event one counter may be bound, which may be the same for several. One that is bound for no event
-    /// drives the endpoint like any other.
+    /// event one counter may be bound, which may be the same for several. A counter that is bound
+    /// for no event drives the endpoint like any other.
     ///
     /// Once a counter of what peers do to memory is bound, peers access all regions through the endpoint by
     /// messages. So a region that they have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is not
@@ -175,7 +175,7 @@ impl Endpoint {
         let pump = self.shared.pump_in_service();
         if let Some(pump) = pump {
             let by_itself = self.shared.progress_thread().is_some();
-            counter.shared().watch(&as_drive(pump), Reason::BOUND, by_itself)?;
+            counter.shared().watch(&as_drive(pump), DriveReason::BOUND, by_itself)?;
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
@@ -264,7 +264,7 @@ impl Endpoint {
     /// domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
-        let has_name = matches!(self.shared.beginning, Beginning::Request(_));
+        let has_name = matches!(self.shared.origin, EndpointOrigin::Request(_));
         if has_name || self.shared.pump.get().is_some() {
             return Err(Misuse::State("the endpoint has its address already").into());
         }
@@ -275,10 +275,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes the endpoint into service: `fi_enable`. Does nothing for one that is enabled.
+    /// Takes the endpoint into service: `fi_enable`. Does nothing if it is enabled already.
     ///
-    /// It has to be able to tell of everything that can be begun on it: each direction has a completion
-    /// queue, or each kind of its operations that the capabilities include has a counter.
+    /// The end of every operation must be visible to the application: each direction has a
+    /// completion queue, or each kind of its operations that the capabilities include has a
+    /// counter.
     ///
     /// # Errors
     ///
@@ -321,15 +322,15 @@ impl Endpoint {
             }
         }
         let by_itself = progress_thread.is_some();
-        setup.counters.iter().try_for_each(|counter| counter.watch(driven, Reason::BOUND, by_itself))?;
-        let regional_counters =
-            self.shared.is_driven_by_all().then(|| self.shared.domain.regional_counters().clone());
+        setup.counters.iter().try_for_each(|counter| counter.watch(driven, DriveReason::BOUND, by_itself))?;
+        let domain_counters =
+            self.shared.is_driven_by_all().then(|| self.shared.domain.domain_counters().clone());
         let wiring = Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             counters: setup.counters.clone(),
-            regional_counters: regional_counters.clone(),
+            domain_counters: domain_counters.clone(),
             reporter: reporter.clone(),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
@@ -338,8 +339,8 @@ impl Endpoint {
             works: self.shared.domain.works().clone(),
         };
         self.shared.join_receive_context(setup, pump)?;
-        let enabled = match regional_counters {
-            Some(regional) => regional.enable(driven, || pump.enable(wiring)),
+        let enabled = match domain_counters {
+            Some(counters) => counters.enable(driven, || pump.enable(wiring)),
             None => pump.enable(wiring),
         };
         if enabled.is_err() {
@@ -361,7 +362,7 @@ impl Endpoint {
     }
 }
 
-impl Shared {
+impl EndpointShared {
     /// The endpoint's pump, once the endpoint is enabled.
     fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())
@@ -372,8 +373,8 @@ impl Shared {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
-    /// Whether the counters drive it that regions of its domain are bound to, and those that work depends on: peers may
-    /// access regions through it, or it may have work.
+    /// Whether the counters drive it that regions of its domain are bound to, and those that work
+    /// depends on: peers may access regions through it, or it may have work.
     pub(super) fn is_driven_by_all(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
@@ -421,7 +422,7 @@ impl Setup {
     /// Has nothing drive the endpoint any more.
     pub(super) fn leave(&self, endpoint: &Arc<dyn Drive>) {
         self.bound_cqs().for_each(|cq| cq.shared().leave(endpoint));
-        self.counters.iter().for_each(|counter| counter.leave(endpoint, Reason::BOUND));
+        self.counters.iter().for_each(|counter| counter.leave(endpoint, DriveReason::BOUND));
     }
 }
 

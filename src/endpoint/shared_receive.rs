@@ -6,7 +6,7 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::shared_receiver::MemberId;
 
 use super::setup::{ServiceFlags, Setup};
-use super::{Endpoint, Shared};
+use super::{Endpoint, EndpointShared};
 use crate::endpoint_pump::EndpointPump;
 use crate::info::SHARED_CONTEXT;
 use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
@@ -59,7 +59,7 @@ impl Endpoint {
     }
 }
 
-impl Shared {
+impl EndpointShared {
     /// Whether the endpoint is to be bound to a receive context that others share.
     pub(super) fn shares_receive_context(&self) -> bool {
         self.info.ep.rx_ctx_cnt == SHARED_CONTEXT

@@ -42,7 +42,7 @@ impl Endpoint {
     ) -> Result<(), Rejected<B>> {
         match self.submit(post, flags) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, buffer: take_back(post) }),
+            Err(error) => Err(Rejected { error, returned: take_back(post) }),
         }
     }
 

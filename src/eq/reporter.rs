@@ -8,53 +8,53 @@ use homespun_engine::connection::ConnectionError;
 use homespun_engine::errno::Errno;
 use parking_lot::Mutex;
 
-use super::{Event, EventError, EventQueue, Origin, Shared};
-use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, Settlement};
+use super::{EqShared, Event, EventError, EventOrigin, EventQueue};
+use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, PendingAccept};
 use crate::wait::Waiter;
 
 /// Reports what happens to the connections of one endpoint.
 pub(crate) struct Reporter {
-    eq: Arc<Shared>,
-    origin: Origin,
+    eq: Arc<EqShared>,
+    origin: EventOrigin,
     /// What the application calls the endpoint.
     object: u64,
-    subject: Subject,
-    /// What is over when the requester has heard that it was accepted, or nothing comes of it.
-    unsettled: Mutex<Option<Settlement>>,
+    subject: ReportedEndpoint,
+    /// The accept to settle when the requester has confirmed it, or it has failed.
+    unsettled: Mutex<Option<PendingAccept>>,
 }
 
-/// Whose connections they are.
-pub(crate) enum Subject {
+/// The endpoint that the events are about.
+pub(crate) enum ReportedEndpoint {
     Endpoint,
     /// Requests of a passive endpoint refer to it, and it refers to this.
     PassiveEndpoint(Weak<Listener>),
 }
 
-impl Origin {
-    fn unused() -> Origin {
+impl EventOrigin {
+    fn unused() -> EventOrigin {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Origin(NEXT.fetch_add(1, Ordering::Relaxed))
+        EventOrigin(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 impl Reporter {
-    pub(crate) fn new(eq: &EventQueue, object: u64, subject: Subject) -> Reporter {
+    pub(crate) fn new(eq: &EventQueue, object: u64, subject: ReportedEndpoint) -> Reporter {
         Reporter {
             eq: eq.shared().clone(),
-            origin: Origin::unused(),
+            origin: EventOrigin::unused(),
             object,
             subject,
             unsettled: Mutex::default(),
         }
     }
 
-    /// Has this be over when the requester has heard, or nothing comes of it.
-    pub(crate) fn settle_later(&self, settlement: Settlement) {
-        *self.unsettled.lock() = Some(settlement);
+    /// Settles this accept when the requester has confirmed it, or it has failed.
+    pub(crate) fn settle_later(&self, pending_accept: PendingAccept) {
+        *self.unsettled.lock() = Some(pending_accept);
     }
 
     /// What was to be over and is not yet.
-    pub(crate) fn unsettled(&self) -> Option<Settlement> {
+    pub(crate) fn unsettled(&self) -> Option<PendingAccept> {
         self.unsettled.lock().take()
     }
 
@@ -63,7 +63,7 @@ impl Reporter {
         self.eq.forget(self.origin);
     }
 
-    pub(crate) fn eq(&self) -> &Shared {
+    pub(crate) fn eq(&self) -> &EqShared {
         &self.eq
     }
 
@@ -71,12 +71,13 @@ impl Reporter {
         self.eq.waiter()
     }
 
-    /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could need a lock.
+    /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could
+    /// need a lock.
     pub(crate) fn report(&self, event: engine::ConnectionEvent) {
         let endpoint = self.object;
-        let (outcome, settlement) = match event {
+        let (outcome, pending_accept) = match event {
             engine::ConnectionEvent::Requested(request) => {
-                let Subject::PassiveEndpoint(listener) = &self.subject else { return };
+                let ReportedEndpoint::PassiveEndpoint(listener) = &self.subject else { return };
                 // It is there as long as it listens.
                 let Some(listener) = listener.upgrade() else { return };
                 let request = ConnectionRequest::new(listener, request, endpoint);
@@ -94,7 +95,7 @@ impl Reporter {
                 (Ok(ConnectionEvent::Shutdown { endpoint }), self.unsettled())
             }
         };
-        self.eq.report(outcome.map(Event::Connection), self.origin, settlement);
+        self.eq.report(outcome.map(Event::Connection), self.origin, pending_accept);
     }
 
     fn failure(&self, error: ConnectionError) -> EventError {

@@ -32,27 +32,28 @@ fn failure(context: u64) -> EventError {
 }
 
 #[test]
-fn events_come_out_as_they_went_in() {
+fn events_are_read_in_order() {
     let eq = queue(0);
-    assert_eq!(eq.read(), Err(EqReadError::Empty));
+    assert_eq!(eq.read(), Ok(None));
     assert_eq!(eq.write(7, b"seven"), Ok(5));
     assert_eq!(eq.write(8, b""), Ok(0));
     for _ in 0..2 {
-        assert_eq!((eq.peek(), eq.speek(None)), (Ok(event(7, b"seven")), Ok(event(7, b"seven"))));
+        assert_eq!((eq.peek(), eq.speek(None)), (Ok(Some(event(7, b"seven"))), Ok(Some(event(7, b"seven")))));
     }
-    assert_eq!(eq.read(), Ok(event(7, b"seven")));
-    assert_eq!(eq.read(), Ok(event(8, b"")));
-    assert_eq!((eq.read(), eq.peek()), (Err(EqReadError::Empty), Err(EqReadError::Empty)));
+    assert_eq!(eq.read(), Ok(Some(event(7, b"seven"))));
+    assert_eq!(eq.read(), Ok(Some(event(8, b""))));
+    assert_eq!((eq.read(), eq.peek()), (Ok(None), Ok(None)));
 }
 
 #[test]
-fn an_event_that_is_not_wanted_stays() {
+fn event_that_fails_the_filter_stays_queued() {
     let eq = queue(0);
     eq.write(1, b"12345").expect("room");
     let is_short = |event: &Event| matches!(event, Event::Written { data, .. } if data.len() < 5);
-    assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (Ok(None), Ok(None)));
+    let unwanted = Err(EqReadError::Unwanted);
+    assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (unwanted.clone(), unwanted));
     assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(event(1, b"12345"))));
-    assert_eq!(eq.read_if(|_| true), Err(EqReadError::Empty));
+    assert_eq!(eq.read_if(|_| true), Ok(None));
 }
 
 #[test]
@@ -62,39 +63,39 @@ fn a_full_queue_refuses_and_loses_nothing() {
     eq.write(2, b"").expect("room");
     assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert!(eq.write_error(failure(1)).is_ok(), "errors have room of their own");
-    assert!(eq.read_error().is_ok());
-    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert!(eq.read_error().is_some());
+    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
     assert!(eq.write(3, b"").is_ok());
-    assert_eq!([(); 2].map(|()| eq.read()), [Ok(event(2, b"")), Ok(event(3, b""))]);
+    assert_eq!([(); 2].map(|()| eq.read()), [Ok(Some(event(2, b""))), Ok(Some(event(3, b"")))]);
 }
 
 #[test]
-fn what_endpoints_report_always_finds_room() {
+fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     let eq = queue(1);
     eq.write(1, b"").expect("room");
     eq.write_error(failure(1)).expect("room");
     let shutdown = |endpoint| Event::Connection(ConnectionEvent::Shutdown { endpoint });
     for endpoint in 0..5 {
-        eq.shared().report(Ok(shutdown(endpoint)), Origin(endpoint), None);
-        eq.shared().report(Err(failure(10 + endpoint)), Origin(endpoint), None);
+        eq.shared().report(Ok(shutdown(endpoint)), EventOrigin(endpoint), None);
+        eq.shared().report(Err(failure(10 + endpoint)), EventOrigin(endpoint), None);
     }
     assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert_eq!(eq.write_error(failure(2)).unwrap_err().errno(), Errno::EAGAIN);
     // An endpoint that is closed takes its own along.
-    eq.shared().forget(Origin(3));
+    eq.shared().forget(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
-    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
     assert_eq!(eq.write(2, b""), Ok(0), "its own room is free");
-    assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(shutdown(endpoint))));
-    assert_eq!(eq.read(), Ok(event(2, b"")));
+    assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(Some(shutdown(endpoint)))));
+    assert_eq!(eq.read(), Ok(Some(event(2, b""))));
 }
 
 #[test]
 fn errors_are_read_before_events() {
     let eq = queue(0);
     eq.write(1, b"").expect("room");
-    assert_eq!(eq.read_error(), Err(EqReadError::Empty));
+    assert_eq!(eq.read_error(), None);
     eq.write_error(failure(1)).expect("room");
     eq.write_error(failure(2)).expect("room");
     assert_eq!(eq.read().unwrap_err().errno(), Errno::EAVAIL);
@@ -102,15 +103,15 @@ fn errors_are_read_before_events() {
         (eq.sread(None), eq.peek()),
         (Err(EqReadError::ErrorAvailable), Err(EqReadError::ErrorAvailable))
     );
-    assert_eq!(eq.peek_error(), Ok(failure(1)));
-    assert_eq!(eq.read_error(), Ok(failure(1)));
-    assert_eq!(eq.read_error(), Ok(failure(2)));
-    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert_eq!(eq.peek_error(), Some(failure(1)));
+    assert_eq!(eq.read_error(), Some(failure(1)));
+    assert_eq!(eq.read_error(), Some(failure(2)));
+    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
     assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
 }
 
 #[test]
-fn an_object_is_not_forgotten_while_its_error_is_looked_at() {
+fn forgetting_an_object_waits_for_reads_of_its_error() {
     type Read = fn(&EventQueue, &mut dyn FnMut()) -> EventError;
     let reads: [Read; 2] = [
         |eq, look| eq.peek_error_and(|_| look()).expect("an error").0,
@@ -118,12 +119,12 @@ fn an_object_is_not_forgotten_while_its_error_is_looked_at() {
     ];
     for read in reads {
         let eq = queue(0);
-        eq.shared().report(Err(failure(1)), Origin(1), None);
+        eq.shared().report(Err(failure(1)), EventOrigin(1), None);
         let is_forgotten = AtomicBool::new(false);
         thread::scope(|scope| {
             let error = read(&eq, &mut || {
                 scope.spawn(|| {
-                    eq.shared().forget(Origin(1));
+                    eq.shared().forget(EventOrigin(1));
                     is_forgotten.store(true, Ordering::SeqCst);
                 });
                 thread::sleep(Duration::from_millis(20));
@@ -132,7 +133,7 @@ fn an_object_is_not_forgotten_while_its_error_is_looked_at() {
             assert_eq!(error, failure(1));
         });
         assert!(is_forgotten.into_inner());
-        assert_eq!(eq.read_error(), Err(EqReadError::Empty));
+        assert_eq!(eq.read_error(), None);
     }
 }
 
@@ -150,7 +151,7 @@ fn a_reader_waits_for_a_writer() {
         });
         started.recv().expect("the reader starts");
         eq.write(9, b"nine").expect("room");
-        let nine = Ok(event(9, b"nine"));
+        let nine = Ok(Some(event(9, b"nine")));
         assert_eq!(thread.join().expect("the reader ends"), (nine.clone(), nine));
     }
 }
@@ -160,15 +161,15 @@ fn waiting_ends_with_the_timeout() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = EventQueue::open(&attr).expect("a queue");
-        assert_eq!(eq.sread(Some(Duration::ZERO)), Err(EqReadError::Empty));
-        assert_eq!(eq.sread(Some(Duration::from_millis(1))), Err(EqReadError::Empty));
+        assert_eq!(eq.sread(Some(Duration::ZERO)), Ok(None));
+        assert_eq!(eq.sread(Some(Duration::from_millis(1))), Ok(None));
         eq.write(1, b"").expect("room");
-        assert!(eq.sread(Some(Duration::MAX)).is_ok());
+        assert!(eq.sread(Some(Duration::MAX)).is_ok_and(|event| event.is_some()));
     }
 }
 
 #[test]
-fn sleeping_is_safe_only_while_there_is_nothing() {
+fn try_wait_allows_sleep_only_on_empty_queue() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = EventQueue::open(&attr).expect("a queue");
@@ -177,7 +178,7 @@ fn sleeping_is_safe_only_while_there_is_nothing() {
         eq.write(1, b"").expect("room");
         assert_eq!(eq.try_wait(), Ok(false));
         eq.write_error(failure(1)).expect("room");
-        assert!(eq.read_error().is_ok() && eq.read().is_ok());
+        assert!(eq.read_error().is_some() && eq.read().is_ok_and(|event| event.is_some()));
         assert_eq!(eq.try_wait(), Ok(is_the_applications));
         assert_eq!(eq.wait_fd().is_some(), wait == WaitObject::Fd);
         let pair = eq.wait_mutex_cond().expect("enough descriptors");
@@ -186,7 +187,7 @@ fn sleeping_is_safe_only_while_there_is_nothing() {
 }
 
 #[test]
-fn what_the_queue_was_not_opened_for_is_refused() {
+fn call_without_matching_attribute_is_refused() {
     let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
     assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
     assert_eq!(plain.write_error(failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
@@ -208,7 +209,7 @@ fn what_the_queue_was_not_opened_for_is_refused() {
 fn a_bound_queue_cannot_be_closed() {
     let eq = queue(0);
     eq.shared().bind();
-    let (eq, error) = eq.close().expect_err("an object is bound");
+    let Rejected { error, returned: eq } = eq.close().expect_err("an object is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     eq.shared().unbind();
     assert!(eq.close().is_ok());

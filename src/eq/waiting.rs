@@ -1,5 +1,5 @@
-//! Blocking reads of event queues, and what they and an application's own waiting are made of: `fi_eq_sread(3)`,
-//! `fi_trywait(3)`. It is as for completion queues: see [`wait`](crate::wait).
+//! Blocking reads of event queues, and what they and an application's own waiting are made of:
+//! `fi_eq_sread(3)`, `fi_trywait(3)`. It is as for completion queues: see [`wait`](crate::wait).
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 
-use super::{EqReadError, Event, EventQueue, Queues, Shared};
-use crate::connection::Settlement;
+use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, Waiter};
 
 impl EventQueue {
-    /// Reads the oldest event and waits for one if need be, for ever if there is no timeout: `fi_eq_sread(3)`.
+    /// Reads the oldest event and waits for one if need be, for ever if there is no timeout:
+    /// `fi_eq_sread(3)`. Answers `None` after the timeout.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint that is bound. A signal of the system
-    /// does not end the wait.
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint that is
+    /// bound. A signal of the system does not end the wait.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), [`EqReadError::Empty`] only after the timeout; and [`EqReadError::NoWaitObject`].
-    pub fn sread(&self, timeout: Option<Duration>) -> Result<Event, EqReadError> {
-        self.shared.wait_for(timeout, Queues::take)
+    /// As [`read`](Self::read); and [`EqReadError::NoWaitObject`].
+    pub fn sread(&self, timeout: Option<Duration>) -> Result<Option<Event>, EqReadError> {
+        self.shared.wait_for(timeout, EventLists::take)
     }
 
     /// As [`sread`](Self::sread) and [`read_if`](Self::read_if) together.
@@ -42,8 +42,8 @@ impl EventQueue {
     /// # Errors
     ///
     /// As [`sread`](Self::sread).
-    pub fn speek(&self, timeout: Option<Duration>) -> Result<Event, EqReadError> {
-        self.shared.wait_for(timeout, Queues::peek)
+    pub fn speek(&self, timeout: Option<Duration>) -> Result<Option<Event>, EqReadError> {
+        self.shared.wait_for(timeout, EventLists::peek)
     }
 
     /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
@@ -64,7 +64,8 @@ impl EventQueue {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`], as
+    /// The mutex and the condition variable to sleep on, for a queue that was opened with
+    /// [`WaitObject::MutexCond`], as
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond): `FI_GETWAIT`.
     ///
     /// # Errors
@@ -80,16 +81,16 @@ impl EventQueue {
     }
 }
 
-impl Shared {
+impl EqShared {
     /// Reads, and waits for something to read.
     fn wait_for<R>(
         &self,
         timeout: Option<Duration>,
-        take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
-    ) -> Result<R, EqReadError> {
+        take: impl Fn(&mut EventLists) -> Taken<R>,
+    ) -> Result<Option<R>, EqReadError> {
         let waiter = self.waiter.as_ref().and_then(Waiter::unless_member);
         let found = waiter.ok_or(EqReadError::NoWaitObject)?.wait(timeout, self, || match self.poll(&take) {
-            Err(EqReadError::Empty) => None,
+            Ok(None) => None,
             read => Some(read),
         });
         found.unwrap_or_else(|| self.poll(&take))
@@ -97,7 +98,7 @@ impl Shared {
 }
 
 /// That there is an event, or an error.
-impl Awaited for Shared {
+impl Awaited for EqShared {
     fn progress(&self) {
         self.driven.progress_without_reader();
     }
@@ -106,12 +107,16 @@ impl Awaited for Shared {
         self.driven.arm()
     }
 
+    fn fire(&self) {
+        self.driven.fire();
+    }
+
     fn look(&self) -> bool {
         self.has_something()
     }
 }
 
-impl Member for Shared {
+impl Member for EqShared {
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
         if let Some(waiter) = &self.waiter {
             show(waiter, self);

@@ -29,11 +29,12 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::FENCE)
     .union(Caps::MULTI_RECV);
 
-/// The capabilities of unconnected endpoints: who the other end of a connection is need not be asked.
+/// The capabilities of unconnected endpoints: a connected endpoint has only one source.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// What an endpoint has only if it is asked for: an application that does not know of source errors would take completions
-/// for failures, and counters that trigger operations drive all endpoints that may have some.
+/// What an endpoint has only if it is asked for: an application that does not know of source errors
+/// would take completions for failures, and counters that trigger operations drive all endpoints
+/// that may have some.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
 /// The capabilities of access to memory: what every provider has, since the engine makes them.
@@ -42,10 +43,10 @@ const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 /// The two kinds of access to memory.
 const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// What a target of access to memory has beside; it costs those who count nothing of it nothing.
+/// What a target of access to memory is granted as well: without a bound counter it costs nothing.
 const TARGET_CAPS: Caps = Caps::RMA_EVENT;
 
-/// What access to memory has beside; it costs those who wait for nothing to be durable nothing.
+/// What access to memory is granted as well: without commits it costs nothing.
 const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
@@ -75,14 +76,14 @@ const RX_CAPS: Caps = Caps::MSG
     .union(TARGET_CAPS)
     .union(RMA_EXTRAS);
 
-/// The capabilities of receives that have to do with who the sender is.
+/// The capabilities of receives that concern the sender's address.
 const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIRECTED_RECV);
 
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
 
-/// The most bytes that an error tells beside its numbers: the address of a source that is not known, or what the one who has
-/// rejected a connection had to say.
+/// The most bytes of an error's `err_data`: the address of an unknown source, or the data of the
+/// application that rejected a connection.
 const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
 const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
 
@@ -101,11 +102,12 @@ const COUNTER_COUNT: usize = 1 << 16;
 /// How many endpoints are said to work well: each has a port, of which there are twice as many.
 const EP_COUNT: usize = 1 << 15;
 
-/// The orders that cost nothing, since these arrive in order and are done as they arrive, or one after the other. Who asks for
-/// none has them.
+/// The orders that cost nothing, since these arrive in order and are done as they arrive, or one
+/// after the other. They are granted without being asked for.
 const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 
-/// The orders of reads and writes: each of all of them, of those that are no atomic operations, and of atomic operations.
+/// The orders of reads and writes: each of all of them, of those that are no atomic operations, and
+/// of atomic operations.
 const RAR_ORDERS: Order = Order::RAR.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
 const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_RAW);
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
@@ -176,7 +178,7 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
     require(names_source, "FI_SOURCE_ERR without FI_SOURCE")?;
     let asked = with_primaries(asked);
     let mut caps = with_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach(provider);
-    // A fence costs those who use none nothing.
+    // A fence that is not used costs nothing.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
     // Nor does a multi-receive buffer, which is for untagged messages alone.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
@@ -205,8 +207,8 @@ fn with_primaries(asked: Caps) -> Caps {
     caps
 }
 
-/// Messages without a direction go in all directions that are possible, and so does access to memory; what is asked of
-/// them beside may concern one only.
+/// Messages without a direction go in all directions that are possible, and so does access to
+/// memory; what is asked of them beside may concern one only.
 fn with_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
@@ -293,8 +295,9 @@ pub(crate) fn grant_receive_context(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     Ok(granted)
 }
 
-/// The message orders of both sides: what is asked for, with what follows from it, and what costs nothing. Who names a size up
-/// to which accesses keep their order, and no such order, means all of them.
+/// The message orders of both sides: what the hints ask for, with what follows from it, and what
+/// costs nothing. Hints with a size up to which accesses keep their order, and without such an
+/// order, mean all of these orders.
 fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
@@ -413,9 +416,10 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
     })
 }
 
-/// What is demanded about memory registration, which is nothing: peers count from the start of a region, whose key the
-/// application chooses. Who asks for one of the two ways that there were before 1.5 gets it, and who speaks such a version
-/// and names none gets the one that is like this.
+/// The modes of memory registration that the application must support, which are none: peers count
+/// from the start of a region, whose key the application chooses. Hints with one of the two modes
+/// from before version 1.5 get it. An application of such a version that names none gets
+/// `FI_MR_SCALABLE`.
 fn mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
     if asked.contains(MrMode::BASIC) {
@@ -443,8 +447,8 @@ fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
     usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
 }
 
-/// The room for unexpected messages: what is asked for, as far as that makes sense. `fi_endpoint(3)` calls it a hint,
-/// which is never a reason to refuse.
+/// The room for unexpected messages: what is asked for, as far as that makes sense.
+/// `fi_endpoint(3)` calls it a hint, which is never a reason to refuse.
 fn unexpected_budget_bytes(asked: usize) -> usize {
     or(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES).clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)
 }

@@ -28,7 +28,8 @@ fn ask_only(providers: &[ProviderAttr], only: Option<&str>, hints: &Info) -> Res
     getinfo_of(providers, only, Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(hints))
 }
 
-/// The domains of unconnected endpoints, of which there are as many connected ones, behind them and in the same order.
+/// The domains of unconnected endpoints, of which there are as many connected ones, behind them and
+/// in the same order.
 fn domains(infos: &[Info]) -> Vec<&str> {
     let (unconnected, connected) = infos.split_at(infos.len() / 2);
     let all = |infos: &[Info], of| infos.iter().all(|info| info.ep.ep_type == Some(of));
@@ -65,7 +66,7 @@ fn providers_are_answered_in_their_order_and_by_name() {
 }
 
 #[test]
-fn one_domain_may_be_left_by_a_parameter() {
+fn domain_parameter_leaves_only_that_domain() {
     let providers = [provider("tcp"), provider("shm")];
     let any = Info::default();
     assert_eq!(domains(&ask_only(&providers, Some("shm"), &any).expect("the one left")), ["shm"]);
@@ -83,7 +84,7 @@ fn one_domain_may_be_left_by_a_parameter() {
 }
 
 #[test]
-fn the_domain_left_is_offered_also_to_who_asks_for_other_hosts() {
+fn only_remaining_domain_is_offered_even_for_remote_comm_hints() {
     let providers = [provider("tcp"), ProviderAttr { remote: false, ..provider("shm") }];
     let caps = Caps::MSG | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
     let mut hints = Info { caps, ..Info::default() };
@@ -97,7 +98,7 @@ fn the_domain_left_is_offered_also_to_who_asks_for_other_hosts() {
 }
 
 #[test]
-fn a_fabric_goes_by_its_parameters() {
+fn fabric_uses_its_own_parameters() {
     let of = |domain: &str| Params { domain: Some(domain.into()), ..Params::default() };
     let ask = |domain| Fabric::with_params(of(domain)).getinfo(None, None, InfoFlags::empty(), None);
     for domain in ["shm", "tcp"] {
@@ -108,7 +109,7 @@ fn a_fabric_goes_by_its_parameters() {
 }
 
 #[test]
-fn the_reason_is_that_of_the_domain_that_was_meant() {
+fn refusal_reason_is_from_the_named_domain() {
     let local = ProviderAttr { remote: false, ..provider("shm") };
     let providers = [provider("tcp"), local];
     let mut hints = Info { caps: Caps::MSG | Caps::REMOTE_COMM, ..Info::default() };
@@ -130,7 +131,7 @@ fn formats_come_in_the_order_of_the_provider() {
 }
 
 #[test]
-fn only_the_providers_attributes() {
+fn prov_attr_only_returns_only_fabric_attributes() {
     let mut hints = Info { caps: Caps::RMA, ..Info::default() };
     hints.fabric.api_version = Version::new(1, 17);
     let providers = [provider("auto"), provider("tcp")];
@@ -174,7 +175,7 @@ fn the_built_in_provider_answers() {
 }
 
 #[test]
-fn a_user_decides_what_an_application_leaves_open() {
+fn parameter_sets_budget_that_hints_leave_open() {
     let fabric = Fabric::with_params(Params { unexpected_bytes: 2 << 20, ..Params::default() });
     let budgets = |hints: Option<&Info>| -> Vec<usize> {
         let found = fabric.getinfo(None, None, InfoFlags::empty(), hints).expect("an answer");

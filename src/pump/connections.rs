@@ -35,7 +35,7 @@ impl<T: Transport> Connect for Pump<T> {
         let (engine, transport, wired) = endpoint.enabled()?;
         engine.shutdown(transport, &mut wired.queues())?;
         transport.flush();
-        receive_context::tell_others(&mut endpoint.guard);
+        receive_context::notify_others(&mut endpoint.guard);
         Ok(())
     }
 
@@ -48,7 +48,8 @@ impl<T: Transport> Connect for Pump<T> {
         let Some(State { engine, transport, wired, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
-        // Requests that are open keep this pump, and the event queue may keep what keeps requests: nothing would go.
+        // Requests that are open keep this pump, and the event queue may keep what keeps requests:
+        // nothing would go.
         let reporter = wired.as_mut().and_then(|wired| wired.wiring.reporter.take());
         drop(endpoint);
         // It may be the last that knows the queue, whose content needs this lock.

@@ -1,4 +1,4 @@
-//! What is to be done each time that an endpoint was used, other than the use itself.
+//! Duties: what each call does after it has used an endpoint.
 
 use std::thread;
 
@@ -8,30 +8,43 @@ use homespun_engine::error::Error;
 use homespun_engine::transport::Transport;
 
 use super::{NOT_ENABLED, Pump, State, Wired, receive_context};
+use crate::drive::Drive;
 use crate::lock::LockGuard;
 
 bitflags! {
-    /// What is to be done each time that an endpoint was used. Most endpoints have nothing of it, and look at one number
-    /// for that.
+    /// What each call does after it has used an endpoint. Most endpoints have no duties, and check
+    /// one number for that.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Duties: u8 {
         /// A thread may be asleep that relies on the transport to wake it, which has to be armed again.
         const WATCH = 1 << 0;
-        /// Other endpoints share its receive context, and are to hear what it has left to them. Only passes do that,
-        /// unless a thread may be asleep.
-        const TELL_OTHERS = 1 << 1;
+        /// Other endpoints share its receive context, and are to hear what it has left to them.
+        /// Only passes do that, unless a thread may be asleep.
+        const NOTIFY_OTHERS = 1 << 1;
         /// It may have changed a counter that works wait for.
         const FIRE = 1 << 2;
     }
 }
 
-/// An endpoint while it is used. When that is over, its [`Duties`] are seen to.
-pub(super) struct Use<'a, T: Transport> {
-    pub(super) guard: LockGuard<'a, Option<State<T>>>,
-    pump: &'a Pump<T>,
+/// What an endpoint was used for, which decides how its [`Duties`] are seen to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A call of the application.
+    Call,
+    /// A pass on behalf of an application that polls.
+    Poll,
+    /// The mail of a shared receive context: the thread that delivers it fires the works.
+    Mail,
 }
 
-impl<T: Transport> Use<'_, T> {
+/// An endpoint while a call uses it. When that is over, its [`Duties`] are seen to.
+pub(super) struct PumpGuard<'a, T: Transport> {
+    pub(super) guard: LockGuard<'a, Option<State<T>>>,
+    pump: &'a Pump<T>,
+    purpose: Purpose,
+}
+
+impl<T: Transport> PumpGuard<'_, T> {
     #[inline(always)]
     pub(super) fn enabled(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
         let State { engine, transport, wired, .. } = self.guard.as_mut().ok_or(NOT_ENABLED)?;
@@ -39,68 +52,59 @@ impl<T: Transport> Use<'_, T> {
     }
 }
 
-impl<T: Transport> Drop for Use<'_, T> {
+impl<T: Transport> Drop for PumpGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(state) = &*self.guard
-            && !state.duties.is_empty()
-        {
-            self.pump.after_use(&mut self.guard);
-        }
+        self.pump.after_use(&mut self.guard, self.purpose);
     }
 }
 
 impl<T: Transport> Pump<T> {
-    /// The endpoint, to do something with it.
+    /// The endpoint, to do something with it that the application asks for.
     #[inline(always)]
-    pub(super) fn in_use(&self) -> Use<'_, T> {
-        Use { guard: self.state.lock(), pump: self }
+    pub(super) fn in_use(&self) -> PumpGuard<'_, T> {
+        self.in_use_for(Purpose::Call)
     }
 
-    /// Does something rare that may change counters, and then what is due by that.
-    pub(super) fn firing<R>(&self, act: impl FnOnce(&mut LockGuard<'_, Option<State<T>>>) -> R) -> R {
-        let mut guard = self.state.lock();
-        let done = act(&mut guard);
-        self.fire_unlocked(&mut guard);
-        done
+    /// Locks the endpoint for use.
+    #[inline(always)]
+    pub(super) fn in_use_for(&self, purpose: Purpose) -> PumpGuard<'_, T> {
+        PumpGuard { guard: self.state.lock(), pump: self, purpose }
     }
 
-    /// Sees to the duties of an endpoint that was used.
+    /// Sees to the duties of an endpoint that was used, if it has any.
+    #[inline(always)]
+    fn after_use(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
+        if let Some(state) = &**guard
+            && !state.duties.is_empty()
+        {
+            self.see_to_duties(guard, purpose);
+        }
+    }
+
+    /// Sees to the duties of an endpoint.
     #[cold]
     #[inline(never)]
-    fn after_use(&self, guard: &mut LockGuard<'_, Option<State<T>>>) {
+    pub(super) fn see_to_duties(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
         // An engine that has panicked is left alone.
         if thread::panicking() {
             return;
         }
-        if let Some(state) = &mut **guard
-            && state.duties.contains(Duties::WATCH)
-        {
-            state.keep_watch();
-            receive_context::tell_others(guard);
-        }
-        self.fire_unlocked(guard);
-    }
-
-    /// Sees to the duties of an endpoint after a pass on behalf of an application that polls.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn after_poll(&self, guard: &mut LockGuard<'_, Option<State<T>>>) {
         let Some(state) = &mut **guard else { return };
-        if state.duties.contains(Duties::WATCH) {
-            state.keep_watch_or_stand_down();
+        let duties = state.duties;
+        if duties.contains(Duties::WATCH) {
+            match purpose {
+                Purpose::Poll => state.rearm_or_stand_down(),
+                Purpose::Call | Purpose::Mail => state.rearm_or_wake(),
+            }
         }
-        if state.duties.contains(Duties::TELL_OTHERS) {
-            receive_context::tell_others(guard);
+        if duties.contains(Duties::WATCH)
+            || duties.contains(Duties::NOTIFY_OTHERS) && purpose == Purpose::Poll
+        {
+            receive_context::notify_others(guard);
         }
-        self.fire_unlocked(guard);
-    }
-
-    /// Carries out the works that have become due, with the endpoint unlocked: they may be for it.
-    #[cold]
-    pub(super) fn fire_unlocked(&self, guard: &mut LockGuard<'_, Option<State<T>>>) {
-        if let Some(works) = self.works.get().filter(|works| works.is_due()) {
-            LockGuard::unlocked(guard, || works.fire());
+        if duties.contains(Duties::FIRE) && purpose != Purpose::Mail {
+            LockGuard::unlocked(guard, || self.fire());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the address vector says of peers, remembered for as long as it stays as it is.
+//! Caches of the address vector, valid until the vector changes.
 
 use homespun_engine::engine::Engine;
 use homespun_engine::error::Error;
@@ -7,21 +7,21 @@ use homespun_engine::peers::Peers;
 
 use crate::av::{AddressVector, FabricAddress};
 
-/// Which peer an `fi_addr_t` means, remembered from the address vector.
+/// The peer of each `fi_addr_t`, cached from the address vector.
 #[derive(Default)]
-pub(super) struct Targets {
+pub(super) struct PeerCache {
     version: u64,
     peers: Vec<Option<PeerId>>,
 }
 
-/// Which `fi_addr_t` a peer has, remembered from the address vector.
+/// The `fi_addr_t` of each peer, cached from the address vector.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(super) struct AddressCache {
     version: u64,
     addresses: Vec<Option<FabricAddress>>,
 }
 
-impl Targets {
+impl PeerCache {
     #[inline]
     pub(super) fn peer(
         &mut self,
@@ -52,7 +52,7 @@ impl Targets {
             self.peers.clear();
         }
         let index = usize::try_from(address.0).unwrap_or(usize::MAX);
-        // Whatever the address is: a connection has one other end.
+        // A connected endpoint has only one peer, so the address is ignored.
         if let Some(connected) = engine.connected_peer() {
             return connected;
         }
@@ -65,7 +65,7 @@ impl Targets {
     }
 }
 
-impl Sources {
+impl AddressCache {
     pub(super) fn address(&mut self, peer: PeerId, av: &AddressVector, peers: &Peers) -> FabricAddress {
         let version = av.version();
         if self.version != version {

@@ -1,22 +1,24 @@
-//! Operations on their way to the engine, and the report of accesses that are over at once.
+//! Posts operations to the engine, and reports accesses that end at once.
 
 use std::mem;
 
 use homespun_engine::completion;
 use homespun_engine::completion::WorkEnd;
-use homespun_engine::engine::{Attempt, Engine, Place};
+use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
+use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::transport::Transport;
 
 use super::Wired;
 use crate::av::FabricAddress;
 use crate::cq::Completion;
 use crate::post::{Op, Options, Post, ReceiveKind, ReceivePost};
+use crate::tag::TagMatch;
 
 impl Wired {
     /// Has the engine carry an operation out, at once or in its turn.
@@ -27,7 +29,7 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let to = self.targets.peer(post.peer, &self.wiring.av, engine)?;
+        let to = self.peer_cache.peer(post.peer, &self.wiring.av, engine)?;
         let Post { ref mut op, options, context, .. } = *post;
         let Options { level, signalled, inject, fence, more: _ } = options;
         match op {
@@ -38,18 +40,19 @@ impl Wired {
                 let posted = engine.post_send(request, transport, &mut self.queues());
                 posted.map_err(|rejected| put_back(source, rejected))
             }
-            Op::Rma { local, place } => match engine.access_at_once(to, local, *place, level, fence) {
+            Op::Rma { local, memory } => match engine.access_at_once(to, local, *memory, level, fence) {
                 Attempt::Done => {
                     self.accessed(local, context, signalled, engine);
                     Ok(())
                 }
                 attempt => {
-                    let access = Access { to, place: *place, options, context };
+                    let access = Access { to, memory: *memory, options, context };
                     self.access(attempt, local, access, engine, transport)
                 }
             },
-            Op::Atomic { local, place, op, datatype } => {
-                let (elements, op, datatype, Place { key, address }) = (local.take(), *op, *datatype, *place);
+            Op::Atomic { local, memory, op, datatype } => {
+                let (elements, op, datatype, RemoteMemory { key, address }) =
+                    (local.take(), *op, *datatype, *memory);
                 let request = AtomicRequest {
                     to,
                     local: elements,
@@ -79,7 +82,7 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let Access { to, place: Place { key, address }, options, context } = access;
+        let Access { to, memory: RemoteMemory { key, address }, options, context } = access;
         let Options { level, signalled, inject, fence, more: _ } = options;
         let memory = local.take();
         let request =
@@ -115,10 +118,10 @@ impl Wired {
         ring.push_completed(entry, FabricAddress::UNSPECIFIED);
     }
 
-    /// Tells of deferred work that ended as it was posted.
+    /// Reports deferred work that ended as it was posted.
     #[cold]
     fn accessed_deferred(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
-        let WorkEnd { context, is_reported } = self.wiring.works.ended(number, true);
+        let WorkEnd { context, is_reported } = self.wiring.work_ended(number, true);
         if is_reported {
             self.accessed(local, context, Signalled::Yes, engine);
         }
@@ -138,11 +141,11 @@ impl Wired {
     pub(super) fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
         let source = match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => {
-                Some(self.targets.peer(from, &self.wiring.av, engine)?)
+                Some(self.peer_cache.peer(from, &self.wiring.av, engine)?)
             }
             _ => None,
         };
-        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
+        let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
         Ok(Criteria { source, tag, ignore })
     }
 }
@@ -151,7 +154,7 @@ impl Wired {
 #[derive(Clone, Copy)]
 struct Access {
     to: PeerId,
-    place: Place,
+    memory: RemoteMemory,
     options: Options,
     context: u64,
 }
@@ -159,6 +162,6 @@ struct Access {
 /// Puts memory back into the post that was refused, and says why it was.
 #[cold]
 pub(super) fn put_back<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
-    *memory = rejected.buffer;
+    *memory = rejected.returned;
     rejected.error
 }

@@ -10,32 +10,39 @@ use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
-use super::names::Sources;
+use super::names::AddressCache;
 use crate::av::FabricAddress;
-use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
+use crate::cq::{Completion, CompletionError, CqShared, Reader, RingGuard};
 use crate::endpoint_pump::Wiring;
+
+impl Wiring {
+    /// Deferred work has ended. Returns whether the endpoint counts and reports it too.
+    pub(super) fn work_ended(&self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.works.ended(number, has_succeeded, |counter, events| self.counters.count_by(counter, events))
+    }
+}
 
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
-/// A ring stays locked from its first use until the other one is used or the pass ends; at an endpoint that shares
-/// its receiver no longer than for that use. Never are both locked: two endpoints that share their queues crosswise
-/// would wait for each other.
+/// A ring stays locked from its first use until the other one is used or the pass ends; at an
+/// endpoint that shares its receiver no longer than for that use. Never are both locked: two
+/// endpoints that share their queues crosswise would wait for each other.
 pub(super) struct Queues<'a, 'r> {
     wiring: &'a Wiring,
-    sources: &'a mut Sources,
+    address_cache: &'a mut AddressCache,
     transmit: Option<RingGuard<'a>>,
     receive: Option<RingGuard<'a>>,
-    /// Who makes the queues move, if that is somebody who reads one of them.
+    /// The reader that drives the queues, if one does.
     reader: Option<&'a mut Reader<'r>>,
 }
 
 impl<'a, 'r> Queues<'a, 'r> {
     pub(super) fn new(
         wiring: &'a Wiring,
-        sources: &'a mut Sources,
+        address_cache: &'a mut AddressCache,
         reader: Option<&'a mut Reader<'r>>,
     ) -> Self {
-        Queues { wiring, sources, transmit: None, receive: None, reader }
+        Queues { wiring, address_cache, transmit: None, receive: None, reader }
     }
 
     /// Whether both directions report to the same queue, which must not be locked twice.
@@ -60,7 +67,7 @@ impl<'a, 'r> Queues<'a, 'r> {
 
     /// The queue that reports operations of this kind.
     #[inline(always)]
-    fn cq_for(&self, flags: CompletionFlags) -> Option<&'a Shared> {
+    fn cq_for(&self, flags: CompletionFlags) -> Option<&'a CqShared> {
         let is_send = flags.intersects(CompletionFlags::TRANSMITTED);
         let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
         cq.as_deref()
@@ -81,13 +88,16 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[inline(always)]
     fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
         match completion.source {
-            Some(peer) if self.wiring.wants_source => self.sources.address(peer, &self.wiring.av, peers),
+            Some(peer) if self.wiring.wants_source => {
+                self.address_cache.address(peer, &self.wiring.av, peers)
+            }
             _ => FabricAddress::UNSPECIFIED,
         }
     }
 
-    /// Reports a completion whose source has no name as the error that tells its address. It keeps all that it has to tell:
-    /// a sink that has no room hands it back as it was, and when there is room its source may have a name.
+    /// Reports a completion whose source is not in the address vector as an error with the source's
+    /// address. If there is no room the completion is handed back unchanged: when there is room,
+    /// the vector may hold the source.
     #[cold]
     fn report_unknown_source(
         &mut self,
@@ -121,8 +131,8 @@ impl<'a, 'r> Queues<'a, 'r> {
         Ok(())
     }
 
-    /// Keeps no ring locked where the receiver is shared: its lock is taken before that of a ring, by endpoints
-    /// that report to the same queue too.
+    /// Keeps no ring locked where the receiver is shared: its lock is taken before that of a ring,
+    /// by endpoints that report to the same queue too.
     #[inline(always)]
     fn unlock_if_shared(&mut self) {
         if self.wiring.shares_receiver {
@@ -145,7 +155,7 @@ impl Sink for Queues<'_, '_> {
         {
             return self.report_unknown_source(completion, peer, peers);
         }
-        // A direction without a queue has nobody to tell.
+        // A direction without a queue reports nothing.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         let entry = |completion| {
             let mut entry = Completion::from(completion);
@@ -192,7 +202,7 @@ impl Sink for Queues<'_, '_> {
 
     #[cold]
     fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.wiring.works.ended(number, has_succeeded)
+        self.wiring.work_ended(number, has_succeeded)
     }
 
     #[cold]
@@ -203,11 +213,12 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
-/// The queues, for what is done on nobody's behalf. It is a type of its own so that the compiler makes copies of the engine
-/// and the transport for it, and those on whose speed readers depend stay in one piece.
-pub(super) struct Aside<'a>(pub(super) Queues<'a, 'static>);
+/// The queues, for progress without a reader. A type of its own, so that the compiler makes
+/// separate copies of the engine and the transport for it, and keeps the copies that readers run
+/// small.
+pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 
-impl Sink for Aside<'_> {
+impl Sink for WithoutReader<'_> {
     fn complete(
         &mut self,
         completion: completion::Completion,

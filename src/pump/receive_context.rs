@@ -5,10 +5,10 @@ use homespun_engine::transport::Transport;
 use super::State;
 use crate::lock::LockGuard;
 
-/// Has other endpoints do what this one has left to them. This one is unlocked meanwhile: two that tell each other
-/// would wait for each other.
+/// Has other endpoints do what this one has left to them. This one is unlocked meanwhile: two that
+/// notify each other would deadlock.
 #[cold]
-pub(super) fn tell_others<T: Transport>(guard: &mut LockGuard<'_, Option<State<T>>>) {
+pub(super) fn notify_others<T: Transport>(guard: &mut LockGuard<'_, Option<State<T>>>) {
     let Some(state) = guard.as_ref() else { return };
     if state.engine.has_news_for_others()
         && let Some(context) = state.receive_context.clone()

@@ -19,7 +19,7 @@ impl Wiring {
             Some(doorbell) => doorbell.is_armed(),
             None => {
                 self.waiters().any(Waiter::is_armed)
-                    || self.regional_counters.as_ref().is_some_and(|counters| counters.have_sleepers())
+                    || self.domain_counters.as_ref().is_some_and(|counters| counters.have_sleepers())
             }
         }
     }
@@ -30,7 +30,7 @@ impl Wiring {
             Some(doorbell) => doorbell.ring(),
             None => {
                 self.waiters().for_each(Waiter::ring);
-                self.regional_counters.iter().for_each(|counters| counters.wake());
+                self.domain_counters.iter().for_each(|counters| counters.wake());
             }
         }
     }

@@ -19,6 +19,8 @@ use crate::fabric::Fabric;
 use crate::info::ResourceManagement;
 use crate::open_pump::OpenPump;
 use crate::post::{Op, Options};
+use crate::tag::Tag;
+use crate::tag::TagMatch;
 use crate::{AddressFormat, AvAttr};
 
 /// How long a message may take before the test fails. Nothing is concluded from how soon it arrives.
@@ -30,6 +32,7 @@ struct Alone {
     cq: CompletionQueue,
     av: AddressVector,
     doorbell: Arc<Doorbell>,
+    works: Arc<WorkQueue>,
 }
 
 impl Alone {
@@ -45,6 +48,7 @@ impl Alone {
         let cq = cq.expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let (config, regions) = (Config::default(), Arc::default());
+        let works = Arc::<WorkQueue>::default();
         let pump = OpenPump::open_pump(
             &ShmProvider::new(),
             bind,
@@ -60,17 +64,17 @@ impl Alone {
             transmit_cq: Some(cq.shared().clone()),
             receive_cq: Some(cq.shared().clone()),
             counters: BoundCounters::default(),
-            regional_counters: None,
+            domain_counters: None,
             reporter: None,
             wants_source: true,
             reports_unknown_sources: false,
             shares_receiver: false,
             progress_doorbell: Some(doorbell.clone()),
-            works: Arc::default(),
+            works: works.clone(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
         cq.shared().join(&as_drive(&pump));
-        Alone { pump, cq, av, doorbell }
+        Alone { pump, cq, av, doorbell, works }
     }
 
     /// A round of the thread. Whether it would sleep after it, until it is woken.
@@ -95,6 +99,18 @@ impl Alone {
         !self.doorbell.is_armed()
     }
 
+    fn poll_once(&self) {
+        self.poll(1);
+    }
+
+    fn poll_without_reader(&self) {
+        self.pump.progress_without_reader();
+    }
+
+    fn watch(&self) {
+        self.pump.watch();
+    }
+
     fn poll(&self, times: u32) {
         for _ in 0..times {
             self.cq.progress();
@@ -103,7 +119,7 @@ impl Alone {
 }
 
 #[test]
-fn who_polls_once_or_twice_leaves_the_thread_asleep() {
+fn few_polls_leave_the_progress_thread_asleep() {
     let alone = Alone::new();
     assert!(alone.rests());
     alone.poll(CHANCE_POLLS_MAX);
@@ -111,7 +127,7 @@ fn who_polls_once_or_twice_leaves_the_thread_asleep() {
 }
 
 #[test]
-fn who_goes_on_polling_is_left_alone_until_they_stop() {
+fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
     let alone = Alone::new();
     assert!(alone.rests());
     alone.poll(CHANCE_POLLS_MAX + 1);
@@ -119,13 +135,13 @@ fn who_goes_on_polling_is_left_alone_until_they_stop() {
     alone.doorbell.arm();
     assert_eq!(alone.pump.watch(), Watched::Polled);
     alone.poll(1000);
-    assert!(!alone.is_woken(), "polls wake nobody from now on");
+    assert!(!alone.is_woken(), "polls do not wake the thread from now on");
     assert_eq!(alone.pump.watch(), Watched::Polled);
-    assert!(alone.rests(), "nobody has polled since");
+    assert!(alone.rests(), "the application has not polled since");
 }
 
 /// A receive of anything, with the context 1.
-fn receive(kind: ReceiveKind, tagged: Option<(u64, u64)>, destination: Destination) -> ReceivePost {
+fn receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destination) -> ReceivePost {
     ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes }
 }
 
@@ -134,8 +150,8 @@ fn peeks_that_read_no_queue_count_as_polls() {
     let alone = Alone::new();
     assert!(alone.rests());
     let peek = || {
-        let kind = ReceiveKind::Peek(Found::Stays);
-        let mut post = receive(kind, Some((1, 0)), Destination::default());
+        let kind = ReceiveKind::Peek(PeekAction::Keep);
+        let mut post = receive(kind, Some(Tag(1).into()), Destination::default());
         alone.pump.receive(&mut post).expect("room for its answer");
     };
     (0..CHANCE_POLLS_MAX).for_each(|_| peek());
@@ -148,7 +164,7 @@ fn peeks_that_read_no_queue_count_as_polls() {
 }
 
 #[test]
-fn who_goes_to_sleep_hands_over_at_once() {
+fn blocking_reader_wakes_the_progress_thread_at_once() {
     let alone = Alone::new();
     alone.poll(1000);
     alone.doorbell.arm();
@@ -163,7 +179,7 @@ fn who_goes_to_sleep_hands_over_at_once() {
 }
 
 #[test]
-fn who_posts_leaves_the_transport_on_watch_or_wakes_the_thread() {
+fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     let (alone, peer) = (Alone::new(), Alone::new());
     let to = alone.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
     assert!(alone.rests() && peer.rests());
@@ -174,15 +190,46 @@ fn who_posts_leaves_the_transport_on_watch_or_wakes_the_thread() {
     send.options =
         Options { level: Level::Delivery, signalled: Signalled::Yes, inject: false, ..send.options };
     alone.pump.post(&mut send).expect("room for a send");
-    // Nobody does anything any more but what the thread would: go round when it is woken.
+    // From now on each endpoint only does what the thread would: a pass when it is woken.
     let deadline = Instant::now() + PATIENCE;
     while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
-        assert!(Instant::now() < deadline, "everybody sleeps, and the message has not arrived");
+        assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
         for one in [&alone, &peer] {
             if one.is_to_wake() {
                 one.rests();
             }
         }
     }
-    assert_eq!(peer.cq.read().expect("it is there").len_bytes, 5);
+    assert_eq!(peer.cq.read().expect("a success").expect("it is there").len_bytes, 5);
+}
+
+#[test]
+fn arming_leaves_due_works_to_the_caller() {
+    let alone = Alone::new();
+    alone.pump.fire_works(&alone.works);
+    // The sleepers of a queue are locked while it arms its endpoints.
+    alone.works.note_due(0);
+    alone.pump.arm();
+    assert!(alone.works.is_due());
+    alone.pump.fire();
+    assert!(!alone.works.is_due());
+}
+
+#[test]
+fn pass_of_either_kind_carries_out_due_works() {
+    let alone = Alone::new();
+    alone.pump.fire_works(&alone.works);
+    for pass in [Alone::poll_once, Alone::poll_without_reader, Alone::watch] {
+        alone.works.note_due(0);
+        pass(&alone);
+        assert!(!alone.works.is_due());
+    }
+}
+
+#[test]
+fn works_that_are_left_wake_the_progress_thread() {
+    let alone = Alone::new();
+    assert!(alone.rests());
+    alone.pump.wake_sleepers();
+    assert!(alone.is_woken());
 }

@@ -1,4 +1,4 @@
-//! Tells an engine the time, without a look at the clock in every pass.
+//! Advances the time of an engine, without a look at the clock in every pass.
 
 use homespun_engine::completion::Sink;
 use homespun_engine::engine::Engine;
@@ -28,12 +28,13 @@ impl Timekeeper {
         &self.clock
     }
 
-    /// To be called in every pass while something [may time out](Engine::awaits_timeout), when the transport has received.
+    /// To be called in every pass while something [may time out](Engine::awaits_timeout), when the
+    /// transport has received.
     #[cold]
     #[inline(never)]
     pub(super) fn pass(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         if self.passes_to_look == 0 {
-            self.tell(engine, sink);
+            self.advance(engine, sink);
         } else {
             self.passes_to_look -= 1;
         }
@@ -44,13 +45,14 @@ impl Timekeeper {
         self.passes_to_look = 0;
     }
 
-    /// Tells the engine the time. A pass must have come before.
-    pub(super) fn tell(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
+    /// Advances the engine's time. A pass must have come before.
+    pub(super) fn advance(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
-    /// A thread is about to sleep as the transport says: it looks again when the next time-out is due, if not before.
+    /// A thread is about to sleep as the transport says: it looks again when the next time-out is
+    /// due, if not before.
     pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {

@@ -25,7 +25,7 @@ pub(super) struct MappedFile {
     /// How long the file's part is. There is memory up to the end of the page.
     len_bytes: usize,
     is_dax: bool,
-    /// Where in all files it begins, as far as that can be told by a number: [`Words::place`].
+    /// A number for the place in its file where it begins: [`Words::place`].
     place: usize,
 }
 
@@ -35,12 +35,14 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps so many bytes of a file from a place on, so that flushing caches is enough if its device is memory (DAX).
+    /// Maps a range of a file, so that flushing caches makes it durable if its device is memory
+    /// (DAX).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, a place that is not a multiple of the size of a page, or more than the file has;
-    /// what the system says, such as EACCES for a file that is not open for reading and writing.
+    /// [`Misuse::Invalid`] for a length of 0, a place that is not a multiple of the size of a page,
+    /// or more than the file has; what the system says, such as EACCES for a file that is not open
+    /// for reading and writing.
     pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
         let refused = |errno: Errno| Error::System { call: "mapping a file", errno };
         let metadata =
@@ -71,17 +73,18 @@ impl MappedFile {
     }
 }
 
-/// A mapping that several have.
+/// The memory of a mapped file; handles share one mapping.
 #[derive(Debug, Clone)]
-pub(super) struct Shared(pub(super) Arc<MappedFile>);
+pub(super) struct FileMemory(pub(super) Arc<MappedFile>);
 
-impl Words for Shared {
+impl Words for FileMemory {
     fn words(&self) -> &[AtomicU64] {
         let MappedFile { address, len_bytes, .. } = *self.0;
-        // SAFETY: the memory is mapped for as long as there is a handle of it, readable and writable, and nobody refers to it in
-        // another way. It begins with a page, and goes on to the end of one, so there are whole words. Whoever else has mapped
-        // the file writes to it as another thread might. If the file has been cut short meanwhile the system ends the process
-        // with a signal, and nothing is read.
+        // SAFETY: the memory is mapped for as long as there is a handle of it, readable and
+        // writable, and nothing else refers to it. It begins with a page, and goes on to the end of
+        // one, so there are whole words. Other processes that have mapped the file write to it as
+        // another thread might. If the file has been truncated meanwhile the system ends the
+        // process with a signal, and nothing is read.
         unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
     }
 
@@ -90,13 +93,14 @@ impl Words for Shared {
     }
 }
 
-/// A number for a place in a file where a page begins. Places of two files may have the same, which does no harm.
+/// A number for a place in a file where a page begins. Places of two files may have the same, which
+/// does no harm.
 fn place(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
 }
 
-impl Persist for Shared {
+impl Persist for FileMemory {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
         // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
@@ -107,7 +111,7 @@ impl Persist for Shared {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and nobody has a handle of it any more.
+        // SAFETY: it was mapped like this, and there is no handle of it any more.
         if let Err(errno) = unsafe { munmap(self.address.as_ptr().cast(), self.len_bytes) } {
             warn!(%errno, "a file stays mapped");
         }
@@ -121,12 +125,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_place_has_the_same_number_however_it_is_mapped() {
+    fn same_file_offset_has_same_place_in_any_mapping() {
         let file = File::from(memfd_create("homespun-test", MemfdFlags::CLOEXEC).unwrap());
         let page_bytes = page_size();
         file.set_len(3 * page_bytes as u64).unwrap();
         let map = |file, offset_bytes, len_bytes| {
-            Shared(Arc::new(MappedFile::map(file, offset_bytes, len_bytes).unwrap()))
+            FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes).unwrap()))
         };
         let [first, again] = [(); 2].map(|()| map(&file, 0, 3 * page_bytes));
         let part = map(&file, page_bytes as u64, page_bytes);

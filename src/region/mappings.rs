@@ -13,8 +13,8 @@ pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
     /// Whether what is written there is written to a file that has a name somewhere.
     pub(super) is_of_file: bool,
-    /// Whether the file's device is memory, and what the processor's caches give back is durable: `MAP_SYNC` of `mmap(2)`, and
-    /// devices of `ndctl`.
+    /// Whether the file's device is memory, and what the processor's caches give back is durable:
+    /// `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
     pub(super) is_dax: bool,
 }
 
@@ -30,7 +30,8 @@ const MEMORY_DEVICES: &str = "/dev/dax";
 ///
 /// What the system says.
 pub(super) fn mappings() -> Result<Vec<Mapping>, Error> {
-    // Without the details there are only files, which is safe: to flush them goes down to the device in any case.
+    // Without the details there are only files, which is safe: to flush them goes down to the
+    // device in any case.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
         _ => Err(error),
@@ -101,7 +102,7 @@ VmFlags: rd wr sh mr mw me ms
 ";
 
     #[test]
-    fn what_is_mapped_is_told_apart() {
+    fn smaps_parser_distinguishes_file_and_dax_mappings() {
         let found: Vec<(bool, bool)> =
             parsed(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_dax)).collect();
         let [file, dax, no] = [(true, false), (true, true), (false, false)];
@@ -110,7 +111,7 @@ VmFlags: rd wr sh mr mw me ms
     }
 
     #[test]
-    fn this_process_is_mapped() {
+    fn mappings_of_this_process_include_its_stack() {
         let on_the_stack = 0_u8;
         let address = std::ptr::from_ref(&on_the_stack).addr();
         let found = mappings().unwrap();

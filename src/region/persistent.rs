@@ -1,9 +1,10 @@
 //! Persistent memory: what makes it durable, `FI_RMA_PMEM` of `fi_mr(3)`.
 //!
-//! Memory is persistent if it is a shared mapping of a file. Where the file's device is memory too, and was mapped so that what
-//! leaves the processor's caches is durable (`MAP_SYNC`), cache lines are flushed. Anywhere else the system is asked
-//! (`msync(2)`), which takes as long as the device does. What a file system that keeps its files in ordinary memory makes of it
-//! is up to whoever has put the file there.
+//! Memory is persistent if it is a shared mapping of a file. Where the file's device is memory too,
+//! and was mapped so that what leaves the processor's caches is durable (`MAP_SYNC`), cache lines
+//! are flushed. Anywhere else the system is asked (`msync(2)`), which takes as long as the device
+//! does. On a file system in ordinary memory, such as tmpfs, `msync(2)` succeeds and nothing
+//! becomes durable.
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
@@ -35,7 +36,8 @@ impl Persistent {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for memory that is not all that of shared mappings of files; what the system says when it is asked.
+    /// [`Misuse::Invalid`] for memory that is not all that of shared mappings of files; what the
+    /// system says when it is asked.
     ///
     /// # Safety
     ///
@@ -66,7 +68,8 @@ impl Persist for Persistent {
             if here_bytes > 0 {
                 let memory =
                     SegmentMut { address: address.wrapping_add(skipped_bytes), len_bytes: here_bytes };
-                // SAFETY: whoever made this has promised that the memory stays mapped, and so as was said.
+                // SAFETY: the caller that made this has promised that the memory stays mapped, and
+                // in that way.
                 unsafe { persist(memory, is_dax)? };
             }
         }
@@ -81,15 +84,16 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let SegmentMut { address, len_bytes } = memory;
     #[cfg(target_arch = "x86_64")]
     if is_dax {
-        // SAFETY: the caller says so.
-        unsafe { cache_lines::give_back(address, len_bytes) };
+        // SAFETY: the caller promises it.
+        unsafe { cache_lines::write_back(address, len_bytes) };
         return Ok(());
     }
     // Elsewhere the system knows how to do either.
     let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);
-    // SAFETY: the caller says that it is mapped, so its first page is, too. What is in memory does not change.
+    // SAFETY: the caller says that it is mapped, so its first page is, too. What is in memory does
+    // not change.
     unsafe { msync(page.cast(), within_page_bytes + len_bytes, MsyncFlags::SYNC) }
         .map_err(|errno| Errno::new(errno.raw_os_error()))
 }

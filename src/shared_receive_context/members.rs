@@ -82,9 +82,14 @@ impl Members {
         pumps.iter().for_each(|pump| pump.fetch_mail());
     }
 
+    /// Carries out the works that are due.
+    pub(super) fn fire(&self) {
+        self.pumps(|_| true).iter().for_each(|pump| pump.fire());
+    }
+
     /// Makes a pass over all endpoints.
     pub(super) fn progress(&self) {
-        self.pumps(|_| true).iter().for_each(|pump| pump.progress_aside());
+        self.pumps(|_| true).iter().for_each(|pump| pump.progress_without_reader());
     }
 
     fn pumps(&self, is_meant: impl Fn(&Member) -> bool) -> Vec<Arc<dyn EndpointPump>> {

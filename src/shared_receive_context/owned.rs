@@ -10,6 +10,7 @@ use homespun_engine::rejected::Rejected;
 use super::SharedReceiveContext;
 use crate::av::FabricAddress;
 use crate::receives::{ReceivePoster, RecvMsg};
+use crate::tag::TagMatch;
 
 impl SharedReceiveContext {
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV`
@@ -45,7 +46,7 @@ impl SharedReceiveContext {
     }
 
     /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with
-    /// `FI_MULTI_RECV`, which [`RecvMsg`] tells of. Messages of all endpoints share the buffer.
+    /// `FI_MULTI_RECV`, described at [`RecvMsg`]. Messages of all endpoints share the buffer.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl SharedReceiveContext {
         self.receive_owned(buffer, from, None, context, self.rx_op_flags() | OpFlags::MULTI_RECV)
     }
 
-    /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
+    /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a [`TagMatch`]: `fi_trecv`.
     ///
     /// # Errors
     ///
@@ -68,11 +69,10 @@ impl SharedReceiveContext {
         &self,
         buffer: BytesMut,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tags: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_owned(buffer, from, Some((tag, ignore)), context, self.rx_op_flags())
+        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives a tagged message into several buffers in order: `fi_trecvv`.
@@ -84,11 +84,10 @@ impl SharedReceiveContext {
         &self,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
-        tag: u64,
-        ignore: u64,
+        tags: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.receive_owned(buffers, from, Some((tag, ignore)), context, self.rx_op_flags())
+        self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
@@ -96,7 +95,7 @@ impl SharedReceiveContext {
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv), and as [`RecvMsg`] tells.
+    /// As [`recv`](Self::recv), with the fields of [`RecvMsg`].
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Rejected<RecvMsg>> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
         self.receive_owned(buffers, from, tagged, context, flags)

@@ -1,89 +1,283 @@
-//! The works that wait for one counter.
+//! The works that wait for counters: in the order of their thresholds, and by what they are taken back by.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 
-/// What works wait for: a number that changes, and tells when it has come to a threshold.
-pub(super) trait Threshold {
-    /// The number now.
-    fn reached(&self) -> u64;
+/// The counter that works wait for.
+pub(super) trait TriggerCounter {
+    /// The sum of its values now.
+    fn sum(&self) -> u64;
 
-    /// Has the number tell when it has come to this one, also if it is there already.
+    /// Has the counter tell when its sum has reached a threshold, also if it has already.
     fn await_threshold(&self, threshold: u64);
 }
 
-/// The works (`W`) that wait for one counter, each with a number by which its age is known.
-pub(super) struct Waiting<C, W> {
-    counter: C,
-    /// Works whose threshold the counter has reached, in the order in which they are carried out. They stay here whatever
-    /// becomes of the counter.
-    reached: VecDeque<(u64, W)>,
-    /// The others, by their thresholds; those with the same threshold keep the order in which they came.
-    works: BTreeMap<(u64, u64), W>,
+/// A work that can be taken back by its name.
+pub(super) trait Named {
+    /// What the application takes it back by. Several works may have the same name.
+    type Name: Eq + Hash + Copy;
+
+    fn name(&self) -> Self::Name;
 }
 
-impl<C: Threshold, W> Waiting<C, W> {
-    pub(super) fn new(counter: C) -> Waiting<C, W> {
-        Waiting { counter, reached: VecDeque::new(), works: BTreeMap::new() }
+/// The works (`W`) that wait for counters (`C`). Counters are known by numbers, and so are works:
+/// the older the work, the lower its number. To find, add and take one work takes steps in
+/// proportion to the logarithm of how many there are, unless many share its name.
+pub(super) struct Waiting<C, W: Named> {
+    counters: HashMap<u64, CounterWorks<C, W>>,
+    /// The numbers of the works with each name.
+    names: HashMap<W::Name, BTreeSet<u64>>,
+    /// The counter that each work waits for, and its threshold.
+    places: HashMap<u64, (u64, u64)>,
+}
+
+/// The works that wait for one counter.
+struct CounterWorks<C, W> {
+    counter: C,
+    /// Works whose threshold the counter has reached, in the order in which they are carried out.
+    /// They stay here whatever becomes of the counter.
+    reached: BTreeMap<i64, (u64, W)>,
+    /// Where each of those is.
+    turns: HashMap<u64, i64>,
+    /// The others, by their thresholds; those with the same threshold keep the order in which they came.
+    unreached: BTreeMap<(u64, u64), W>,
+}
+
+impl<C, W: Named> Default for Waiting<C, W> {
+    fn default() -> Self {
+        Waiting { counters: HashMap::new(), names: HashMap::new(), places: HashMap::new() }
+    }
+}
+
+impl<C: TriggerCounter, W: Named> Waiting<C, W> {
+    /// Has a work wait until its counter has reached a threshold.
+    pub(super) fn add(&mut self, (counter_number, counter): (u64, C), threshold: u64, number: u64, work: W) {
+        self.enter(counter_number, threshold, number, &work);
+        let works = self.counters.entry(counter_number).or_insert_with(|| CounterWorks::new(counter));
+        works.unreached.insert((threshold, number), work);
+        works.counter.await_threshold(threshold);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.reached.is_empty() && self.works.is_empty()
+    /// Puts a work back that was taken and found no room. It is the first again.
+    pub(super) fn put_back(
+        &mut self,
+        (counter_number, counter): (u64, C),
+        threshold: u64,
+        number: u64,
+        work: W,
+    ) {
+        self.enter(counter_number, threshold, number, &work);
+        let works = self.counters.entry(counter_number).or_insert_with(|| CounterWorks::new(counter));
+        let turn = works.reached.first_key_value().map_or(0, |(first, _)| first - 1);
+        works.turns.insert(number, turn);
+        works.reached.insert(turn, (number, work));
     }
 
-    pub(super) fn add(&mut self, threshold: u64, number: u64, work: W) {
-        self.works.insert((threshold, number), work);
-        self.counter.await_threshold(threshold);
+    /// Remembers which works of a counter are due by its sum as it is now. Returns whether there are some.
+    pub(super) fn keep_reached(&mut self, counter_number: u64) -> bool {
+        self.counters.get_mut(&counter_number).is_some_and(CounterWorks::keep_reached)
     }
 
-    /// Remembers which works are due by the counter as it is now. Whether there are some.
-    pub(super) fn keep_reached(&mut self) -> bool {
-        let sum = self.counter.reached();
-        while self.works.first_key_value().is_some_and(|((threshold, _), _)| *threshold <= sum) {
-            let first = self.works.pop_first().map(|((_, number), work)| (number, work));
-            self.reached.extend(first);
+    /// Remembers all works of a counter as due. Returns whether there are some.
+    pub(super) fn keep_all(&mut self, counter_number: u64) -> bool {
+        self.counters.get_mut(&counter_number).is_some_and(|works| works.keep_up_to(u64::MAX))
+    }
+
+    /// Takes the first work of a counter, if it is due. If not, the counter tells when it is.
+    pub(super) fn take_due(&mut self, counter_number: u64) -> Option<(u64, W)> {
+        let (number, work) = self.counters.get_mut(&counter_number)?.take_due()?;
+        self.leave(number, &work);
+        self.forget_if_empty(counter_number);
+        Some((number, work))
+    }
+
+    /// Takes the oldest work with this name that is meant.
+    pub(super) fn take_oldest(&mut self, name: W::Name, is_meant: impl Fn(&W) -> bool) -> Option<W> {
+        let numbers = self.names.get(&name)?;
+        let (number, counter_number, threshold) = numbers.iter().find_map(|number| {
+            let (counter_number, threshold) = self.places.get(number)?;
+            let work = self.counters.get(counter_number)?.get(*threshold, *number)?;
+            is_meant(work).then_some((*number, *counter_number, *threshold))
+        })?;
+        let work = self.counters.get_mut(&counter_number)?.take(threshold, number)?;
+        self.leave(number, &work);
+        self.forget_if_empty(counter_number);
+        Some(work)
+    }
+
+    /// Takes all works that are meant.
+    pub(super) fn take_all(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
+        let mut taken = Vec::new();
+        self.counters.retain(|_, works| {
+            works.take_all(&is_meant, &mut taken);
+            !works.is_empty()
+        });
+        taken.iter().for_each(|(number, work)| self.leave(*number, work));
+        taken.into_iter().map(|(_, work)| work).collect()
+    }
+
+    fn enter(&mut self, counter_number: u64, threshold: u64, number: u64, work: &W) {
+        self.names.entry(work.name()).or_default().insert(number);
+        self.places.insert(number, (counter_number, threshold));
+    }
+
+    fn leave(&mut self, number: u64, work: &W) {
+        self.places.remove(&number);
+        let name = work.name();
+        if let Some(numbers) = self.names.get_mut(&name) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.names.remove(&name);
+            }
+        }
+    }
+
+    fn forget_if_empty(&mut self, counter_number: u64) {
+        if self.counters.get(&counter_number).is_some_and(CounterWorks::is_empty) {
+            self.counters.remove(&counter_number);
+        }
+    }
+}
+
+impl<C, W> CounterWorks<C, W> {
+    fn new(counter: C) -> CounterWorks<C, W> {
+        CounterWorks { counter, reached: BTreeMap::new(), turns: HashMap::new(), unreached: BTreeMap::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.reached.is_empty() && self.unreached.is_empty()
+    }
+
+    fn get(&self, threshold: u64, number: u64) -> Option<&W> {
+        match self.turns.get(&number) {
+            Some(turn) => self.reached.get(turn).map(|(_, work)| work),
+            None => self.unreached.get(&(threshold, number)),
+        }
+    }
+
+    fn take(&mut self, threshold: u64, number: u64) -> Option<W> {
+        match self.turns.remove(&number) {
+            Some(turn) => self.reached.remove(&turn).map(|(_, work)| work),
+            None => self.unreached.remove(&(threshold, number)),
+        }
+    }
+
+    /// Puts the works with thresholds up to this one behind those that were reached before.
+    fn keep_up_to(&mut self, sum: u64) -> bool {
+        let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
+        while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {
+            let ((_, number), work) = first.remove_entry();
+            self.turns.insert(number, turn);
+            self.reached.insert(turn, (number, work));
+            turn += 1;
         }
         !self.reached.is_empty()
     }
 
-    /// The first work, if it is due. If not, the counter tells when it is.
-    pub(super) fn take_due(&mut self) -> Option<(u64, W)> {
-        if self.keep_reached() {
-            return self.reached.pop_front();
+    fn take_all(&mut self, is_meant: impl Fn(&W) -> bool, taken: &mut Vec<(u64, W)>) {
+        for (_, (number, work)) in self.reached.extract_if(.., |_, (_, work)| is_meant(work)) {
+            self.turns.remove(&number);
+            taken.push((number, work));
         }
-        let ((threshold, _), _) = self.works.first_key_value()?;
+        let unreached = self.unreached.extract_if(.., |_, work| is_meant(work));
+        taken.extend(unreached.map(|((_, number), work)| (number, work)));
+    }
+}
+
+impl<C: TriggerCounter, W> CounterWorks<C, W> {
+    fn keep_reached(&mut self) -> bool {
+        self.keep_up_to(self.counter.sum())
+    }
+
+    fn take_due(&mut self) -> Option<(u64, W)> {
+        if self.keep_reached() {
+            let (_, (number, work)) = self.reached.pop_first()?;
+            self.turns.remove(&number);
+            return Some((number, work));
+        }
+        let ((threshold, _), _) = self.unreached.first_key_value()?;
         // It looks once more after it has promised, so nothing that is counted meanwhile is missed.
         self.counter.await_threshold(*threshold);
         None
     }
+}
 
-    /// Puts a work back that was taken and found no room.
-    pub(super) fn put_back(&mut self, number: u64, work: W) {
-        self.reached.push_front((number, work));
-    }
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
 
-    /// The number of the oldest work that is meant.
-    pub(super) fn oldest(&self, is_meant: impl Fn(&W) -> bool) -> Option<u64> {
-        let reached = self.reached.iter().map(|(number, work)| (*number, work));
-        let others = self.works.iter().map(|((_, number), work)| (*number, work));
-        reached.chain(others).filter(|(_, work)| is_meant(work)).map(|(number, _)| number).min()
-    }
+    use super::*;
 
-    /// Takes out the work with this number.
-    pub(super) fn take(&mut self, number: u64) -> Option<W> {
-        if let Some(place) = self.reached.iter().position(|(known, _)| *known == number) {
-            return self.reached.remove(place).map(|(_, work)| work);
+    /// A counter that has come to this value.
+    struct At(u64);
+
+    impl TriggerCounter for At {
+        fn sum(&self) -> u64 {
+            self.0
         }
-        let place = *self.works.keys().find(|(_, known)| *known == number)?;
-        self.works.remove(&place)
+
+        fn await_threshold(&self, _: u64) {}
     }
 
-    /// Takes out all works that are meant.
-    pub(super) fn take_all(&mut self, is_meant: impl Fn(&W) -> bool, taken: &mut Vec<W>) {
-        let (meant, others) =
-            std::mem::take(&mut self.reached).into_iter().partition(|(_, work)| is_meant(work));
-        self.reached = others;
-        let meant: VecDeque<_> = meant;
-        taken.extend(meant.into_iter().map(|(_, work)| work));
-        taken.extend(self.works.extract_if(.., |_, work| is_meant(work)).map(|(_, work)| work));
+    /// A work with this name.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Job(u64);
+
+    impl Named for Job {
+        type Name = u64;
+
+        fn name(&self) -> u64 {
+            self.0
+        }
+    }
+
+    const JOBS: u64 = 1000;
+
+    /// Half of the works of each counter are due.
+    fn waiting() -> Waiting<At, Job> {
+        let mut waiting = Waiting::default();
+        for number in 0..JOBS {
+            waiting.add((number % 10, At(JOBS / 2)), number, number, Job(number));
+        }
+        (0..10).for_each(|counter| assert!(waiting.keep_reached(counter)));
+        waiting
+    }
+
+    #[test]
+    fn work_is_taken_back_without_a_look_at_others() {
+        let mut waiting = waiting();
+        for name in [0, 499, 501, 999] {
+            let looks = Cell::new(0);
+            let taken = waiting.take_oldest(name, |_| {
+                looks.set(looks.get() + 1);
+                true
+            });
+            assert_eq!((taken, looks.get()), (Some(Job(name)), 1));
+            assert_eq!(waiting.take_oldest(name, |_| true), None);
+        }
+    }
+
+    #[test]
+    fn oldest_of_works_with_one_name_is_taken_back_first() {
+        let mut waiting = Waiting::default();
+        // The older one waits for more.
+        waiting.add((7, At(5)), 9, 1, Job(3));
+        waiting.add((8, At(5)), 4, 2, Job(3));
+        assert!(!waiting.keep_reached(7) && waiting.keep_reached(8));
+        assert_eq!(waiting.take_oldest(3, |_| true), Some(Job(3)));
+        assert_eq!(waiting.take_due(8), Some((2, Job(3))));
+        assert!(waiting.counters.is_empty() && waiting.names.is_empty() && waiting.places.is_empty());
+    }
+
+    #[test]
+    fn work_that_is_put_back_is_the_first_again() {
+        let mut waiting = Waiting::default();
+        waiting.add((7, At(5)), 4, 1, Job(1));
+        waiting.add((7, At(5)), 5, 2, Job(2));
+        let (number, job) = waiting.take_due(7).expect("it is due");
+        waiting.put_back((7, At(5)), 4, number, job);
+        assert_eq!(waiting.take_due(7), Some((1, Job(1))));
+        assert_eq!(waiting.take_all(|_| true), [Job(2)]);
+        assert!(waiting.counters.is_empty() && waiting.names.is_empty() && waiting.places.is_empty());
     }
 }

@@ -4,23 +4,26 @@ use std::sync::Arc;
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::error::OperationError;
+use homespun_engine::flags::{CompletionFlags, CounterEvents};
+use homespun_engine::operation::Signalled;
 
+use super::waiting::Named;
 use crate::counter;
 use crate::post::{Post, ReceivePost};
-use crate::poster::{Poster, Refused};
+use crate::poster::{Poster, RefusedPost};
 
-/// Something that is done when a counter has reached a threshold.
+/// An action that waits until a counter reaches a threshold.
 pub(crate) struct Work {
     pub(crate) trigger: CounterUse,
     pub(crate) threshold: u64,
     pub(crate) action: Action,
-    pub(crate) kind: Kind,
+    pub(crate) kind: WorkKind,
 }
 
 /// What is done.
 pub(crate) enum Action {
     /// Carries an operation out through an endpoint.
-    Post { pump: Arc<dyn Poster>, post: Deferrable },
+    Post { pump: Arc<dyn Poster>, post: DeferredPost },
     /// Changes a counter.
     Change { counter: CounterUse, change: CounterChange },
 }
@@ -32,14 +35,14 @@ pub(crate) enum CounterChange {
     Set(u64),
 }
 
-/// An operation that can wait. What reads or fills memory of the application does so no sooner than it is posted.
-pub(crate) enum Deferrable {
+/// An operation that waits. It reads and fills memory of the application only once it is posted.
+pub(crate) enum DeferredPost {
     Transmit(Post),
     Receive(ReceivePost),
 }
 
-/// What work is to the application.
-pub(crate) enum Kind {
+/// How the application asked for the work.
+pub(crate) enum WorkKind {
     /// A triggered operation (`FI_TRIGGER`): its endpoint counts, reports and cancels it as any other.
     Triggered,
     /// Deferred work.
@@ -53,21 +56,31 @@ pub(crate) enum Kind {
     },
 }
 
+/// What work is taken back by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum WorkName {
+    /// The context of deferred work, by which the domain cancels it.
+    Deferred(u64),
+    /// The context of a triggered operation, by which its endpoint cancels it.
+    Triggered(u64),
+}
+
 /// A counter that work depends on, which therefore cannot be closed.
-pub(crate) struct CounterUse(Arc<counter::Shared>);
+pub(crate) struct CounterUse(Arc<counter::CounterShared>);
 
 impl CounterUse {
-    pub(crate) fn new(counter: &Arc<counter::Shared>) -> CounterUse {
+    pub(crate) fn new(counter: &Arc<counter::CounterShared>) -> CounterUse {
         counter.bind();
         CounterUse(counter.clone())
     }
 
-    pub(crate) fn counter(&self) -> &Arc<counter::Shared> {
+    pub(crate) fn counter(&self) -> &Arc<counter::CounterShared> {
         &self.0
     }
 
-    /// Lets go of the counter, so that the application may close it as soon as it has seen the change that follows.
-    pub(crate) fn release(self) -> Arc<counter::Shared> {
+    /// Lets go of the counter, so that the application may close it as soon as it has seen the
+    /// change that follows.
+    pub(crate) fn release(self) -> Arc<counter::CounterShared> {
         self.0.clone()
     }
 }
@@ -84,21 +97,19 @@ impl Work {
         matches!(&self.action, Action::Post { pump, .. } if is_same(pump, endpoint))
     }
 
-    /// Whether it is deferred work that the application knows by this context.
-    pub(crate) fn is_deferred_as(&self, name: u64) -> bool {
-        matches!(self.kind, Kind::Deferred { context, .. } if context == name)
-    }
-
     /// Whether it is deferred work.
     pub(crate) fn is_deferred(&self) -> bool {
-        matches!(self.kind, Kind::Deferred { .. })
+        matches!(self.kind, WorkKind::Deferred { .. })
     }
+}
 
-    /// Whether it is a triggered operation with this context.
-    pub(crate) fn is_triggered_as(&self, context: u64) -> bool {
-        match (&self.kind, &self.action) {
-            (Kind::Triggered, Action::Post { post, .. }) => post.context() == context,
-            _ => false,
+impl Named for Work {
+    type Name = WorkName;
+
+    fn name(&self) -> WorkName {
+        match self.kind {
+            WorkKind::Deferred { context, .. } => WorkName::Deferred(context),
+            WorkKind::Triggered => WorkName::Triggered(self.action.context()),
         }
     }
 }
@@ -109,6 +120,14 @@ pub(crate) fn is_same(one: &Arc<dyn Poster>, other: &dyn Poster) -> bool {
 }
 
 impl Action {
+    /// The context of the operation. Changes of counters have none.
+    fn context(&self) -> u64 {
+        match self {
+            Action::Post { post, .. } => post.context(),
+            Action::Change { .. } => 0,
+        }
+    }
+
     /// The application's memory, to be handed back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
@@ -118,36 +137,52 @@ impl Action {
     }
 }
 
-impl Deferrable {
+impl DeferredPost {
     pub(crate) fn context(&self) -> u64 {
         match self {
-            Deferrable::Transmit(post) => post.context,
-            Deferrable::Receive(post) => post.context,
+            DeferredPost::Transmit(post) => post.context,
+            DeferredPost::Receive(post) => post.context,
         }
     }
 
     pub(crate) fn set_context(&mut self, context: u64) {
         match self {
-            Deferrable::Transmit(post) => post.context = context,
-            Deferrable::Receive(post) => post.context = context,
+            DeferredPost::Transmit(post) => post.context = context,
+            DeferredPost::Receive(post) => post.context = context,
         }
+    }
+
+    /// What an endpoint counts of it.
+    pub(crate) fn events(&self) -> CounterEvents {
+        CounterEvents::of(self.completion_flags())
+    }
+
+    fn completion_flags(&self) -> CompletionFlags {
+        match self {
+            DeferredPost::Transmit(post) => post.op.completion_flags(),
+            DeferredPost::Receive(post) => post.completion_flags(),
+        }
+    }
+
+    fn is_work(&self) -> bool {
+        let signalled = match self {
+            DeferredPost::Transmit(post) => post.options.signalled,
+            DeferredPost::Receive(post) => post.signalled,
+        };
+        signalled == Signalled::Deferred
     }
 
     /// The application's memory, to be handed back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
-            Deferrable::Transmit(mut post) => post.op.take_buffer(),
-            Deferrable::Receive(mut post) => post.take_buffer(),
+            DeferredPost::Transmit(mut post) => post.op.take_buffer(),
+            DeferredPost::Receive(mut post) => post.take_buffer(),
         }
     }
 
     /// What its refusal is reported as.
-    pub(crate) fn refused(self, error: OperationError, is_counted: bool) -> Refused {
-        let context = self.context();
-        let (flags, buffer) = match self {
-            Deferrable::Transmit(mut post) => (post.op.completion_flags(), post.op.take_buffer()),
-            Deferrable::Receive(mut post) => (post.completion_flags(), post.take_buffer()),
-        };
-        Refused { context, flags, error, buffer, is_counted }
+    pub(crate) fn refused(self, error: OperationError) -> RefusedPost {
+        let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_work());
+        RefusedPost { context, flags, error, buffer: self.into_buffer(), is_work }
     }
 }

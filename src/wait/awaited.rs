@@ -11,6 +11,9 @@ pub(crate) trait Awaited {
     /// Arms those endpoints for a thread that is about to sleep.
     fn arm(&self) -> Armed;
 
+    /// Carries out the works that [`arm`](Self::arm) has made due, with no lock of the sleepers held.
+    fn fire(&self) {}
+
     /// Ends what [`arm`](Self::arm) has begun, after the sleep or instead of it.
     fn disarm(&self) {}
 

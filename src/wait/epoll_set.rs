@@ -50,7 +50,7 @@ impl EpollSet {
         let _ = epoll::delete(&self.0, source);
     }
 
-    /// Sleeps until a source is readable, or the time is over, or for no reason at all.
+    /// Sleeps until a source is readable or the time has passed. It may also wake spuriously.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
         let at_most = timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
         // A signal of the system ends it early, which does no harm.

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::rejected::Rejected;
 
 use self::members::{AnyMember, Members};
 use super::sleepers::Sleepers;
@@ -23,8 +24,9 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
 /// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until
-/// they are closed. One that is closed while a thread waits for the set is freed when that thread wakes. They
-/// may belong to different domains. They are not waited for one by one any more, except counters.
+/// they are closed. A member that is closed while a thread waits for the set is freed when that
+/// thread wakes. They may belong to different domains. They are not waited for one by one any more,
+/// except counters.
 ///
 /// A handle: clones refer to the same set, which any thread may use at any time. It takes two file
 /// descriptors, and each member five; with [`WaitObject::Yield`] none at all.
@@ -52,7 +54,7 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// let mut ended = Vec::new();
 /// while ended.len() < 2 || sent.read() < 1 {
 ///     assert!(set.wait(None));
-///     while let Ok(completion) = cq.read() {
+///     while let Some(completion) = cq.read().expect("no failure") {
 ///         ended.push(completion.context);
 ///     }
 /// }
@@ -60,14 +62,14 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 /// ```
 #[derive(Clone)]
 pub struct WaitSet {
-    shared: Arc<Shared>,
+    shared: Arc<WaitSetShared>,
 }
 
-struct Shared {
+struct WaitSetShared {
     waiter: Waiter,
     members: Mutex<Members>,
-    /// How often a thread was told of a member. It ends the waits of all others, who may find nothing any
-    /// more.
+    /// How often a member was reported to a thread. That ends the waits of all others, which may
+    /// find nothing any more.
     reports: AtomicU64,
 }
 
@@ -79,7 +81,7 @@ pub(crate) trait Member: Send + Sync {
 
 /// Held by a member's [`Waiter`].
 pub(super) struct Membership {
-    set: Arc<Shared>,
+    set: Arc<WaitSetShared>,
     number: u64,
 }
 
@@ -91,7 +93,7 @@ impl WaitSet {
     /// As [`Fabric::open_wait_set`](crate::Fabric::open_wait_set).
     pub(crate) fn open(object: WaitObject) -> Result<WaitSet, Error> {
         let (waiter, members) = (Waiter::of_set(object)?, Mutex::default());
-        Ok(WaitSet { shared: Arc::new(Shared { waiter, members, reports: AtomicU64::new(0) }) })
+        Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
     /// Waits until a member has something to report, for ever if there is no timeout: `fi_wait`. Whether one
@@ -99,9 +101,9 @@ impl WaitSet {
     ///
     /// A queue has something to report for as long as it is not empty, a counter once after it has changed.
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. What one
-    /// thread is told of ends the waits of all that wait at that moment, and is not reported to a wait that
-    /// begins later; threads that wait for different counters have sets of their own, or know what value they
-    /// wait for ([`Counter::wait`](crate::Counter::wait)).
+    /// thread gets as a report ends the waits of all that wait at that moment, and is not reported
+    /// to a wait that begins later; threads that wait for different counters have sets of their
+    /// own, or know what value they wait for ([`Counter::wait`](crate::Counter::wait)).
     ///
     /// The thread sleeps, and makes progress whenever something happens at an endpoint of a member; it yields
     /// the processor between polls with [`WaitObject::Yield`], and for transports that have to be polled.
@@ -122,16 +124,17 @@ impl WaitSet {
         }
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, a member may have something to
-    /// report. To be called before each time; it speaks for all members, and so does `try_wait` of any of
-    /// them. One thread at a time sleeps so, and none waits by [`wait`](Self::wait) meanwhile.
+    /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. Returns `true` if the
+    /// application may sleep: any later change at a member wakes it. Call it before each sleep.
+    /// Only one thread at a time may sleep this way, and none may [`wait`](Self::wait) meanwhile.
     ///
-    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
+    /// Returns `false` if a member may have something to report; always if an endpoint's transport
+    /// must be polled, and for [`WaitObject::Yield`]. `try_wait` of a member has the same result.
     ///
     /// # Errors
     ///
-    /// None. It has the form of the question that other [`Waitable`](super::Waitable) objects may refuse.
+    /// None. The `Result` is that of [`Waitable`](super::Waitable).
     pub fn try_wait(&self) -> Result<bool, Error> {
         Ok(self.shared.try_wait())
     }
@@ -162,13 +165,16 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the set, while it has members. One that has just been closed may be a member
-    /// for a moment more, if another thread waits for the set.
-    pub fn close(self) -> Result<(), (WaitSet, Error)> {
+    /// [`Misuse::Busy`], with the set, while it has members. An object that has just been closed
+    /// may be a member for a moment more, if another thread waits for the set.
+    pub fn close(self) -> Result<(), Rejected<WaitSet>> {
         if self.shared.members.lock().is_empty() {
             return Ok(());
         }
-        Err((self, Misuse::Busy("queues or counters are members of the wait set").into()))
+        Err(Rejected {
+            error: Misuse::Busy("queues or counters are members of the wait set").into(),
+            returned: self,
+        })
     }
 
     /// Makes room for a member, on which threads sleep so.
@@ -187,8 +193,8 @@ impl WaitSet {
     }
 }
 
-impl Shared {
-    /// How often a thread was told of a member.
+impl WaitSetShared {
+    /// How often a member was reported to a thread.
     fn reports(&self) -> u64 {
         self.reports.load(Ordering::SeqCst)
     }

@@ -117,7 +117,7 @@ impl Sleepers {
         }
     }
 
-    /// Sleeps as an application does that was told that it may.
+    /// Sleeps as an application does after `try_wait` allowed it.
     #[cfg(all(test, loom))]
     pub(super) fn sleep_in_application(&self) {
         self.application.as_ref().expect("something to sleep on").doorbell.wait();
@@ -133,7 +133,8 @@ impl Sleepers {
         Some(self.application.as_ref()?.sources.as_fd())
     }
 
-    /// Whether the descriptors are this process's, which is no forked child of the one that has opened them.
+    /// Whether this process has opened the descriptors itself, and is no forked child of the
+    /// process that has.
     pub(super) fn are_here(&self) -> bool {
         self.process == process::id()
     }
@@ -178,7 +179,8 @@ impl Sleepers {
         }
     }
 
-    /// Waits until no other call sleeps on what the application sleeps on. `None` if the time is over before.
+    /// Waits until no other call sleeps on what the application sleeps on. `None` if the time
+    /// passes before.
     fn take_turn(&self, deadline: Deadline) -> Option<TurnGuard<'_, ()>> {
         match deadline.instant() {
             Some(end) => self.turn.try_lock_until(end),
@@ -206,7 +208,7 @@ impl Sleepers {
         if side == Side::Application || state.sleeping_calls == 0 {
             wakeup.doorbell.arm();
         } else if !wakeup.doorbell.is_armed() {
-            // To arm it is to silence it, and the others have not heard it yet.
+            // Arming would silence it, and the others have not woken yet.
             return None;
         }
         match arm_endpoints() {
@@ -270,7 +272,7 @@ impl Wakeup {
 }
 
 impl Sleeper<'_> {
-    /// Sleeps until something happens, or the time is over, or for no reason at all.
+    /// Sleeps until an event or until the time has passed. It may also wake spuriously.
     pub(super) fn sleep(&self, at_most: Option<Duration>) {
         #[cfg(all(test, loom))]
         self.wakeup.doorbell.wait();

@@ -10,21 +10,23 @@ use crate::cq::CompletionQueue;
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 
-/// What an application can sleep on that has a wait object: a [`CompletionQueue`], a [`Counter`], an [`EventQueue`] or a
-/// [`WaitSet`].
+/// What an application can sleep on that has a wait object: a [`CompletionQueue`], a [`Counter`],
+/// an [`EventQueue`] or a [`WaitSet`].
 pub trait Waitable: sealed::Sealed {
-    /// Whether the application may now sleep on the wait object: `fi_trywait(3)`. If not, there may be something to read. To
-    /// be called before each time.
+    /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may
+    /// sleep, `false` if there may be something to read. Call it before each sleep.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for what was opened without a wait object.
+    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for what was opened without a
+    /// wait object.
     fn try_wait(&self) -> Result<bool, Error>;
 
     /// The descriptor to sleep on, for what was opened with [`WaitObject::Fd`]: `FI_GETWAIT`.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The mutex and the condition variable to sleep on, for what was opened with [`WaitObject::MutexCond`]: `FI_GETWAIT`.
+    /// The mutex and the condition variable to sleep on, for what was opened with
+    /// [`WaitObject::MutexCond`]: `FI_GETWAIT`.
     ///
     /// # Errors
     ///
@@ -63,13 +65,15 @@ macro_rules! waitable {
 waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
-    /// Whether the application may now sleep until one of these queues, counters and wait sets, each with a wait object that is
-    /// the application's, has something to read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
-    /// [`WaitSet::try_wait`], for all of them.
+    /// Whether the application may now sleep until one of these queues, counters and wait sets,
+    /// each with a wait object that is the application's, has something to read: `fi_trywait(3)`.
+    /// As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and [`WaitSet::try_wait`], for all
+    /// of them.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for one that was opened without a wait object.
+    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for an object that was opened
+    /// without a wait object.
     pub fn try_wait(&self, objects: &[&dyn Waitable]) -> Result<bool, Error> {
         for object in objects {
             if !object.try_wait()? {

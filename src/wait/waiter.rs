@@ -166,6 +166,7 @@ impl Waiter {
         }
         let Some(sleepers) = &self.sleepers else { return Outlook::Busy };
         let Some(sleeper) = sleepers.arm(side, deadline, || awaited.arm()) else { return Outlook::Busy };
+        awaited.fire();
         if awaited.look() {
             awaited.disarm();
             sleeper.cancel();
@@ -277,7 +278,7 @@ impl Waiter {
         self.prepare(Side::Call, awaited, Deadline::after(None));
     }
 
-    /// Sleeps as an application does that was told that it may.
+    /// Sleeps as an application does after `try_wait` allowed it.
     #[cfg(all(test, loom))]
     pub(super) fn sleep_in_application(&self) {
         self.sleepers.as_ref().expect("something to sleep on").sleep_in_application();
@@ -295,5 +296,47 @@ impl Drop for Waiter {
         if let Some(membership) = &self.membership {
             membership.leave(self.sleepers.as_ref());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use homespun_engine::transport::Armed;
+
+    use super::*;
+
+    /// What is there as soon as it was fired, which must happen with the sleepers unlocked.
+    struct Fired<'a> {
+        waiter: &'a Waiter,
+        is_armed: Cell<bool>,
+        is_fired: Cell<bool>,
+    }
+
+    impl Awaited for Fired<'_> {
+        fn progress(&self) {}
+
+        fn arm(&self) -> Armed {
+            self.is_armed.set(true);
+            Armed::Asleep { look_again_after: None }
+        }
+
+        fn fire(&self) {
+            // Locks them.
+            assert!(self.waiter.has_sleeping_call());
+            self.is_fired.set(self.is_armed.get());
+        }
+
+        fn look(&self) -> bool {
+            self.is_fired.get()
+        }
+    }
+
+    #[test]
+    fn works_that_arming_makes_due_are_fired_with_the_sleepers_unlocked() {
+        let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
+        let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
+        assert_eq!(waiter.wait(None, &fired, || fired.look().then_some(())), Some(()));
     }
 }

@@ -117,7 +117,7 @@ impl Watcher {
         let started = Watcher::start(queue)?;
         // If another thread was faster, its watcher is the one.
         let watcher = watcher.get_or_init(|| started);
-        // The application may have been told that it may sleep before there was one.
+        // `try_wait` may have allowed the application to sleep before there was a watcher.
         watcher.attend();
         Ok(watcher.mutex_cond())
     }
@@ -127,7 +127,8 @@ impl Watcher {
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }
 
-    /// The application was told that it may sleep: what the descriptor says from now on is news.
+    /// `try_wait` has allowed the application to sleep: broadcasts what makes the descriptor
+    /// readable from now on.
     pub(super) fn attend(&self) {
         if self.shared.is_at_rest.load(Ordering::SeqCst) {
             self.shared.call_up();
@@ -157,19 +158,19 @@ impl Watched {
     }
 
     fn run(&self) {
-        // The application does not wait before it was told that it may.
+        // The application does not wait before `try_wait` allows it.
         self.sleep(&self.call, None);
         while !self.is_over() {
             self.sleep(&self.queue, None);
             self.is_at_rest.store(true, Ordering::SeqCst);
-            self.tell();
+            self.broadcast_until_read();
             self.is_at_rest.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Broadcasts until the descriptor is not readable any more, or the application has been told anew that
-    /// it may sleep.
-    fn tell(&self) {
+    /// Broadcasts until the descriptor is not readable any more, or `try_wait` has allowed the
+    /// application to sleep again.
+    fn broadcast_until_read(&self) {
         let mut pause = REPEAT_MIN;
         while !self.is_over() && is_readable(&self.queue) {
             self.broadcast();
@@ -180,8 +181,8 @@ impl Watched {
         }
     }
 
-    /// Sleeps until a descriptor is readable, or the thread is called up, or the time is over. Whether it was
-    /// called up.
+    /// Sleeps until a descriptor is readable, the thread is called up, or the time has passed.
+    /// Returns whether it was called up.
     fn sleep(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.call, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());

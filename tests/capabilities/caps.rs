@@ -7,30 +7,30 @@ use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::{CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::Info;
 use homespun::trigger::{Operation, Trigger};
-use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryRegion};
+use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryRegion, Tag};
 
 use crate::Check;
-use crate::stage::{ANY, Actor, Role, Stage, content, with_caps};
-use crate::suite::files::Named;
+use crate::stage::{ANY, EndpointPair, OpenAttr, TestEndpoint, content, with_caps};
+use crate::suite::files::NamedFile;
 use crate::suite::payload::{payload, received, room};
 
-/// What exercises each capability.
+/// The check of each capability.
 pub(crate) const TABLE: &[(Caps, Check)] = &[
     (Caps::MSG, messages),
     (Caps::TAGGED, tagged_messages),
-    (Caps::SEND, one_who_only_sends),
-    (Caps::RECV, one_who_only_receives),
+    (Caps::SEND, send_only_endpoint),
+    (Caps::RECV, receive_only_endpoint),
     (Caps::RMA, access_to_memory),
-    (Caps::READ, one_who_only_reads),
-    (Caps::WRITE, one_who_only_writes),
-    (Caps::REMOTE_READ, one_who_is_only_read),
-    (Caps::REMOTE_WRITE, one_who_is_only_written_to),
+    (Caps::READ, read_only_initiator),
+    (Caps::WRITE, write_only_initiator),
+    (Caps::REMOTE_READ, read_only_target),
+    (Caps::REMOTE_WRITE, write_only_target),
     (Caps::ATOMIC, atomic_operations),
-    (Caps::RMA_EVENT, accesses_that_are_counted),
-    (Caps::RMA_PMEM, writes_that_are_durable),
-    (Caps::MULTI_RECV, many_messages_in_a_buffer),
+    (Caps::RMA_EVENT, counted_accesses),
+    (Caps::RMA_PMEM, durable_writes),
+    (Caps::MULTI_RECV, multi_receive_buffer),
     (Caps::TRIGGER, triggered_operations),
-    (Caps::FENCE, a_fence),
+    (Caps::FENCE, fence),
     (Caps::SOURCE, sources),
     (Caps::SOURCE_ERR, unknown_sources),
     (Caps::DIRECTED_RECV, directed_receives),
@@ -39,17 +39,17 @@ pub(crate) const TABLE: &[(Caps, Check)] = &[
 ];
 
 fn messages(info: &Info) {
-    Stage::with_caps(info, Caps::MSG).exchange();
+    EndpointPair::with_caps(info, Caps::MSG).exchange();
 }
 
 fn tagged_messages(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::TAGGED);
-    let Stage { alice, bob, .. } = &stage;
+    let stage = EndpointPair::with_caps(info, Caps::TAGGED);
+    let EndpointPair { alice, bob, .. } = &stage;
     for (tag, ignore, context) in [(7, 0, 1), (0x30, 0xf, 2)] {
-        bob.endpoint.trecv(room(16), ANY, tag, ignore, context).unwrap();
+        bob.endpoint.trecv(room(16), ANY, Tag(tag).ignoring(ignore), context).unwrap();
     }
-    alice.endpoint.tsend(payload(1, 16), alice.peer, 0x35, 1).unwrap();
-    alice.endpoint.tsend(payload(2, 16), alice.peer, 7, 2).unwrap();
+    alice.endpoint.tsend(payload(1, 16), alice.peer, Tag(0x35), 1).unwrap();
+    alice.endpoint.tsend(payload(2, 16), alice.peer, Tag(7), 2).unwrap();
     for (context, tag, identity) in [(2, 0x35, 1), (1, 7, 2)] {
         let completion = stage.completion(bob);
         assert_eq!((completion.context, completion.tag), (context, tag));
@@ -58,51 +58,51 @@ fn tagged_messages(info: &Info) {
     assert_eq!(alice.endpoint.send(payload(1, 8), alice.peer, 3).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-/// Two of whom each has the capabilities that it needs, and no others: alice begins, bob is what she begins it with.
-fn one_sided(info: &Info, alice: Caps, bob: Caps) -> Stage {
-    Stage::between(&with_caps(info, alice), &with_caps(info, bob), &Role::default())
+/// A pair with minimal capabilities: alice has those of an initiator, bob those of a target.
+fn one_sided(info: &Info, alice: Caps, bob: Caps) -> EndpointPair {
+    EndpointPair::between(&with_caps(info, alice), &with_caps(info, bob), &OpenAttr::default())
 }
 
-fn one_way(info: &Info) -> Stage {
+fn one_way(info: &Info) -> EndpointPair {
     let stage = one_sided(info, Caps::MSG | Caps::SEND, Caps::MSG | Caps::RECV);
     stage.message(&stage.alice, &stage.bob, 5, 3000);
     stage
 }
 
-fn one_who_only_sends(info: &Info) {
-    let Stage { alice, .. } = one_way(info);
+fn send_only_endpoint(info: &Info) {
+    let EndpointPair { alice, .. } = one_way(info);
     assert_eq!(alice.endpoint.recv(room(8), ANY, 1).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-fn one_who_only_receives(info: &Info) {
-    let Stage { bob, .. } = one_way(info);
+fn receive_only_endpoint(info: &Info) {
+    let EndpointPair { bob, .. } = one_way(info);
     assert_eq!(bob.endpoint.send(payload(1, 8), bob.peer, 1).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
 fn access_to_memory(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::RMA);
+    let stage = EndpointPair::with_caps(info, Caps::RMA);
     let region = stage.region(400_000, 7);
     for len_bytes in [1, 8, 20_000, 400_000] {
         stage.write_and_read(&region, &payload(len_bytes as u64, len_bytes));
     }
 }
 
-/// Writes to a region of bob's. Says what became of it.
-fn write(stage: &Stage, region: &MemoryRegion, message: Bytes) -> Result<(), Errno> {
-    let Actor { endpoint, peer, .. } = &stage.alice;
-    endpoint.write(message, *peer, region.address(), region.key(), 1).map_err(|refused| refused.errno())?;
+/// Writes to a region of bob's. Returns the result.
+fn write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) -> Result<(), Errno> {
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
+    endpoint.write(message, *peer, region.remote(), 1).map_err(|refused| refused.errno())?;
     stage.ended(&stage.alice).map(|_| ()).map_err(|failed| failed.errno())
 }
 
 /// Reads from a region of bob's.
-fn read(stage: &Stage, region: &MemoryRegion, len_bytes: usize) -> Result<Vec<u8>, Errno> {
-    let Actor { endpoint, peer, .. } = &stage.alice;
+fn read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize) -> Result<Vec<u8>, Errno> {
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     let into = room(len_bytes);
-    endpoint.read(into, *peer, region.address(), region.key(), 1).map_err(|refused| refused.errno())?;
+    endpoint.read(into, *peer, region.remote(), 1).map_err(|refused| refused.errno())?;
     stage.ended(&stage.alice).map(|(read, _)| received(&read.buffer)).map_err(|failed| failed.errno())
 }
 
-fn one_who_only_reads(info: &Info) {
+fn read_only_initiator(info: &Info) {
     let stage = one_sided(info, Caps::RMA | Caps::READ, Caps::RMA);
     let region = stage.region(64, 7);
     region.write_at(0, &payload(1, 64)).unwrap();
@@ -110,7 +110,7 @@ fn one_who_only_reads(info: &Info) {
     assert_eq!(write(&stage, &region, payload(2, 64)), Err(Errno::EOPNOTSUPP));
 }
 
-fn one_who_only_writes(info: &Info) {
+fn write_only_initiator(info: &Info) {
     let stage = one_sided(info, Caps::RMA | Caps::WRITE, Caps::RMA);
     let region = stage.region(64, 7);
     assert_eq!(write(&stage, &region, payload(1, 64)), Ok(()));
@@ -118,7 +118,7 @@ fn one_who_only_writes(info: &Info) {
     assert_eq!(read(&stage, &region, 64), Err(Errno::EOPNOTSUPP));
 }
 
-fn one_who_is_only_read(info: &Info) {
+fn read_only_target(info: &Info) {
     let stage = one_sided(info, Caps::RMA, Caps::RMA | Caps::REMOTE_READ);
     let region = stage.region(64, 7);
     region.write_at(0, &payload(1, 64)).unwrap();
@@ -127,7 +127,7 @@ fn one_who_is_only_read(info: &Info) {
     assert!(content(&region, 64) == payload(1, 64));
 }
 
-fn one_who_is_only_written_to(info: &Info) {
+fn write_only_target(info: &Info) {
     let stage = one_sided(info, Caps::RMA, Caps::RMA | Caps::REMOTE_WRITE);
     let region = stage.region(64, 7);
     assert_eq!(write(&stage, &region, payload(1, 64)), Ok(()));
@@ -136,16 +136,10 @@ fn one_who_is_only_written_to(info: &Info) {
 }
 
 fn atomic_operations(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::ATOMIC);
-    let Actor { endpoint, peer, .. } = &stage.alice;
+    let stage = EndpointPair::with_caps(info, Caps::ATOMIC);
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     let region = stage.region(64, 7);
-    let at = |op| AtomicTarget {
-        peer: *peer,
-        address: region.address(),
-        key: region.key(),
-        datatype: Datatype::Uint64,
-        op,
-    };
+    let at = |op| AtomicTarget { peer: *peer, memory: region.remote(), datatype: Datatype::Uint64, op };
     let number = |number: u64| Bytes::copy_from_slice(&number.to_le_bytes());
     let room = || BytesMut::zeroed(8);
     endpoint.atomic(number(5), at(AtomicOp::Sum), 1).unwrap();
@@ -155,13 +149,13 @@ fn atomic_operations(info: &Info) {
     endpoint.compare_atomic(number(7), number(10), room(), at(AtomicOp::Cswap), 3).unwrap();
     assert_eq!(received(&stage.completion(&stage.alice).buffer), number(10));
     assert!(content(&region, 8) == number(7));
-    let refused = endpoint.write(number(1), *peer, region.address(), region.key(), 4).unwrap_err();
+    let refused = endpoint.write(number(1), *peer, region.remote(), 4).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
-fn accesses_that_are_counted(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::RMA | Caps::RMA_EVENT);
-    let Actor { endpoint, peer, .. } = &stage.alice;
+fn counted_accesses(info: &Info) {
+    let stage = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_EVENT);
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     let region = stage.region(64, 7);
     let [written, read] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ].map(|events| {
         let counter = stage.domain.open_counter(&CounterAttr::default()).unwrap();
@@ -169,17 +163,17 @@ fn accesses_that_are_counted(info: &Info) {
         counter
     });
     for context in 1..=3 {
-        endpoint.write(payload(context, 64), *peer, region.address(), region.key(), context).unwrap();
+        endpoint.write(payload(context, 64), *peer, region.remote(), context).unwrap();
         stage.completion(&stage.alice);
     }
-    endpoint.read(room(64), *peer, region.address(), region.key(), 4).unwrap();
+    endpoint.read(room(64), *peer, region.remote(), 4).unwrap();
     stage.completion(&stage.alice);
     assert_eq!((written.read(), read.read()), (3, 1));
 }
 
 fn triggered_operations(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::TRIGGER);
-    let Stage { alice, bob, .. } = &stage;
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::TRIGGER);
+    let EndpointPair { alice, bob, .. } = &stage;
     let counter = stage.domain.open_counter(&CounterAttr::default()).unwrap();
     let send = |context| {
         let buffers = vec![payload(context, 16)];
@@ -196,39 +190,39 @@ fn triggered_operations(info: &Info) {
         let completion = stage.completion(bob);
         assert!(completion.context == context && received(&completion.buffer) == payload(context, 16));
     }
-    let without = Stage::with_caps(info, Caps::MSG);
+    let without = EndpointPair::with_caps(info, Caps::MSG);
     let counter = without.domain.open_counter(&CounterAttr::default()).unwrap();
     let refused = without.alice.endpoint.trigger(&Trigger { counter, threshold: 1 }, send(3)).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
-fn writes_that_are_durable(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::RMA | Caps::RMA_PMEM);
+fn durable_writes(info: &Info) {
+    let stage = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_PMEM);
     let (region, file) = stage.persistent_region(100_000, 7);
     for len_bytes in [8, 100_000] {
         stage.write_at_level(&region, &payload(1, len_bytes), OpFlags::DELIVERY_COMPLETE);
-        is_to_be_written(&file);
+        assert_dirty(&file);
         stage.write_at_level(&region, &payload(2, len_bytes), OpFlags::COMMIT_COMPLETE);
-        is_written(&file);
+        assert_clean(&file);
         assert!(file.content()[..len_bytes] == payload(2, len_bytes));
     }
 }
 
 /// The file has changed, and not all of it is on the device, as far as the system tells.
 #[track_caller]
-fn is_to_be_written(file: &Named) {
-    assert_ne!(file.dirty_bytes(process::id()).unwrap_or(1), 0, "nobody has asked for it to be durable");
+fn assert_dirty(file: &NamedFile) {
+    assert_ne!(file.dirty_bytes(process::id()).unwrap_or(1), 0, "the write was not committed");
 }
 
 /// All of the file is on the device, as far as the system tells.
 #[track_caller]
-pub(crate) fn is_written(file: &Named) {
+pub(crate) fn assert_clean(file: &NamedFile) {
     assert_eq!(file.dirty_bytes(process::id()).unwrap_or(0), 0, "pages that are not on the device");
 }
 
-fn many_messages_in_a_buffer(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::MULTI_RECV);
-    let Stage { alice, bob, .. } = &stage;
+fn multi_receive_buffer(info: &Info) {
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::MULTI_RECV);
+    let EndpointPair { alice, bob, .. } = &stage;
     bob.endpoint.set_min_multi_recv_bytes(16);
     bob.endpoint.recv_multi(BytesMut::zeroed(40), ANY, 9).unwrap();
     for identity in 1..=4 {
@@ -244,9 +238,9 @@ fn many_messages_in_a_buffer(info: &Info) {
     }
 }
 
-fn a_fence(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::FENCE);
-    let Stage { alice, bob, .. } = &stage;
+fn fence(info: &Info) {
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::FENCE);
+    let EndpointPair { alice, bob, .. } = &stage;
     let send = |context, flags| {
         let buffers = vec![payload(context, 8)];
         alice
@@ -254,7 +248,7 @@ fn a_fence(info: &Info) {
             .sendmsg(SendMsg { buffers, to: alice.peer, context, flags, ..SendMsg::default() })
             .unwrap();
     };
-    // It takes the first one to be matched, and only then is the second one sent.
+    // The second is sent only when the first is matched.
     send(1, OpFlags::MATCH_COMPLETE);
     send(2, OpFlags::FENCE | OpFlags::MATCH_COMPLETE);
     stage.silence(alice);
@@ -266,9 +260,9 @@ fn a_fence(info: &Info) {
 }
 
 fn sources(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::SOURCE);
-    let Stage { alice, bob, .. } = &stage;
-    // Another name that comes later.
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE);
+    let EndpointPair { alice, bob, .. } = &stage;
+    // A second entry for the same sender.
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     for (from, name) in [(alice, bob.peer), (bob, own)] {
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -280,8 +274,8 @@ fn sources(info: &Info) {
 }
 
 fn unknown_sources(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
-    let Stage { alice, bob, .. } = &stage;
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
+    let EndpointPair { alice, bob, .. } = &stage;
     bob.av().remove(&[bob.peer]).unwrap();
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     alice.endpoint.inject(b"message", alice.peer, None, None).unwrap();
@@ -293,8 +287,8 @@ fn unknown_sources(info: &Info) {
 }
 
 fn directed_receives(info: &Info) {
-    let stage = Stage::with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
-    let Stage { alice, bob, .. } = &stage;
+    let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
+    let EndpointPair { alice, bob, .. } = &stage;
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     bob.endpoint.recv(room(8), own, 1).unwrap();
     bob.endpoint.recv(room(8), bob.peer, 2).unwrap();
@@ -307,12 +301,13 @@ fn directed_receives(info: &Info) {
 }
 
 fn peers_on_this_host(info: &Info) {
-    Stage::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
+    EndpointPair::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
 }
 
-/// Nobody is there on any other host; but one may be asked for, which is refused where it could not be reached.
+/// The test has no other host; a request for peers there is granted, or refused where no transport
+/// reaches them.
 fn peers_on_other_hosts(info: &Info) {
-    Stage::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();
+    EndpointPair::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();
     let elsewhere = Hints::new().node("192.0.2.1").service(1).numeric_host();
     for other in Fabric::new().infos(&elsewhere).expect("an address for documentation") {
         assert!(other.caps.contains(Caps::REMOTE_COMM), "{:?}", other.domain.name);

@@ -1,4 +1,5 @@
-//! What an application chooses for a domain and its objects: `fi_domain(3)`, `fi_av(3)`, `fi_cq(3)`, `fi_mr(3)`.
+//! The choices of an application for a domain and its objects: `fi_domain(3)`, `fi_av(3)`, `fi_cq(3)`,
+//! `fi_mr(3)`.
 
 use std::thread;
 use std::time::Duration;
@@ -6,28 +7,28 @@ use std::time::Duration;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
-use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, WaitObject};
+use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, Tag, WaitObject};
 
 use crate::granted;
-use crate::stage::{ANY, Role, Stage};
+use crate::stage::{ANY, EndpointPair, OpenAttr};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, sleeping};
 
-/// What the application keeps from happening at once. Whatever else may happen, happens.
+/// Threading: exercises all the concurrency that the chosen model allows.
 pub(crate) fn threading(info: &Info) {
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
         let granted = granted(info, |hints| hints.domain.threading = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.threading, Some(asked));
         match asked {
-            Threading::Safe => the_same_objects_in_two_threads(&granted),
-            // Objects of their own for each thread, of one domain.
+            Threading::Safe => shared_objects_in_two_threads(&granted),
+            // Each thread uses its own objects of one domain.
             Threading::Fid | Threading::Completion | Threading::Endpoint => {
-                objects_of_their_own_in_two_threads(&granted);
+                separate_objects_in_two_threads(&granted);
             }
             // One thread after the other.
             Threading::Domain => {
-                let stage = Stage::open(&granted);
+                let stage = EndpointPair::open(&granted);
                 stage.exchange();
                 thread::scope(|scope| scope.spawn(|| stage.exchange()).join().expect("it goes well"));
             }
@@ -37,8 +38,8 @@ pub(crate) fn threading(info: &Info) {
 
 const PER_THREAD: u64 = 50;
 
-fn the_same_objects_in_two_threads(info: &Info) {
-    let stage = Stage::open(info);
+fn shared_objects_in_two_threads(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for context in 0..2 * PER_THREAD {
         bob.endpoint.recv(room(100), ANY, context).unwrap();
@@ -75,43 +76,43 @@ fn the_same_objects_in_two_threads(info: &Info) {
     assert!(messages == expected);
 }
 
-fn objects_of_their_own_in_two_threads(info: &Info) {
+fn separate_objects_in_two_threads(info: &Info) {
     let domain = Fabric::new().domain(info).unwrap();
     thread::scope(|scope| {
         for _ in 0..2 {
             let domain = domain.clone();
-            scope.spawn(|| Stage::within(domain, info, info, &Role::default()).exchange());
+            scope.spawn(|| EndpointPair::within(domain, info, info, &OpenAttr::default()).exchange());
         }
     });
 }
 
-/// What drives control operations, and data.
+/// Progress of control operations and of data.
 pub(crate) fn progress(info: &Info) {
     let models = || (0..u32::from(u8::MAX)).filter_map(|raw| Progress::from_raw(raw).ok().flatten());
     for asked in models() {
         if let Some(granted) = granted(info, |hints| hints.domain.control_progress = Some(asked)) {
             assert_eq!(granted.domain.control_progress, Some(asked));
-            // To open, bind and enable is all of it.
-            Stage::open(&granted).exchange();
+            // Opening, binding and enabling complete within their calls.
+            EndpointPair::open(&granted).exchange();
         }
         let Some(granted) = granted(info, |hints| hints.domain.data_progress = Some(asked)) else { continue };
         assert_eq!(granted.domain.data_progress, Some(asked));
         match asked {
-            Progress::Manual => Stage::open(&granted).exchange(),
-            Progress::Auto => a_message_that_nobody_drives(&granted),
+            Progress::Manual => EndpointPair::open(&granted).exchange(),
+            Progress::Auto => message_without_application_calls(&granted),
             Progress::ControlUnified => panic!("{asked:?} is granted for data, and nothing exercises it"),
         }
     }
 }
 
-fn a_message_that_nobody_drives(info: &Info) {
-    let stage = Stage::open(info);
+fn message_without_application_calls(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     bob.endpoint.recv(room(400_000), ANY, 1).unwrap();
     let (buffers, flags) = (vec![payload(1, 400_000)], OpFlags::MATCH_COMPLETE);
     alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, flags, ..SendMsg::default() }).unwrap();
     let deadline = Deadline::new();
-    // Of bob nothing is read.
+    // Bob reads no queue.
     while alice.poll().map(|ended| ended.expect("success")).is_none() {
         deadline.pause("a message that is matched by itself");
     }
@@ -121,12 +122,12 @@ fn a_message_that_nobody_drives(info: &Info) {
 /// Whether a queue can be overrun.
 pub(crate) fn resource_management(info: &Info) {
     const COUNT: u64 = 10;
-    let depth = Role { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..Role::default() };
+    let depth = OpenAttr { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..OpenAttr::default() };
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| ResourceManagement::from_raw(raw).ok().flatten()) {
         let granted = granted(info, |hints| hints.domain.resource_mgmt = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.resource_mgmt, Some(asked));
-        let stage = Stage::of(&granted, &depth);
+        let stage = EndpointPair::of(&granted, &depth);
         let (alice, bob) = (&stage.alice, &stage.bob);
         for identity in 0..COUNT {
             bob.endpoint.recv(room(8), ANY, identity).unwrap();
@@ -141,7 +142,7 @@ pub(crate) fn resource_management(info: &Info) {
             ResourceManagement::Disabled => {
                 let deadline = Deadline::new();
                 while bob.cq.read().err() != Some(ReadError::Overrun) {
-                    // Progress without reading, so that there is no room.
+                    // Progress without reads, so the queue stays full.
                     (0..20).for_each(|_| stage.progress());
                     deadline.pause("an overrun");
                 }
@@ -153,16 +154,16 @@ pub(crate) fn resource_management(info: &Info) {
 /// The kinds of address vectors.
 pub(crate) fn address_vectors(info: &Info) {
     if info.ep.ep_type == Some(EndpointType::Msg) {
-        // Over a connection nobody is named.
+        // A connection needs no addresses.
         return;
     }
     let kinds = (0..u32::from(u8::MAX)).filter_map(|raw| AvType::from_raw(raw).ok().flatten());
     for asked in kinds.map(Some).chain([None]) {
         let Some(granted) = granted(info, |hints| hints.domain.av_type = asked) else { continue };
         assert_eq!(granted.domain.av_type, asked);
-        let stage = Stage::of(
+        let stage = EndpointPair::of(
             &granted,
-            &Role { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..Role::default() },
+            &OpenAttr { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..OpenAttr::default() },
         );
         stage.exchange();
         if asked == Some(AvType::Table) {
@@ -174,7 +175,7 @@ pub(crate) fn address_vectors(info: &Info) {
     }
 }
 
-/// What entries tell.
+/// The fields of completion entries.
 pub(crate) fn completion_formats(info: &Info) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let has_message = match format {
@@ -182,10 +183,10 @@ pub(crate) fn completion_formats(info: &Info) {
             CqFormat::Msg | CqFormat::Data | CqFormat::Tagged => true,
         };
         let cq = CqAttr { format: Some(format), ..CqAttr::default() };
-        let stage = Stage::of(info, &Role { cq, ..Role::default() });
+        let stage = EndpointPair::of(info, &OpenAttr { cq, ..OpenAttr::default() });
         let (alice, bob) = (&stage.alice, &stage.bob);
-        bob.endpoint.trecv(room(8), ANY, 7, 0, 3).unwrap();
-        alice.endpoint.inject(b"message", alice.peer, Some(7), Some(9)).unwrap();
+        bob.endpoint.trecv(room(8), ANY, Tag(7), 3).unwrap();
+        alice.endpoint.inject(b"message", alice.peer, Some(Tag(7)), Some(9)).unwrap();
         let told = stage.completion(bob);
         let flags = CompletionFlags::TAGGED | CompletionFlags::RECV | CompletionFlags::REMOTE_CQ_DATA;
         let expected =
@@ -199,7 +200,7 @@ pub(crate) fn completion_formats(info: &Info) {
     }
 }
 
-/// How an application waits.
+/// The wait objects of an application.
 pub(crate) fn wait_objects(info: &Info) {
     use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
 
@@ -218,7 +219,7 @@ pub(crate) fn wait_objects(info: &Info) {
             continue;
         }
         opened.unwrap_or_else(|error| panic!("{wait:?}: {error}"));
-        let stage = Stage::of(info, &Role { cq, ..Role::default() });
+        let stage = EndpointPair::of(info, &OpenAttr { cq, ..OpenAttr::default() });
         let (alice, bob) = (&stage.alice, &stage.bob);
         bob.endpoint.recv(room(100), ANY, 1).unwrap();
         if wait == None {
@@ -238,10 +239,10 @@ pub(crate) fn wait_objects(info: &Info) {
     }
 }
 
-/// Registers memory in a domain as this info has it, and accesses it.
+/// Registers memory as the `mr_mode` of this info requires, and accesses it.
 pub(crate) fn register(info: &Info) {
     let picks_key = info.domain.mr_mode.intersects(MrMode::PROV_KEY | MrMode::BASIC);
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let region = stage.region(4096, 7);
     assert_eq!(region.key() != 7, picks_key, "{:?}", info.domain.mr_mode);
     stage.write_and_read(&region, &payload(1, 4096));

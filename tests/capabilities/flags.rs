@@ -5,39 +5,39 @@ use homespun::info::Info;
 use homespun::{BytesMut, Error, Misuse};
 
 use crate::Check;
-use crate::caps::is_written;
-use crate::stage::{ANY, Role, Stage};
+use crate::caps::assert_clean;
+use crate::stage::{ANY, EndpointPair, OpenAttr};
 use crate::suite::payload::{payload, received, room};
 
-/// What exercises each flag of transmit operations. The info has it as the default.
+/// The check of each flag of transmit operations. The info has it as the default.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
-    (OpFlags::COMPLETION, transmit_operations_that_are_told_of),
+    (OpFlags::COMPLETION, reported_transmit_operations),
     (OpFlags::INJECT, injection),
-    (OpFlags::MORE, more_to_come),
-    (OpFlags::INJECT_COMPLETE, sends_that_wait_for_nobody),
-    (OpFlags::TRANSMIT_COMPLETE, sends_that_wait_for_the_peer),
-    (OpFlags::DELIVERY_COMPLETE, sends_that_wait_for_the_peer),
-    (OpFlags::MATCH_COMPLETE, sends_that_wait_for_a_receive),
-    (OpFlags::COMMIT_COMPLETE, writes_that_wait_for_the_device),
+    (OpFlags::MORE, more_flag),
+    (OpFlags::INJECT_COMPLETE, inject_complete_sends),
+    (OpFlags::TRANSMIT_COMPLETE, transmit_and_delivery_complete_sends),
+    (OpFlags::DELIVERY_COMPLETE, transmit_and_delivery_complete_sends),
+    (OpFlags::MATCH_COMPLETE, match_complete_sends),
+    (OpFlags::COMMIT_COMPLETE, commit_complete_writes),
 ];
 
-/// What exercises each flag of receives. The info has it as the default.
+/// The check of each flag of receives. The info has it as the default.
 pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
-    (OpFlags::COMPLETION, receives_that_are_told_of),
+    (OpFlags::COMPLETION, reported_receives),
     (OpFlags::MORE, all_receives),
-    (OpFlags::MULTI_RECV, receives_of_many_messages),
-    // Host memory is visible to everybody at once.
+    (OpFlags::MULTI_RECV, multi_receive_default),
+    // Host memory is visible to all threads at once.
     (OpFlags::INJECT_COMPLETE, all_receives),
     (OpFlags::TRANSMIT_COMPLETE, all_receives),
     (OpFlags::DELIVERY_COMPLETE, all_receives),
 ];
 
-/// Two whose queues tell only of what is flagged so.
-fn selective(info: &Info) -> Stage {
-    Stage::of(info, &Role { is_selective: true, ..Role::default() })
+/// A pair with selective completion.
+fn selective(info: &Info) -> EndpointPair {
+    EndpointPair::of(info, &OpenAttr { is_selective: true, ..OpenAttr::default() })
 }
 
-fn transmit_operations_that_are_told_of(info: &Info) {
+fn reported_transmit_operations(info: &Info) {
     let stage = selective(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     alice.endpoint.send(payload(1, 8), alice.peer, 1).unwrap();
@@ -53,7 +53,7 @@ fn transmit_operations_that_are_told_of(info: &Info) {
 }
 
 fn injection(info: &Info) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let max_bytes = info.tx.inject_size_bytes;
     stage.message(alice, bob, 1, max_bytes);
@@ -61,12 +61,12 @@ fn injection(info: &Info) {
     assert!(matches!(refused.error, Error::Misuse(Misuse::TooLong { .. })), "{}", refused.error);
 }
 
-fn more_to_come(info: &Info) {
-    Stage::open(info).exchange();
+fn more_flag(info: &Info) {
+    EndpointPair::open(info).exchange();
 }
 
-fn sends_that_wait_for_nobody(info: &Info) {
-    let stage = Stage::open(info);
+fn inject_complete_sends(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     // A message before it, so that there is a link.
     stage.message(alice, bob, 1, 8);
@@ -76,8 +76,8 @@ fn sends_that_wait_for_nobody(info: &Info) {
     assert!(received(&stage.completion(bob).buffer) == payload(2, 8));
 }
 
-fn sends_that_wait_for_the_peer(info: &Info) {
-    let stage = Stage::open(info);
+fn transmit_and_delivery_complete_sends(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     stage.message(alice, bob, 1, 8);
     alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
@@ -89,8 +89,8 @@ fn sends_that_wait_for_the_peer(info: &Info) {
     assert!(received(&stage.completion(bob).buffer) == payload(2, 8));
 }
 
-fn sends_that_wait_for_a_receive(info: &Info) {
-    let stage = Stage::open(info);
+fn match_complete_sends(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for (identity, len_bytes) in [(1, 8), (2, 300_000)] {
         alice.endpoint.send(payload(identity, len_bytes), alice.peer, identity).unwrap();
@@ -101,21 +101,21 @@ fn sends_that_wait_for_a_receive(info: &Info) {
     }
 }
 
-fn writes_that_wait_for_the_device(info: &Info) {
-    let stage = Stage::open(info);
+fn commit_complete_writes(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, (region, file)) = (&stage.alice, stage.persistent_region(20_000, 7));
     for (identity, len_bytes) in [(1, 8), (2, 20_000)] {
         let message = payload(identity, len_bytes);
-        alice.endpoint.write(message.clone(), alice.peer, region.address(), region.key(), identity).unwrap();
+        alice.endpoint.write(message.clone(), alice.peer, region.remote(), identity).unwrap();
         assert_eq!(stage.completion(alice).context, identity);
-        is_written(&file);
+        assert_clean(&file);
         assert!(file.content()[..len_bytes] == message);
     }
-    // To messages it means nothing.
+    // The flag has no meaning for messages.
     stage.exchange();
 }
 
-fn receives_that_are_told_of(info: &Info) {
+fn reported_receives(info: &Info) {
     let stage = selective(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for identity in 1..=2 {
@@ -128,17 +128,17 @@ fn receives_that_are_told_of(info: &Info) {
 }
 
 fn all_receives(info: &Info) {
-    Stage::open(info).exchange();
+    EndpointPair::open(info).exchange();
 }
 
-fn receives_of_many_messages(info: &Info) {
-    let stage = Stage::open(info);
+fn multi_receive_default(info: &Info) {
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     bob.endpoint.recv(BytesMut::zeroed(80), ANY, 9).unwrap();
     for identity in 1..=3 {
         alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
     }
-    // The third one leaves less than there must be, by default.
+    // The third leaves less than the default minimum.
     for identity in 1..=3 {
         let completion = stage.completion(bob);
         assert_eq!(

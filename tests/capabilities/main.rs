@@ -1,8 +1,8 @@
-//! Whatever `getinfo` answers or grants, exercised: every capability, default flag, order, mode, choice and number, of every
-//! domain and every kind of endpoint.
+//! Exercises what `getinfo` answers or grants: every capability, default flag, order, mode, choice and
+//! number, of every domain and endpoint type.
 //!
-//! Each is an entry of a table that names what exercises it. A bit that is answered or granted and is in no table fails the
-//! test, and so does a field of an answer that nobody has thought of, since it would not compile.
+//! Each is an entry of a table that names what exercises it. A bit that is answered or granted and is in
+//! no table fails the test; a new field of an answer does not compile until a table has it.
 
 mod caps;
 mod choices;
@@ -22,12 +22,11 @@ use homespun::flags::OpFlags;
 use homespun::info::{EndpointType, Info, MrMode};
 use homespun::{AddressFormat, Fabric, Hints};
 
-/// What exercises something, in endpoints of this kind. Fails if it does not work.
+/// A check of a feature with endpoints of this info. Panics if the feature does not work.
 pub(crate) type Check = fn(&Info);
 
-/// Everything that there is to communicate with: an info for each domain, kind of endpoint, and address format. Endpoints
-/// that are opened with one are on the loopback interface.
-fn everything() -> Vec<Info> {
+/// An info for each domain, endpoint type and address format, with addresses of the loopback interface.
+fn offered_infos() -> Vec<Info> {
     let kinds = [EndpointType::Msg, EndpointType::Dgram, EndpointType::Rdm];
     let of_kind = |kind| Fabric::new().infos(&Hints::new().ep_type(kind)).unwrap_or_default();
     let mut infos: Vec<Info> = kinds.into_iter().flat_map(of_kind).collect();
@@ -43,8 +42,8 @@ fn everything() -> Vec<Info> {
     infos
 }
 
-/// What is granted to hints that ask for all of this, changed so; `None` if it is refused. In place of the address that the
-/// answer has stays the one of the info.
+/// The answer to hints that equal this info after a change, or `None` if they are refused. The source
+/// address stays that of the info.
 pub(crate) fn granted(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
@@ -52,12 +51,12 @@ pub(crate) fn granted(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Inf
     Some(Info { src_addr: info.src_addr, ..answer })
 }
 
-/// Every single flag of a word.
+/// Each flag of a word.
 pub(crate) fn every_bit<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
     (0..u64::BITS).map(|place| F::from_bits_retain(1 << place))
 }
 
-/// Finds what exercises a flag, and has it do so.
+/// Runs the check of a flag.
 #[track_caller]
 pub(crate) fn exercise<F: Flags<Bits = u64> + Debug + Copy>(
     what: &str,
@@ -74,20 +73,20 @@ pub(crate) fn exercise<F: Flags<Bits = u64> + Debug + Copy>(
 }
 
 #[test]
-fn there_are_both_domains() {
-    let mut domains: Vec<_> = everything().into_iter().filter_map(|info| info.domain.name).collect();
+fn getinfo_offers_both_domains() {
+    let mut domains: Vec<_> = offered_infos().into_iter().filter_map(|info| info.domain.name).collect();
     domains.sort_unstable();
     domains.dedup();
     assert_eq!(domains, ["shm", "tcp"]);
 }
 
 #[test]
-fn every_capability() {
-    for info in everything() {
+fn every_capability_works() {
+    for info in offered_infos() {
         let sides = info.tx.caps | info.rx.caps | info.domain.caps;
         assert!(info.caps.contains(sides), "{:?} are no capabilities of the endpoint", sides - info.caps);
         for bit in every_bit() {
-            // Some are there only for those who ask.
+            // Some are granted only on request.
             let granted = granted(&info, |hints| hints.caps |= bit);
             assert!(granted.is_some() || !info.caps.contains(bit), "{bit:?} is answered and not granted");
             if granted.is_some_and(|granted| granted.caps.contains(bit)) {
@@ -98,8 +97,8 @@ fn every_capability() {
 }
 
 #[test]
-fn every_default_flag_of_transmit_operations() {
-    for info in everything() {
+fn every_default_transmit_flag_works() {
+    for info in offered_infos() {
         assert!(info.tx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
         for bit in every_bit() {
@@ -114,8 +113,8 @@ fn every_default_flag_of_transmit_operations() {
 }
 
 #[test]
-fn every_default_flag_of_receives() {
-    for info in everything() {
+fn every_default_receive_flag_works() {
+    for info in offered_infos() {
         assert!(info.rx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
         for bit in every_bit() {
@@ -130,8 +129,8 @@ fn every_default_flag_of_receives() {
 }
 
 #[test]
-fn every_order_of_messages() {
-    for info in everything() {
+fn every_message_order_holds() {
+    for info in offered_infos() {
         for bit in every_bit() {
             let ask = |hints: &mut Info| (hints.tx.msg_order, hints.rx.msg_order) = (bit, bit);
             let granted = granted(&info, ask);
@@ -146,8 +145,8 @@ fn every_order_of_messages() {
 }
 
 #[test]
-fn every_order_of_completions() {
-    for info in everything() {
+fn every_completion_order_holds() {
+    for info in offered_infos() {
         for bit in every_bit() {
             if let Some(granted) = granted(&info, |hints| hints.tx.comp_order = bit) {
                 assert!(granted.tx.comp_order.contains(bit));
@@ -162,34 +161,31 @@ fn every_order_of_completions() {
 }
 
 #[test]
-fn nothing_is_demanded() {
-    for info in everything() {
+fn getinfo_requires_no_mode_bits() {
+    for info in offered_infos() {
         for mode in [info.mode, info.tx.mode, info.rx.mode, info.domain.mode] {
             assert!(mode.is_empty(), "{mode:?} is demanded of applications, and nothing here heeds it");
         }
         for bit in every_bit() {
             let granted =
-                granted(&info, |hints| hints.mode = bit).expect("whoever offers more is not refused");
+                granted(&info, |hints| hints.mode = bit).expect("unused mode bits are no reason to refuse");
             assert!(granted.mode.is_empty(), "{:?}", granted.mode);
         }
     }
 }
 
 #[test]
-fn every_mode_of_registration() {
-    for info in everything() {
-        // What is demanded of those who are ready for nothing, for one thing, and for everything.
+fn every_mr_mode() {
+    for info in offered_infos() {
+        // The mode bits required when the hints allow none, one, and all.
         let single = (0..u32::BITS).map(|place| MrMode::from_bits_retain(1 << place));
         for asked in single.chain([MrMode::empty(), MrMode::from_bits_retain(u32::MAX)]) {
             let granted = granted(&info, |hints| hints.domain.mr_mode = asked);
             let Some(granted) = granted else { continue };
             let demanded = granted.domain.mr_mode;
-            assert!(
-                asked.contains(demanded),
-                "{demanded:?} is demanded of those who are ready for {asked:?}"
-            );
+            assert!(asked.contains(demanded), "{demanded:?} is required though the hints allow {asked:?}");
             choices::register(&granted);
-            // An application may insist on what it has offered.
+            // An application may demand the modes that it has offered.
             let mut insisting = granted;
             insisting.domain.mr_mode = asked;
             if Fabric::new().domain(&insisting).is_ok() {
@@ -200,8 +196,8 @@ fn every_mode_of_registration() {
 }
 
 #[test]
-fn every_choice_of_a_domain() {
-    for info in everything() {
+fn every_domain_choice_works() {
+    for info in offered_infos() {
         choices::threading(&info);
         choices::progress(&info);
         choices::resource_management(&info);
@@ -212,8 +208,8 @@ fn every_choice_of_a_domain() {
 }
 
 #[test]
-fn every_number() {
-    for info in everything() {
+fn every_limit_works() {
+    for info in offered_infos() {
         numbers::exercise(&info);
     }
 }

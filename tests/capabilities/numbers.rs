@@ -1,20 +1,20 @@
-//! The numbers of an answer: what is within them goes well, and what is beyond is refused.
+//! The limits of an answer: operations within them succeed, and operations beyond them are refused.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::info::{
     DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, SHARED_CONTEXT, TxAttr,
 };
-use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse};
+use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, RemoteMemory, Tag};
 
-use crate::stage::{ANY, Role, Stage, asked, next_event};
+use crate::stage::{ANY, EndpointPair, OpenAttr, asked, next_event};
 use crate::suite::Deadline;
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
 
-/// How many objects are opened at once where more are said to work well than a test has descriptors for.
+/// How many objects are opened at most: a test has descriptors for no more.
 const OBJECTS_MAX: usize = 50;
 
-/// Exercises every number of an answer. All fields are named here, so that one which comes anew is thought of.
+/// Exercises every number of an answer. The patterns name all fields, so a new field does not compile.
 pub(crate) fn exercise(info: &Info) {
     let Info {
         caps: _,
@@ -42,7 +42,7 @@ pub(crate) fn exercise(info: &Info) {
                 op_flags: _,
                 msg_order: _,
                 comp_order: _,
-                // What exceeds it waits with its sender: `tests/flood.rs`.
+                // Messages beyond it wait at the sender: `tests/flood.rs`.
                 total_buffered_recv_bytes: _,
                 size_ops: rx_size_ops,
                 iov_limit: rx_iov_limit,
@@ -52,10 +52,10 @@ pub(crate) fn exercise(info: &Info) {
                 ep_type: _,
                 protocol: PROTOCOL,
                 protocol_version: PROTOCOL_VERSION,
-                // Refused beyond it in the tests of the plugin: no memory is so long.
+                // The plugin's tests check the refusal beyond it: no memory is that long.
                 max_msg_size_bytes,
                 msg_prefix_size_bytes: 0,
-                // They go with an order, whose check looks at them: `orders.rs`.
+                // The checks of the orders exercise them: `orders.rs`.
                 max_order_raw_size_bytes: _,
                 max_order_war_size_bytes: _,
                 max_order_waw_size_bytes: _,
@@ -85,12 +85,12 @@ pub(crate) fn exercise(info: &Info) {
                 // Exercised in `tests/semantics/shared_contexts.rs`, with a few.
                 max_ep_srx_ctx: _,
                 cntr_cnt,
-                // Accepted, and one more refused, in the tests of the plugin: what lies in pieces is raw memory.
+                // The plugin's tests check the limit: only raw memory comes in segments.
                 mr_iov_limit: _,
                 caps: _,
                 mode: _,
                 auth_key: domain_key,
-                // `caps.rs` compares it with the longest address too.
+                // `caps.rs` checks it with the longest address too.
                 max_err_data_bytes,
                 mr_cnt: 0,
                 tclass: 0,
@@ -105,14 +105,14 @@ pub(crate) fn exercise(info: &Info) {
     injected(info, *inject_size_bytes);
     outstanding(info, *tx_size_ops, *rx_size_ops);
     gathered_and_scattered(info, *tx_iov_limit, *rx_iov_limit);
-    // Calls have one remote segment each; those of the plugin are told how many.
+    // Calls of the crate have one remote segment; the plugin's calls pass a count.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
     long_messages(info, *max_msg_size_bytes);
     tags(info, *mem_tag_format);
     keys(info, *mr_key_size_bytes);
     remote_data(info, *cq_data_size_bytes);
     many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
-    many_share_a_transmit_context(info, *max_ep_stx_ctx);
+    many_endpoints_of_a_transmit_context(info, *max_ep_stx_ctx);
     if info.ep.ep_type == Some(EndpointType::Msg) {
         rejections(info, *max_err_data_bytes);
     }
@@ -120,7 +120,7 @@ pub(crate) fn exercise(info: &Info) {
 
 /// The longest message that can be injected, and one that is longer.
 fn injected(info: &Info, max_bytes: usize) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     bob.endpoint.recv(room(max_bytes), ANY, 1).unwrap();
     alice.endpoint.inject(&payload(1, max_bytes), alice.peer, None, None).unwrap();
@@ -130,10 +130,10 @@ fn injected(info: &Info, max_bytes: usize) {
     stage.silence(bob);
 }
 
-/// As many operations outstanding at once as there may be, and one more.
+/// The maximum of outstanding operations, and one more.
 fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     const FULL: Error = Error::Again(Again::QueueFull);
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let send = |context| {
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::MATCH_COMPLETE);
@@ -143,7 +143,7 @@ fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
         send(context).unwrap_or_else(|refused| panic!("send {context} of {tx_size_ops}: {}", refused.error));
     }
     assert_eq!(send(0).unwrap_err().error, FULL);
-    // Many at a time, since there are many.
+    // Reads many entries at a time.
     let (mut posted, mut ended) = (0, [0; 2]);
     let mut deadline = Deadline::new();
     while ended != [tx_size_ops; 2] {
@@ -155,7 +155,7 @@ fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
             assert!(received(&completion.buffer) == payload(completion.context, 8));
         });
         let sent = alice.cq.read_each(1000, |_, _| {});
-        let now = [sent, received].map(|read| read.unwrap_or(0));
+        let now = [sent, received].map(|read| read.ok().flatten().unwrap_or(0));
         if now == [0; 2] {
             deadline.pause("the rest of what is outstanding");
         } else {
@@ -171,9 +171,9 @@ fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     assert_eq!(bob.endpoint.recv(room(8), ANY, 0).unwrap_err().error, FULL);
 }
 
-/// Messages in as many pieces as there may be, and in one more.
+/// Messages with the maximum of segments, and with one more.
 fn gathered_and_scattered(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let message = payload(1, 50_000);
     bob.endpoint.recvv(room_in_pieces(50_000, rx_iov_limit), ANY, 1).unwrap();
@@ -187,35 +187,52 @@ fn gathered_and_scattered(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize)
     if info.caps.contains(Caps::RMA) {
         let region = stage.region(50_000, 7);
         let at = (region.address(), region.key());
-        alice.endpoint.writev(pieces(&message, tx_iov_limit), alice.peer, at.0, at.1, 4).unwrap();
+        alice
+            .endpoint
+            .writev(pieces(&message, tx_iov_limit), alice.peer, RemoteMemory { address: at.0, key: at.1 }, 4)
+            .unwrap();
         assert_eq!(stage.completion(alice).context, 4);
-        alice.endpoint.readv(room_in_pieces(50_000, tx_iov_limit), alice.peer, at.0, at.1, 5).unwrap();
+        alice
+            .endpoint
+            .readv(
+                room_in_pieces(50_000, tx_iov_limit),
+                alice.peer,
+                RemoteMemory { address: at.0, key: at.1 },
+                5,
+            )
+            .unwrap();
         assert!(received(&stage.completion(alice).buffer) == message);
-        let refused = alice.endpoint.writev(pieces(&message, tx_iov_limit + 1), alice.peer, at.0, at.1, 6);
+        let refused = alice.endpoint.writev(
+            pieces(&message, tx_iov_limit + 1),
+            alice.peer,
+            RemoteMemory { address: at.0, key: at.1 },
+            6,
+        );
         assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
     }
 }
 
 fn long_messages(info: &Info, max_bytes: usize) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     stage.message(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
 }
 
-/// Each bit of a tag counts, and comes back.
+/// Each bit of a tag takes part in matching, and is reported.
 fn tags(info: &Info, mem_tag_format: u64) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    // A format without a bit promises nothing about it. The generic one has fields of one bit each, up to the highest.
+    // A format without a bit promises nothing about it. The generic one has fields of one bit each,
+    // up to the highest.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
     for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
-        bob.endpoint.trecv(room(8), ANY, tag, 0, 1).unwrap();
-        // The same in every bit but one, for each of them, is not taken.
+        bob.endpoint.trecv(room(8), ANY, Tag(tag), 1).unwrap();
+        // A tag that differs in one bit does not match.
         let other = tag ^ 1 << (tag.count_zeros() % bits);
-        alice.endpoint.inject(b"other", alice.peer, Some(other), None).unwrap();
-        alice.endpoint.inject(b"this", alice.peer, Some(tag), None).unwrap();
+        alice.endpoint.inject(b"other", alice.peer, Some(Tag(other)), None).unwrap();
+        alice.endpoint.inject(b"this", alice.peer, Some(Tag(tag)), None).unwrap();
         let completion = stage.completion(bob);
         assert_eq!((completion.tag, received(&completion.buffer)), (tag, b"this".to_vec()));
-        bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 2).unwrap();
+        bob.endpoint.trecv(room(8), ANY, Tag(0).ignoring(u64::MAX), 2).unwrap();
         assert_eq!(stage.completion(bob).tag, other);
     }
 }
@@ -223,7 +240,7 @@ fn tags(info: &Info, mem_tag_format: u64) {
 /// Keys that use all of their bytes.
 fn keys(info: &Info, key_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     for key in [0, 1, highest >> 1, highest - 1] {
         let region = stage.region(64, key);
         stage.write_and_read(&region, &payload(key, 64));
@@ -233,7 +250,7 @@ fn keys(info: &Info, key_bytes: usize) {
 /// Remote data that uses all of its bytes.
 fn remote_data(info: &Info, data_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * data_bytes as u32);
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for data in [0, 1, highest, 0x0123_4567_89ab_cdef & highest] {
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -242,10 +259,10 @@ fn remote_data(info: &Info, data_bytes: usize) {
     }
 }
 
-/// As much as an error may tell is what may be said to whoever is rejected.
+/// A rejection carries as much data as an error entry can report.
 fn rejections(info: &Info, max_bytes: usize) {
     let domain = Fabric::new().domain(info).unwrap();
-    let (_alice, eq, request) = asked(&domain, info, info, &Role::default());
+    let (_alice, eq, request) = asked(&domain, info, info, &OpenAttr::default());
     let refused = request.reject(&payload(1, max_bytes + 1)).unwrap_err();
     assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
     request.reject(&payload(1, max_bytes)).unwrap();
@@ -255,7 +272,7 @@ fn rejections(info: &Info, max_bytes: usize) {
 
 /// Many queues, counters and endpoints at once.
 fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_cq(&CqAttr::default()).unwrap());
     let queues: Vec<_> = queues.collect();
     let counters =
@@ -268,7 +285,7 @@ fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
 }
 
 /// Many endpoints that share a transmit context.
-fn many_share_a_transmit_context(info: &Info, max_ep_stx_ctx: usize) {
+fn many_endpoints_of_a_transmit_context(info: &Info, max_ep_stx_ctx: usize) {
     let mut info = info.clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;
     let domain = Fabric::new().domain(&info).unwrap();

@@ -4,13 +4,13 @@ use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags, Order};
 use homespun::info::Info;
-use homespun::{Bytes, BytesMut, MemoryRegion};
+use homespun::{Bytes, BytesMut, MemoryRegion, RemoteMemory};
 
 use crate::Check;
-use crate::stage::{ANY, Actor, Stage, content};
+use crate::stage::{ANY, EndpointPair, TestEndpoint, content};
 use crate::suite::payload::{payload, received, room};
 
-/// What exercises each order of what is done to one peer. The info has it.
+/// The check of each message order. The info has the order.
 pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::SAS, sends_after_sends),
     (Order::SAW, |info| sends_after(info, Before::Write)),
@@ -31,7 +31,7 @@ pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
     (Order::ATOMIC_WAW, updates_after_updates),
 ];
 
-/// What exercises each order of the completions of transmit operations. Whoever asks for one has all of them.
+/// The check of each completion order of transmit operations. A request for one grants all.
 pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
     (Order::RAR, completions),
     (Order::RAW, completions),
@@ -44,16 +44,16 @@ pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
     (Order::SAS, completions),
 ];
 
-/// What exercises each order of the completions of receives.
+/// The check of each completion order of receives.
 pub(crate) const OF_RECEIVE_COMPLETIONS: &[(Order, Check)] = &[];
 
-/// Lengths of messages that travel in different ways, so that one could overtake another.
+/// Lengths of messages that use different protocols, so that one could overtake another.
 const LENS_BYTES: [usize; 5] = [300_000, 0, 20_000, 8, 3000];
 
-/// The length of an access that takes longer than what comes after it.
+/// The length of an access that takes longer than the operation after it.
 const LONG_BYTES: usize = 300_000;
 
-/// How often something is tried that could go well by accident.
+/// How often a check is repeated that could pass by accident.
 const TURNS: u64 = 10;
 
 fn both(info: &Info, accesses: Check, atomics: Check) {
@@ -62,7 +62,7 @@ fn both(info: &Info, accesses: Check, atomics: Check) {
 }
 
 fn sends_after_sends(info: &Info) {
-    let stage = Stage::open(info);
+    let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let count = 4 * LENS_BYTES.len() as u64;
     let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
@@ -72,7 +72,7 @@ fn sends_after_sends(info: &Info) {
     for number in 0..count {
         bob.endpoint.recv(room(LENS_BYTES[0]), ANY, number).unwrap();
     }
-    // In which order receives complete is another matter.
+    // This order says nothing about the completion order of receives.
     for _ in 0..count {
         let completion = stage.completion(bob);
         assert!(completion.flags.contains(CompletionFlags::RECV));
@@ -84,26 +84,26 @@ fn sends_after_sends(info: &Info) {
     }
 }
 
-/// Two, and a region of bob's.
-fn with_region(info: &Info) -> (Stage, MemoryRegion) {
-    let stage = Stage::open(info);
+/// A pair, and a region of bob's.
+fn with_region(info: &Info) -> (EndpointPair, MemoryRegion) {
+    let stage = EndpointPair::open(info);
     let region = stage.region(LONG_BYTES, 7);
     (stage, region)
 }
 
-/// What alice does to the region. It completes later.
-fn write(stage: &Stage, region: &MemoryRegion, message: Bytes) {
-    let Actor { endpoint, peer, .. } = &stage.alice;
-    endpoint.write(message, *peer, region.address(), region.key(), 1).unwrap();
+/// Alice posts a write to the region.
+fn write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) {
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
+    endpoint.write(message, *peer, region.remote(), 1).unwrap();
 }
 
-fn read(stage: &Stage, region: &MemoryRegion, len_bytes: usize, context: u64) {
-    let Actor { endpoint, peer, .. } = &stage.alice;
-    endpoint.read(room(len_bytes), *peer, region.address(), region.key(), context).unwrap();
+fn read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, context: u64) {
+    let TestEndpoint { endpoint, peer, .. } = &stage.alice;
+    endpoint.read(room(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
-/// What the next reads of alice's bring, in the order of their contexts, once all that she has begun has ended.
-fn brought(stage: &Stage, count: usize) -> Vec<Vec<u8>> {
+/// Waits for all of alice's operations, and returns the results of her reads by context.
+fn read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
     let completions = (0..count).map(|_| stage.completion(&stage.alice));
     let mut reads: Vec<_> =
         completions.filter(|completion| completion.flags.contains(CompletionFlags::READ)).collect();
@@ -117,7 +117,7 @@ enum Before {
     Write,
 }
 
-/// When a message has arrived, what was begun before it has been done.
+/// When a message has arrived, the accesses before it have taken effect.
 fn sends_after(info: &Info, before: Before) {
     let (stage, region) = with_region(info);
     for turn in 0..TURNS {
@@ -132,16 +132,16 @@ fn sends_after(info: &Info, before: Before) {
         stage.completion(&stage.bob);
         if before == Before::Write {
             assert!(content(&region, LONG_BYTES) == payload(turn + 1, LONG_BYTES));
-            brought(&stage, 1);
+            read_results(&stage, 1);
         } else {
-            // Whatever is there from now on was not to be read.
+            // The read must not see bytes that are written from now on.
             region.write_at(0, &payload(turn + 1, LONG_BYTES)).unwrap();
-            assert!(brought(&stage, 1) == [old]);
+            assert!(read_results(&stage, 1) == [old]);
         }
     }
 }
 
-/// What travels whole and was sent before an access has arrived when the access ends.
+/// Eager messages that were sent before an access have arrived when the access ends.
 fn accesses_after_sends(info: &Info, order: Order) {
     const EACH: u64 = 5;
     let (stage, region) = with_region(info);
@@ -156,7 +156,7 @@ fn accesses_after_sends(info: &Info, order: Order) {
         } else {
             write(&stage, &region, payload(1, 8));
         }
-        // The sends complete before or after it.
+        // The sends may complete before or after the access.
         for _ in 0..=EACH {
             let ended = stage.completion(alice);
             if ended.flags.intersects(CompletionFlags::READ | CompletionFlags::WRITE) {
@@ -169,7 +169,7 @@ fn accesses_after_sends(info: &Info, order: Order) {
     }
 }
 
-/// Later reads do not see less than earlier ones.
+/// A later read sees at least the writes that an earlier one saw.
 fn reads_after_reads(info: &Info) {
     let (stage, region) = with_region(info);
     for turn in 0..TURNS {
@@ -178,9 +178,9 @@ fn reads_after_reads(info: &Info) {
         read(&stage, &region, 8, 2);
         stage.progress();
         region.write_at(0, &(turn + 1).to_le_bytes()).unwrap();
-        let brought = brought(&stage, 2);
+        let read_results = read_results(&stage, 2);
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
-        assert!(number(&brought[0]) <= number(&brought[1]) && number(&brought[0]) >= turn);
+        assert!(number(&read_results[0]) <= number(&read_results[1]) && number(&read_results[0]) >= turn);
     }
 }
 
@@ -190,7 +190,7 @@ fn reads_after_writes(info: &Info) {
     for turn in 0..TURNS {
         write(&stage, &region, payload(turn, LONG_BYTES));
         read(&stage, &region, LONG_BYTES, 2);
-        assert!(brought(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        assert!(read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
@@ -201,7 +201,7 @@ fn writes_after_reads(info: &Info) {
     for turn in 0..TURNS {
         read(&stage, &region, LONG_BYTES, 2);
         write(&stage, &region, payload(turn + 1, LONG_BYTES));
-        assert!(brought(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        assert!(read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
@@ -211,30 +211,35 @@ fn writes_after_writes(info: &Info) {
     for turn in 0..TURNS {
         write(&stage, &region, payload(turn, LONG_BYTES));
         write(&stage, &region, payload(turn + 1, 3000));
-        brought(&stage, 2);
+        read_results(&stage, 2);
         let mut expected = payload(turn, LONG_BYTES).to_vec();
         expected[..3000].copy_from_slice(&payload(turn + 1, 3000));
         assert!(content(&region, LONG_BYTES) == expected);
     }
 }
 
-/// How many numbers an atomic operation is about.
+/// The number of elements of an atomic operation.
 const NUMBERS: u64 = 100;
 
-fn target(stage: &Stage, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
+fn target(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
     let (address, key) = (region.address(), region.key());
-    AtomicTarget { peer: stage.alice.peer, address, key, datatype: Datatype::Uint64, op }
+    AtomicTarget {
+        peer: stage.alice.peer,
+        memory: RemoteMemory { address, key },
+        datatype: Datatype::Uint64,
+        op,
+    }
 }
 
 fn numbers(number: u64) -> Bytes {
     number.to_le_bytes().repeat(NUMBERS as usize).into()
 }
 
-fn update(stage: &Stage, region: &MemoryRegion, op: AtomicOp, number: u64) {
+fn update(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp, number: u64) {
     stage.alice.endpoint.atomic(numbers(number), target(stage, region, op), 1).unwrap();
 }
 
-fn fetch(stage: &Stage, region: &MemoryRegion, context: u64) {
+fn fetch(stage: &EndpointPair, region: &MemoryRegion, context: u64) {
     let (room, target) = (BytesMut::zeroed(8 * NUMBERS as usize), target(stage, region, AtomicOp::Read));
     stage.alice.endpoint.fetch_atomic(Bytes::new(), room, target, context).unwrap();
 }
@@ -244,9 +249,9 @@ fn fetches_after_fetches(info: &Info) {
     for turn in 0..TURNS {
         fetch(&stage, &region, 1);
         fetch(&stage, &region, 2);
-        assert!(brought(&stage, 2) == [numbers(turn), numbers(turn)]);
+        assert!(read_results(&stage, 2) == [numbers(turn), numbers(turn)]);
         update(&stage, &region, AtomicOp::Sum, 1);
-        brought(&stage, 1);
+        read_results(&stage, 1);
     }
 }
 
@@ -256,7 +261,7 @@ fn fetches_after_updates(info: &Info) {
     for turn in 0..TURNS {
         update(&stage, &region, AtomicOp::Write, turn);
         fetch(&stage, &region, 2);
-        assert!(brought(&stage, 2) == [numbers(turn)]);
+        assert!(read_results(&stage, 2) == [numbers(turn)]);
     }
 }
 
@@ -266,7 +271,7 @@ fn updates_after_fetches(info: &Info) {
     for turn in 0..TURNS {
         fetch(&stage, &region, 2);
         update(&stage, &region, AtomicOp::Write, turn + 1);
-        assert!(brought(&stage, 2) == [numbers(turn)]);
+        assert!(read_results(&stage, 2) == [numbers(turn)]);
     }
 }
 
@@ -277,12 +282,12 @@ fn updates_after_updates(info: &Info) {
         update(&stage, &region, AtomicOp::Write, turn);
         update(&stage, &region, AtomicOp::Prod, 3);
         update(&stage, &region, AtomicOp::Sum, 1);
-        brought(&stage, 3);
+        read_results(&stage, 3);
         assert!(content(&region, 8 * NUMBERS as usize) == numbers(3 * turn + 1));
     }
 }
 
-/// Whatever was posted, long or short, ends in the order of its posting.
+/// Long and short operations complete in posting order.
 fn completions(info: &Info) {
     let (stage, region) = with_region(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
@@ -302,8 +307,14 @@ fn completions(info: &Info) {
                     .sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() })
                     .unwrap();
             }
-            1 => alice.endpoint.write(message, alice.peer, at.0, at.1, context).unwrap(),
-            _ => alice.endpoint.read(room(len_bytes), alice.peer, at.0, at.1, context).unwrap(),
+            1 => alice
+                .endpoint
+                .write(message, alice.peer, RemoteMemory { address: at.0, key: at.1 }, context)
+                .unwrap(),
+            _ => alice
+                .endpoint
+                .read(room(len_bytes), alice.peer, RemoteMemory { address: at.0, key: at.1 }, context)
+                .unwrap(),
         }
     }
     for context in 0..count {

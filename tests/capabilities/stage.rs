@@ -1,4 +1,4 @@
-//! Two endpoints that know each other, opened with an info.
+//! Two connected endpoints, opened with an info.
 
 use std::fs::File;
 
@@ -9,70 +9,70 @@ use homespun::info::{EndpointType, Info};
 use homespun::{
     AddressVector, AvAttr, Bytes, Caps, Completion, CompletionError, CompletionQueue, ConnectionEvent,
     ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError, EventError, EventQueue, Fabric, FabricAddress,
-    MemoryRegion, MrAttr, ReadError,
+    MemoryRegion, MrAttr, ReadError, RemoteMemory,
 };
 
 use crate::suite::Deadline;
-use crate::suite::files::Named;
+use crate::suite::files::NamedFile;
 use crate::suite::payload::{payload, received, room};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// For how many rounds nothing happens where nothing is to happen.
+/// How many rounds without an event show that none comes.
 const SILENT_ROUNDS: usize = 50;
 
-/// What peers may do with a region that they may do everything with.
+/// All access rights of peers.
 pub(crate) const REMOTE: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-/// What an actor is opened with, beside an info.
+/// The attributes of an endpoint's objects, beside its info.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Role {
+pub(crate) struct OpenAttr {
     pub(crate) cq: CqAttr,
     pub(crate) av: AvAttr,
     /// Binds the queue with selective completion.
     pub(crate) is_selective: bool,
 }
 
-/// An endpoint in service.
-pub(crate) struct Actor {
+/// An enabled endpoint.
+pub(crate) struct TestEndpoint {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// What it calls the other one; over a connection, nothing.
+    /// Its address of the other endpoint; unused over a connection.
     pub(crate) peer: FabricAddress,
     av: Option<AddressVector>,
 }
 
-/// How an operation ended, and who sent what was received.
+/// The result of an operation, and the source of a received message.
 pub(crate) type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
-/// Two actors in one domain.
-pub(crate) struct Stage {
-    pub(crate) alice: Actor,
-    pub(crate) bob: Actor,
+/// Two connected endpoints in one domain.
+pub(crate) struct EndpointPair {
+    pub(crate) alice: TestEndpoint,
+    pub(crate) bob: TestEndpoint,
     pub(crate) domain: Domain,
 }
 
-impl Stage {
-    pub(crate) fn open(info: &Info) -> Stage {
-        Stage::of(info, &Role::default())
+impl EndpointPair {
+    pub(crate) fn open(info: &Info) -> EndpointPair {
+        EndpointPair::of(info, &OpenAttr::default())
     }
 
-    /// With nothing but these capabilities.
-    pub(crate) fn with_caps(info: &Info, caps: Caps) -> Stage {
-        Stage::between(&with_caps(info, caps), &with_caps(info, caps), &Role::default())
+    /// Opens both with these capabilities alone.
+    pub(crate) fn with_caps(info: &Info, caps: Caps) -> EndpointPair {
+        EndpointPair::between(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
 
-    pub(crate) fn of(info: &Info, role: &Role) -> Stage {
-        Stage::between(info, info, role)
+    pub(crate) fn of(info: &Info, role: &OpenAttr) -> EndpointPair {
+        EndpointPair::between(info, info, role)
     }
 
     /// Alice is opened with the first info, bob with the second; the domain is what the first one says.
-    pub(crate) fn between(alice: &Info, bob: &Info, role: &Role) -> Stage {
+    pub(crate) fn between(alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
         let domain = Fabric::new().domain(alice).expect("the domain was answered");
-        Stage::within(domain, alice, bob, role)
+        EndpointPair::within(domain, alice, bob, role)
     }
 
-    pub(crate) fn within(domain: Domain, alice: &Info, bob: &Info, role: &Role) -> Stage {
+    pub(crate) fn within(domain: Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
         let kind = alice.ep.ep_type.expect("an answer has a type");
         let (alice, bob) = match kind {
             EndpointType::Rdm => {
@@ -80,7 +80,7 @@ impl Stage {
                     let endpoint = domain.endpoint(info).expect("the endpoint was answered");
                     let av = domain.open_av(&role.av).expect("an address vector");
                     endpoint.bind_av(&av).expect("its first address vector");
-                    let actor = Actor::new(&domain, endpoint, Some(av), role);
+                    let actor = TestEndpoint::new(&domain, endpoint, Some(av), role);
                     actor.endpoint.enable().expect("it has all that it needs");
                     actor
                 };
@@ -91,10 +91,10 @@ impl Stage {
             }
             EndpointType::Msg => connected(&domain, alice, bob, role),
             EndpointType::Dgram => {
-                panic!("endpoints of type {kind:?} are answered, and nobody brings two of them together")
+                panic!("getinfo offers endpoints of type {kind:?}, which this test cannot connect")
             }
         };
-        Stage { alice, bob, domain }
+        EndpointPair { alice, bob, domain }
     }
 
     /// Lets both make progress.
@@ -103,9 +103,9 @@ impl Stage {
         self.bob.cq.progress();
     }
 
-    /// The next operation of an actor to end.
+    /// The next operation of an endpoint to end.
     #[track_caller]
-    pub(crate) fn ended(&self, actor: &Actor) -> Ended {
+    pub(crate) fn ended(&self, actor: &TestEndpoint) -> Ended {
         let deadline = Deadline::new();
         loop {
             self.progress();
@@ -116,15 +116,15 @@ impl Stage {
         }
     }
 
-    /// The next operation of an actor to end, which succeeds.
+    /// The next operation of an endpoint to end, which succeeds.
     #[track_caller]
-    pub(crate) fn completion(&self, actor: &Actor) -> Completion {
+    pub(crate) fn completion(&self, actor: &TestEndpoint) -> Completion {
         self.ended(actor).expect("success").0
     }
 
-    /// Nothing ends at an actor, while both are driven.
+    /// Checks that no operation of an endpoint ends while both are driven.
     #[track_caller]
-    pub(crate) fn silence(&self, actor: &Actor) {
+    pub(crate) fn silence(&self, actor: &TestEndpoint) {
         for _ in 0..SILENT_ROUNDS {
             self.progress();
             if let Some(ended) = actor.poll() {
@@ -133,9 +133,15 @@ impl Stage {
         }
     }
 
-    /// A message from one to the other, which goes well. Both completions are read; the second is returned.
+    /// Sends a message from one to the other, reads both completions and returns the receiver's.
     #[track_caller]
-    pub(crate) fn message(&self, from: &Actor, to: &Actor, identity: u64, len_bytes: usize) -> Completion {
+    pub(crate) fn message(
+        &self,
+        from: &TestEndpoint,
+        to: &TestEndpoint,
+        identity: u64,
+        len_bytes: usize,
+    ) -> Completion {
         let message = payload(identity, len_bytes);
         to.endpoint.recv(room(len_bytes), ANY, identity).expect("room for a receive");
         from.endpoint.send(message.clone(), from.peer, identity).expect("room for a send");
@@ -145,7 +151,8 @@ impl Stage {
         completion
     }
 
-    /// A message that lets the receives which are posted be, and needs nothing of either actor but to send or to receive.
+    /// Exchanges a message without disturbing posted receives, with the capabilities to send or
+    /// receive alone.
     #[track_caller]
     pub(crate) fn exchange(&self) {
         for (from, to) in [(&self.alice, &self.bob), (&self.bob, &self.alice)] {
@@ -155,16 +162,16 @@ impl Stage {
         }
     }
 
-    /// A region of so many bytes that bob's peers may do everything with.
+    /// Registers a region of bob's with all remote access rights.
     pub(crate) fn region(&self, len_bytes: usize, key: u64) -> MemoryRegion {
         let attr = MrAttr { access: REMOTE, requested_key: key, ..MrAttr::default() };
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
-    /// The same, of a file whose pages are all on the device. Alice has the capability to commit.
+    /// The same with a file whose pages are all on the device. Alice has the capability to commit.
     #[track_caller]
-    pub(crate) fn persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, Named) {
-        let named = Named::unused();
+    pub(crate) fn persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
+        let named = NamedFile::unused();
         let file = File::options().read(true).write(true).create_new(true).open(named.path());
         let file = file.expect("a file can be made here");
         file.set_len(len_bytes as u64).expect("there is room for it");
@@ -174,36 +181,41 @@ impl Stage {
         (region, named)
     }
 
-    /// Alice writes to the beginning of a region, and waits until it completes as these flags have it.
+    /// Alice writes to the start of a region with these flags, and waits for the completion.
     #[track_caller]
     pub(crate) fn write_at_level(&self, region: &MemoryRegion, message: &Bytes, flags: OpFlags) {
         let (address, key) = (region.address(), region.key());
         let to = self.alice.peer;
-        let write =
-            WriteMsg { buffers: vec![message.clone()], to, address, key, flags, ..WriteMsg::default() };
+        let write = WriteMsg {
+            buffers: vec![message.clone()],
+            to,
+            memory: RemoteMemory { address, key },
+            flags,
+            ..WriteMsg::default()
+        };
         self.alice.endpoint.writemsg(write).expect("room for a write");
         self.completion(&self.alice);
     }
 
-    /// Alice writes to the beginning of a region, and reads it back.
+    /// Alice writes to the start of a region, and reads it back.
     #[track_caller]
     pub(crate) fn write_and_read(&self, region: &MemoryRegion, message: &Bytes) {
-        let Actor { endpoint, peer, .. } = &self.alice;
-        endpoint.write(message.clone(), *peer, region.address(), region.key(), 1).expect("room");
+        let TestEndpoint { endpoint, peer, .. } = &self.alice;
+        endpoint.write(message.clone(), *peer, region.remote(), 1).expect("room");
         assert_eq!(self.completion(&self.alice).context, 1);
         assert!(content(region, message.len()) == *message);
-        endpoint.read(room(message.len()), *peer, region.address(), region.key(), 2).expect("room");
+        endpoint.read(room(message.len()), *peer, region.remote(), 2).expect("room");
         let read = self.completion(&self.alice);
         assert_eq!((read.context, received(&read.buffer)), (2, message.to_vec()));
     }
 }
 
-/// Alice asks bob for a connection, which he accepts.
-fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &Role) -> (Actor, Actor) {
+/// Alice requests a connection, which bob accepts.
+fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> (TestEndpoint, TestEndpoint) {
     let (alice, eq, request) = asked(domain, alice, bob, role);
     let endpoint = domain.endpoint_for_request(&request.info(), &request).expect("the request is open");
-    let bob = Actor::reporting(domain, endpoint, &eq, role);
-    bob.endpoint.accept(&[]).expect("nobody has accepted before");
+    let bob = TestEndpoint::reporting(domain, endpoint, &eq, role);
+    bob.endpoint.accept(&[]).expect("an undecided request");
     for _ in 0..2 {
         let event = next_event(&eq).expect("success");
         assert!(matches!(event, ConnectionEvent::Connected { .. }), "{event:?}");
@@ -211,79 +223,78 @@ fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &Role) -> (Actor, 
     (alice, bob)
 }
 
-/// Alice asks whoever listens with bob's info for a connection, and both have this event queue.
+/// Alice requests a connection from a passive endpoint with bob's info; both report to this event queue.
 pub(crate) fn asked(
     domain: &Domain,
     alice: &Info,
     bob: &Info,
-    role: &Role,
-) -> (Actor, EventQueue, ConnectionRequest) {
+    role: &OpenAttr,
+) -> (TestEndpoint, EventQueue, ConnectionRequest) {
     let fabric = Fabric::new();
     let eq = fabric.open_eq(&EqAttr::default()).expect("an event queue");
     let passive = fabric.passive_endpoint(bob).expect("the passive endpoint was answered");
     passive.bind_eq(&eq, 0).expect("its first event queue");
     passive.listen().expect("it has all that it needs");
     let endpoint = domain.endpoint(alice).expect("the endpoint was answered");
-    let alice = Actor::reporting(domain, endpoint, &eq, role);
-    alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("nobody was asked before");
+    let alice = TestEndpoint::reporting(domain, endpoint, &eq, role);
+    alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("a first request");
     match next_event(&eq) {
         Ok(ConnectionEvent::Request(request)) => (alice, eq, request),
         other => panic!("not a request: {other:?}"),
     }
 }
 
-/// What becomes of connections next.
+/// The next connection event.
 pub(crate) fn next_event(eq: &EventQueue) -> Result<ConnectionEvent, EventError> {
     let deadline = Deadline::new();
     loop {
         match eq.read() {
-            Ok(Event::Connection(event)) => return Ok(event),
+            Ok(Some(Event::Connection(event))) => return Ok(event),
             Err(EqReadError::ErrorAvailable) => return Err(eq.read_error().expect("an error")),
-            Err(EqReadError::Empty) => deadline.pause("an event of a connection"),
+            Ok(None) => deadline.pause("an event of a connection"),
             other => panic!("{other:?}"),
         }
     }
 }
 
-impl Actor {
-    /// An endpoint that is bound to a queue of its own.
-    fn new(domain: &Domain, endpoint: Endpoint, av: Option<AddressVector>, role: &Role) -> Actor {
+impl TestEndpoint {
+    /// Binds an endpoint to a queue of its own.
+    fn new(domain: &Domain, endpoint: Endpoint, av: Option<AddressVector>, role: &OpenAttr) -> TestEndpoint {
         let cq = domain.open_cq(&role.cq).expect("a queue");
         let mut directions = BindFlags::TRANSMIT | BindFlags::RECV;
         directions.set(BindFlags::SELECTIVE_COMPLETION, role.is_selective);
         endpoint.bind_cq(&cq, directions).expect("its first queue");
-        Actor { endpoint, cq, peer: ANY, av }
+        TestEndpoint { endpoint, cq, peer: ANY, av }
     }
 
-    /// The same, which tells of its connections there.
-    fn reporting(domain: &Domain, endpoint: Endpoint, eq: &EventQueue, role: &Role) -> Actor {
+    /// The same for an endpoint that reports connection events to this queue.
+    fn reporting(domain: &Domain, endpoint: Endpoint, eq: &EventQueue, role: &OpenAttr) -> TestEndpoint {
         endpoint.bind_eq(eq, 1).expect("its first event queue");
-        Actor::new(domain, endpoint, None, role)
+        TestEndpoint::new(domain, endpoint, None, role)
     }
 
-    /// The vector of an actor without a connection.
+    /// The address vector of an unconnected endpoint.
     pub(crate) fn av(&self) -> &AddressVector {
-        self.av.as_ref().expect("whoever has no connection has a vector")
+        self.av.as_ref().expect("an unconnected endpoint has a vector")
     }
 
-    fn meet(&mut self, other: &Actor) {
+    fn meet(&mut self, other: &TestEndpoint) {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.peer = self.av().insert_one(name).expect("a name can be inserted");
     }
 
-    /// What has ended, if that can be read.
+    /// The next completed operation, if there is one.
     #[track_caller]
     pub(crate) fn poll(&self) -> Option<Ended> {
         match self.cq.read_from() {
-            Ok(ended) => Some(Ok(ended)),
-            Err(ReadError::Empty) => None,
-            Err(ReadError::ErrorAvailable) => Some(Err(self.cq.read_error().expect("an error"))),
+            Ok(ended) => ended.map(Ok),
+            Err(ReadError::ErrorAvailable) => self.cq.read_error().expect("no overrun").map(Err),
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// The same info with nothing but these capabilities.
+/// The same info with these capabilities alone.
 pub(crate) fn with_caps(info: &Info, caps: Caps) -> Info {
     Info { caps, ..info.clone() }
 }

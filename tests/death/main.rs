@@ -1,8 +1,8 @@
-//! Death: processes that are killed at every step of what they do, and what is left of it where they were known.
+//! Processes that are killed at every step, and a peer that must survive them.
 //!
-//! The test is the survivor. It has one endpoint for all of its peers, which it outlives one by one; each is a process
-//! that exchanges messages of all kinds with it until it is killed: by itself after so many calls of the library, by
-//! the system at a certain system call, or by the test at any moment.
+//! The test process is the survivor. Its one endpoint serves all victims, one after the other. Each victim
+//! is a process that exchanges messages of all kinds with it until it is killed: by itself after so many
+//! calls of the library, by the system at a certain system call, or by the test at a random moment.
 //!
 //! `HOMESPUN_DEATHS` sets how many peers die in each test.
 
@@ -18,15 +18,15 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::suite::Transport;
-use crate::suite::possessions::Possessions;
+use crate::suite::possessions::ProcessResources;
 use crate::suite::seccomp::{COPIES_ACROSS, refuse_in_this_thread};
 use crate::survivor::{Survivor, Tally};
-use crate::victim::{End, First, Life, SYSTEM_CALLS};
+use crate::victim::{CauseOfDeath, FirstSender, SYSTEM_CALLS, VictimPlan};
 
-/// What a process has is counted, so its tests run one after the other.
+/// The resources of the process are counted, so its tests run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// How many peers die if nobody says otherwise.
+/// How many peers die unless `HOMESPUN_DEATHS` says otherwise.
 fn deaths(default: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
@@ -34,25 +34,25 @@ fn deaths(default: u64) -> u64 {
     }
 }
 
-/// Has so many peers live and die, and looks at what they leave.
-fn outlive(transport: &Transport, count: u64, end: impl Fn(u64) -> End) {
-    outlive_those(transport, count, false, end);
+/// Runs so many victims until they die, and checks that no resource stays in use.
+fn outlive(transport: &Transport, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
+    outlive_each(transport, count, false, end);
 }
 
-fn outlive_those(transport: &Transport, count: u64, is_confined: bool, end: impl Fn(u64) -> End) {
+fn outlive_each(transport: &Transport, count: u64, is_confined: bool, end: impl Fn(u64) -> CauseOfDeath) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What the process opens once and keeps is not counted.
+    // Resources that the process opens once and keeps do not count.
     drop(Survivor::new(transport));
-    let before = Possessions::now();
+    let before = ProcessResources::now();
     let mut survivor = Survivor::new(transport);
     for number in 0..count {
-        let first = [First::Victim, First::Survivor, First::Both][number as usize % 3];
-        survivor.outlive(&Life { number, first, is_confined, end: end(number / 3) });
+        let first = [FirstSender::Victim, FirstSender::Survivor, FirstSender::Both][number as usize % 3];
+        survivor.outlive_victim(&VictimPlan { number, first, is_confined, end: end(number / 3) });
     }
-    survivor.is_well();
+    survivor.check_still_working();
     report(&survivor.tally);
     drop(survivor);
-    assert_eq!(Possessions::now(), before);
+    assert_eq!(ProcessResources::now(), before);
 }
 
 #[expect(clippy::print_stdout, reason = "a long run is worth its numbers")]
@@ -60,53 +60,53 @@ fn report(tally: &Tally) {
     println!("{tally:?}");
 }
 
-/// After each of its first so many calls of the library.
+/// Kills a victim after each of its first calls of the library.
 fn at_every_call(transport: &Transport, default: u64) {
     let count = deaths(default);
-    outlive(transport, count, End::AfterCalls);
+    outlive(transport, count, CauseOfDeath::AfterCalls);
 }
 
-/// At each system call that a transport makes, the first time or later.
+/// Kills victims at each system call of a transport, at its first use or a later one.
 fn at_every_system_call(transport: &Transport, default: u64) {
     let count = deaths(default);
     outlive(transport, count, |number| {
         let kinds = SYSTEM_CALLS.len() as u64;
-        End::AtSystemCall { which: (number % kinds) as usize, after_calls: number / kinds * 7 }
+        CauseOfDeath::AtSystemCall { which: (number % kinds) as usize, after_calls: number / kinds * 7 }
     });
 }
 
 fn at_any_moment(transport: &Transport, default: u64) {
-    outlive(transport, deaths(default), |_| End::FromOutside);
+    outlive(transport, deaths(default), |_| CauseOfDeath::FromOutside);
 }
 
 mod over_shared_memory {
     use super::*;
 
     #[test]
-    fn at_every_call_of_the_library() {
+    fn peer_killed_at_every_library_call_is_survived() {
         at_every_call(&Transport::Shm4, 45);
     }
 
     #[test]
-    fn at_every_system_call_of_the_transport() {
+    fn peer_killed_at_every_system_call_is_survived() {
         at_every_system_call(&Transport::Shm4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
-    fn at_any_moment_at_all() {
+    fn peer_killed_at_any_moment_is_survived() {
         at_any_moment(&Transport::Shm6, 45);
     }
 }
 
-/// As over shared memory, where everything has to go through the rings.
+/// Shared memory without copies between processes, so that all bytes go through the rings.
 mod over_rings {
     use super::*;
 
     #[test]
-    fn at_any_moment_at_all() {
+    fn peer_killed_at_any_moment_is_survived() {
         let confined = thread::spawn(|| {
             refuse_in_this_thread(&COPIES_ACROSS, libc::EPERM);
-            outlive_those(&Transport::Shm4, deaths(30), true, |_| End::FromOutside);
+            outlive_each(&Transport::Shm4, deaths(30), true, |_| CauseOfDeath::FromOutside);
         });
         if let Err(panic) = confined.join() {
             resume_unwind(panic);
@@ -118,17 +118,17 @@ mod over_tcp {
     use super::*;
 
     #[test]
-    fn at_every_call_of_the_library() {
+    fn peer_killed_at_every_library_call_is_survived() {
         at_every_call(&Transport::Tcp4, 24);
     }
 
     #[test]
-    fn at_every_system_call_of_the_transport() {
+    fn peer_killed_at_every_system_call_is_survived() {
         at_every_system_call(&Transport::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
-    fn at_any_moment_at_all() {
+    fn peer_killed_at_any_moment_is_survived() {
         at_any_moment(&Transport::Tcp6, 24);
     }
 }

@@ -1,4 +1,4 @@
-//! The one who lives on.
+//! The party that survives its killed peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,12 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received};
-use crate::suite::possessions::{Memory, Possessions};
+use crate::suite::possessions::{MemoryUsage, ProcessResources};
 use crate::suite::process::Process;
 use crate::suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
-use crate::victim::{Birth, ENTRY, End, First, Life, POSTED, any_message, any_receive, is_accepted};
+use crate::victim::{
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, any_message, any_receive, is_accepted,
+};
 
 /// How many sends are outstanding at most.
 const SENDS_MAX: usize = 12;
@@ -18,36 +20,36 @@ const SENDS_MAX: usize = 12;
 /// For how many rounds the survivor lets a victim live that dies of its hand.
 const ROUNDS_MAX: u64 = 80;
 
-/// How many rounds without an event mean that there will be none.
+/// How many rounds without an event show that none comes.
 const SILENT_ROUNDS: usize = 30;
 
-/// By how much the memory of a process may grow over all the deaths that it sees: as much as the C library may keep of
-/// what it once had.
+/// By how much the memory of the process may grow over all deaths: the C library may keep that much freed
+/// memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;
 
-/// How much of the heap may be kept for each peer that is dead: its address, and that nothing is under way.
+/// How much heap may be kept for each dead peer: its address and the state of its link.
 const KEPT_MAX_BYTES: u64 = 1024;
 
-/// What may be kept beside that, for tables that grow by leaps.
+/// The heap that may be kept besides, for tables that double.
 const KEPT_BESIDE_MAX_BYTES: u64 = 1 << 20;
 
 /// Contexts from here on are those of receives.
 const RECEIVES: u64 = 1 << 32;
 
-/// What a survivor has seen.
+/// What the survivor has counted.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) deaths: u64,
     pub(crate) sends_completed: u64,
     pub(crate) sends_failed: u64,
     pub(crate) receives_completed: u64,
-    /// Those of them whose sender was dead by then.
+    /// Those whose sender was dead by then.
     pub(crate) receives_completed_late: u64,
     pub(crate) receives_truncated: u64,
     pub(crate) receives_broken: u64,
     pub(crate) receives_cancelled: u64,
-    /// The most that the process had at a moment when nothing was under way.
-    pub(crate) memory_max: Memory,
+    /// The most memory that the process used while no operation was outstanding.
+    pub(crate) memory_max: MemoryUsage,
 }
 
 pub(crate) struct Survivor {
@@ -66,11 +68,11 @@ pub(crate) struct Survivor {
     /// Whether anything has come from the present victim.
     has_heard: bool,
     /// Whether the present victim is dead.
-    mourns: bool,
-    /// What the process has while no victim lives.
-    alone: Possessions,
-    /// After how many deaths its memory was looked at first, and how much it had then.
-    memory: Option<(u64, Memory)>,
+    is_victim_dead: bool,
+    /// The resources of the process while no victim lives.
+    alone: ProcessResources,
+    /// The number of deaths at the first measurement of memory, and its result.
+    memory: Option<(u64, MemoryUsage)>,
 }
 
 impl Survivor {
@@ -88,20 +90,21 @@ impl Survivor {
             receives: BTreeMap::new(),
             next_receive: RECEIVES,
             has_heard: false,
-            mourns: false,
-            alone: Possessions::now(),
+            is_victim_dead: false,
+            alone: ProcessResources::now(),
             memory: None,
         }
     }
 
-    /// Has a peer live and die, and makes sure that every operation with it ends and that nothing is left of it.
-    pub(crate) fn outlive(&mut self, life: &Life) {
+    /// Runs a victim until it dies, and checks that every operation with it ends and no resource stays in
+    /// use.
+    pub(crate) fn outlive_victim(&mut self, life: &VictimPlan) {
         self.messages = 0;
         self.has_heard = false;
-        self.mourns = false;
+        self.is_victim_dead = false;
         let mut victim = Process::spawn(ENTRY);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
-        victim.tell(&Birth { transport: self.transport.clone(), survivor, life: *life });
+        victim.tell(&VictimSetup { transport: self.transport.clone(), survivor, life: *life });
         if let Some(AddressForm(name)) = victim.hear_if_alive() {
             let inserted = self.party.av.insert(&[name]).remove(0);
             let peer = inserted.expect("an endpoint's name can be inserted");
@@ -112,28 +115,32 @@ impl Survivor {
             self.party.endpoint.recvmsg(receive).expect("there is room for it");
             self.receives.insert(directed, false);
 
-            self.live_beside(&mut victim, life, peer);
-            self.mourn(life, peer, directed);
+            self.exchange_until_death(&mut victim, life, peer);
+            self.finish_operations(life, peer, directed);
         } else {
             victim.died();
         }
         drop(victim);
         self.tally.deaths += 1;
         let deadline = Deadline::new();
-        while Possessions::now() != self.alone {
-            self.round();
+        while ProcessResources::now() != self.alone {
+            self.drive_and_read();
             deadline.pause_for(|| {
-                format!("nothing to be left of {life:?}: {:?} is not {:?}", Possessions::now(), self.alone)
+                format!(
+                    "nothing to be left of {life:?}: {:?} is not {:?}",
+                    ProcessResources::now(),
+                    self.alone
+                )
             });
         }
         if self.receives.is_empty() && self.tally.receives_completed > 0 {
-            self.weigh(life);
+            self.check_memory(life);
         }
     }
 
-    /// Makes sure that no memory is left of anybody, at a moment when there should be nothing.
-    fn weigh(&mut self, life: &Life) {
-        let now = Memory::now();
+    /// Checks that no memory is kept for any peer, at a moment when none should be.
+    fn check_memory(&mut self, life: &VictimPlan) {
+        let now = MemoryUsage::now();
         let (deaths, before) = *self.memory.get_or_insert((self.tally.deaths, now));
         self.tally.memory_max = self.tally.memory_max.max(now);
         let kept_bytes = (self.tally.deaths - deaths) * KEPT_MAX_BYTES + KEPT_BESIDE_MAX_BYTES;
@@ -144,11 +151,11 @@ impl Survivor {
         );
     }
 
-    /// Makes sure that it can still do everything, with a peer that lives.
-    pub(crate) fn is_well(&mut self) {
+    /// Checks that all kinds of operations still work with a living peer.
+    pub(crate) fn check_still_working(&mut self) {
         let friend = self.net.party();
         let (to_friend, to_self) = (self.party.meet(&friend), friend.meet(&self.party));
-        // Some may be left from before, for nobody's death ends a receive from anybody.
+        // Some may be left over: the death of a peer ends no receive from any source.
         (0..4 * POSTED).for_each(|_| self.receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
@@ -158,7 +165,7 @@ impl Survivor {
         }
         let deadline = Deadline::new();
         while !self.receives.is_empty() {
-            self.round();
+            self.drive_and_read();
             friend.cq.progress();
             deadline.pause("messages for the receives that are left");
         }
@@ -168,32 +175,32 @@ impl Survivor {
         self.party.endpoint.sendmsg(friendly(0, to_friend)).expect("there is room for it");
         assert!(received(&friend.completion().buffer) == payload(0, 100_000));
         while !self.sends.is_empty() {
-            self.round();
+            self.drive_and_read();
             friend.cq.progress();
             deadline.pause("the end of a send to a friend");
         }
     }
 
     /// Exchanges messages with a victim until it is dead.
-    fn live_beside(&mut self, victim: &mut Process, life: &Life, peer: FabricAddress) {
+    fn exchange_until_death(&mut self, victim: &mut Process, life: &VictimPlan, peer: FabricAddress) {
         let mut deadline = Deadline::new();
         let rounds = self.random.u64(..ROUNDS_MAX);
-        for round in 0.. {
-            if life.end == End::FromOutside && round == rounds {
+        for drive_and_read in 0.. {
+            if life.end == CauseOfDeath::FromOutside && drive_and_read == rounds {
                 victim.kill();
                 return;
             }
-            if life.end != End::FromOutside && victim.is_silent() {
+            if life.end != CauseOfDeath::FromOutside && victim.is_silent() {
                 victim.died();
                 return;
             }
             if self.random.bool() {
                 self.receive();
             }
-            if self.random.bool() && (life.first != First::Victim || self.has_heard) {
+            if self.random.bool() && (life.first != FirstSender::Victim || self.has_heard) {
                 self.send(life, peer);
             }
-            if self.round() {
+            if self.drive_and_read() {
                 deadline = Deadline::new();
             }
             deadline.pause("a victim to die");
@@ -201,15 +208,15 @@ impl Survivor {
     }
 
     /// Waits for every operation with a dead peer to end.
-    fn mourn(&mut self, life: &Life, peer: FabricAddress, directed: u64) {
-        self.mourns = true;
-        // Whether or not its death is known by now: these end too.
+    fn finish_operations(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
+        self.is_victim_dead = true;
+        // These end too, whether or not the link has noticed the death.
         self.send(life, peer);
         self.send(life, peer);
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            let has_read = self.round();
+            let has_read = self.drive_and_read();
             if has_read {
                 deadline = Deadline::new();
             }
@@ -217,7 +224,7 @@ impl Survivor {
             deadline.pause_for(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
         self.receive_all();
-        // A receive that is in the middle of a message could not be cancelled. Every other time those from anybody
+        // A receive in the middle of a message could not be cancelled. Every other time those from any source
         // are left to the next peer.
         let mut cancelled = vec![directed];
         if life.number % 2 == 1 {
@@ -228,7 +235,7 @@ impl Survivor {
                 let result = self.party.endpoint.cancel(context);
                 result.unwrap_or_else(|error| panic!("receive {context} is stuck after {life:?}: {error}"));
                 while self.receives.contains_key(&context) {
-                    self.round();
+                    self.drive_and_read();
                     deadline.pause("a cancelled receive");
                 }
             }
@@ -236,7 +243,7 @@ impl Survivor {
         self.party.av.remove(&[peer]).expect("it was inserted");
     }
 
-    fn send(&mut self, life: &Life, peer: FabricAddress) {
+    fn send(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
             let send = any_message(&mut self.random, life.number, self.messages, peer);
             if is_accepted(self.party.endpoint.sendmsg(send)) {
@@ -246,16 +253,15 @@ impl Survivor {
         }
     }
 
-    /// Receives everything that has come and was not asked for: a receive from anybody that stays posted shows that
-    /// there is nothing.
+    /// Receives every unexpected message: there is none left when a receive from any source stays posted.
     fn receive_all(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
             self.receive_kind(false);
             self.receive_kind(true);
-            silent_rounds = if self.round() { 0 } else { silent_rounds + 1 };
-            deadline.pause("an end of the messages of one who is dead");
+            silent_rounds = if self.drive_and_read() { 0 } else { silent_rounds + 1 };
+            deadline.pause("the last message of the killed peer");
         }
     }
 
@@ -278,8 +284,8 @@ impl Survivor {
         self.next_receive
     }
 
-    /// Drives the endpoint and reads everything there is to read. Returns whether there was anything.
-    fn round(&mut self) -> bool {
+    /// Drives the endpoint and reads all entries. Returns whether there was any.
+    fn drive_and_read(&mut self) -> bool {
         let mut has_read = false;
         while let Some(ended) = self.party.poll() {
             has_read = true;
@@ -297,7 +303,7 @@ impl Survivor {
         if context < RECEIVES {
             assert!(completion.flags.contains(CompletionFlags::SEND));
             assert!(self.sends.remove(&context), "a send has ended twice: {ended:?}");
-            assert!(error.is_none_or(is_of_death), "{ended:?}");
+            assert!(error.is_none_or(is_caused_by_death), "{ended:?}");
             match error {
                 None => self.tally.sends_completed += 1,
                 Some(_) => self.tally.sends_failed += 1,
@@ -310,7 +316,7 @@ impl Survivor {
             None => {
                 self.has_heard = true;
                 self.tally.receives_completed += 1;
-                self.tally.receives_completed_late += u64::from(self.mourns);
+                self.tally.receives_completed_late += u64::from(self.is_victim_dead);
                 check(completion);
             }
             Some(OperationError::Truncated { .. }) => {
@@ -320,7 +326,7 @@ impl Survivor {
             Some(OperationError::Cancelled) => self.tally.receives_cancelled += 1,
             Some(error) => {
                 self.tally.receives_broken += 1;
-                assert!(is_of_death(error), "{ended:?}");
+                assert!(is_caused_by_death(error), "{ended:?}");
             }
         }
     }
@@ -337,12 +343,12 @@ fn check(completion: &Completion) {
     );
 }
 
-fn is_of_death(error: &OperationError) -> bool {
+fn is_caused_by_death(error: &OperationError) -> bool {
     const OF_DEATH: [Errno; 4] = [Errno::ECONNRESET, Errno::EPIPE, Errno::ESHUTDOWN, Errno::ECONNREFUSED];
     matches!(error, OperationError::Link(_)) && OF_DEATH.contains(&error.errno())
 }
 
-/// A message from or to one who lives.
+/// A message from or to a living peer.
 fn friendly(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
     SendMsg {

@@ -1,10 +1,10 @@
-//! The one who dies.
+//! The process that is killed.
 
 use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, BytesMut, Error, FabricAddress};
+use homespun::{Again, BytesMut, Error, FabricAddress, TagMatch};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,13 @@ use crate::suite::process::Channel;
 use crate::suite::seccomp::{COPIES_ACROSS, die_at, refuse};
 use crate::suite::{AddressForm, Net, Party, Transport, Turns, form};
 
-/// What a victim's process runs.
-pub(crate) const ENTRY: &str = concat!(module_path!(), "::a_process_that_dies");
+/// The entry of a victim's process.
+pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
 
-/// How many calls a victim makes at most before it dies without having come to its end.
+/// How many calls a victim makes at most before it dies anyway.
 const CALLS_MAX: u64 = 200;
 
-/// How many messages a victim sends at most, wherever it is killed: those that the survivor has not asked for yet fill its
-/// memory.
+/// How many messages a victim sends at most: unexpected ones fill the survivor's memory.
 const MESSAGES_MAX: u64 = 100;
 
 /// How many receives are kept posted, of each kind.
@@ -32,7 +31,7 @@ const LEN_USUAL_MAX_BYTES: usize = 300_000;
 /// The longest of all, which are not copied in one step.
 const LEN_MAX_BYTES: usize = 5 << 20;
 
-/// What transports ask of the system: sockets and what is said on them, shared memory, waiting, copies across.
+/// The system calls of transports: sockets, shared memory, waiting, copies between processes.
 pub(crate) const SYSTEM_CALLS: [i64; 27] = [
     libc::SYS_socket,
     libc::SYS_bind,
@@ -63,49 +62,49 @@ pub(crate) const SYSTEM_CALLS: [i64; 27] = [
     libc::SYS_process_vm_readv,
 ];
 
-/// A life, short as it is.
+/// The plan of one victim.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Life {
+pub(crate) struct VictimPlan {
     pub(crate) number: u64,
-    pub(crate) first: First,
+    pub(crate) first: FirstSender,
     /// Whether the system refuses to copy memory across.
     pub(crate) is_confined: bool,
-    pub(crate) end: End,
+    pub(crate) end: CauseOfDeath,
 }
 
-/// Who sends first, and so connects.
+/// The side that sends first, and so connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum First {
+pub(crate) enum FirstSender {
     Victim,
     Survivor,
     Both,
 }
 
-/// What it dies of.
+/// How the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum End {
-    /// Its own hand, after so many calls of the library.
+pub(crate) enum CauseOfDeath {
+    /// It kills itself after so many calls of the library.
     AfterCalls(u64),
-    /// The system, at a certain system call, after so many calls of the library; the first of which is what opens the
-    /// endpoint.
+    /// The system kills it at a certain system call, after so many calls of the library, the first of which
+    /// opens the endpoint.
     AtSystemCall { which: usize, after_calls: u64 },
-    /// The survivor, who does not say when.
+    /// The survivor kills it at a random moment.
     FromOutside,
 }
 
-/// What a victim is told first of all.
+/// The first message to a victim.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Birth {
+pub(crate) struct VictimSetup {
     #[serde(with = "form::transport")]
     pub(crate) transport: Transport,
     pub(crate) survivor: AddressForm,
-    pub(crate) life: Life,
+    pub(crate) life: VictimPlan,
 }
 
 struct Victim {
     party: Party,
     survivor: FabricAddress,
-    life: Life,
+    life: VictimPlan,
     random: fastrand::Rng,
     calls: u64,
     /// Whether anything has come from the survivor.
@@ -116,13 +115,13 @@ struct Victim {
 }
 
 impl Victim {
-    /// Lives until it dies.
+    /// Exchanges messages until it dies.
     fn live(&mut self) {
-        while self.life.end == End::FromOutside || self.calls < CALLS_MAX {
+        while self.life.end == CauseOfDeath::FromOutside || self.calls < CALLS_MAX {
             self.calls += 1;
             match self.life.end {
-                End::AfterCalls(calls) if self.calls > calls => return,
-                End::AtSystemCall { which, after_calls } if self.calls == after_calls => {
+                CauseOfDeath::AfterCalls(calls) if self.calls > calls => return,
+                CauseOfDeath::AtSystemCall { which, after_calls } if self.calls == after_calls => {
                     die_at(&[SYSTEM_CALLS[which]]);
                 }
                 _ => {}
@@ -148,7 +147,7 @@ impl Victim {
     }
 
     fn send(&mut self) {
-        let has_to_wait = self.life.first == First::Survivor && !self.has_heard;
+        let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_heard;
         if has_to_wait || self.messages == MESSAGES_MAX {
             return;
         }
@@ -165,7 +164,7 @@ impl Victim {
     }
 }
 
-/// A message of any kind and size, whose bytes and data say who it is.
+/// A message of any kind and size, whose bytes and data identify it.
 pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to: FabricAddress) -> SendMsg {
     const LENS_BYTES: [usize; 12] =
         [0, 1, 8, 100, 1000, 4096, 5000, 8193, 20_000, 65_537, 100_000, LEN_USUAL_MAX_BYTES];
@@ -184,10 +183,10 @@ pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to
     }
 }
 
-/// A receive that takes any message of its kind, from anybody. Few have room for the longest.
+/// A receive of any message of its kind, from any source. Few have room for the longest.
 pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
-    let tagged = is_tagged.then_some((0, u64::MAX));
+    let tagged = is_tagged.then_some(TagMatch::ANY);
     RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
 }
 
@@ -209,9 +208,9 @@ fn die() -> ! {
 
 #[test]
 #[ignore = "an entry: other tests run it, in processes of their own"]
-fn a_process_that_dies() {
+fn victim_process_entry() {
     let Some(mut channel) = Channel::inherited() else { return };
-    let Some(Birth { transport, survivor: AddressForm(survivor), life }) =
+    let Some(VictimSetup { transport, survivor: AddressForm(survivor), life }) =
         channel.hear().expect("a test that speaks")
     else {
         return;
@@ -221,7 +220,7 @@ fn a_process_that_dies() {
     if life.is_confined {
         refuse(&COPIES_ACROSS, libc::EPERM);
     }
-    if let End::AtSystemCall { which, after_calls: 0 } = life.end {
+    if let CauseOfDeath::AtSystemCall { which, after_calls: 0 } = life.end {
         die_at(&[SYSTEM_CALLS[which]]);
     }
     let net = Net::new(&transport, Turns::Alternate);

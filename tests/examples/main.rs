@@ -1,4 +1,4 @@
-//! The examples do what they say, each of their processes being one.
+//! The examples work, each in a process of its own.
 
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/connected.rs"]
@@ -10,6 +10,9 @@ mod hello;
 #[path = "../../examples/multi_receive_server.rs"]
 mod multi_receive_server;
 mod program;
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/remote_memory.rs"]
+mod remote_memory;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/tagged_client_server.rs"]
 mod tagged_client_server;
@@ -32,11 +35,12 @@ const DOMAINS: [&str; 2] = ["tcp", "shm"];
 
 #[test]
 #[ignore = "a process that the tests start"]
-fn an_example_in_a_process_of_its_own() {
+fn example_process_entry() {
     program::run(|name, arguments| match name {
         "connected" => connected::run(arguments),
         "hello" => hello::run(arguments),
         "multi_receive_server" => multi_receive_server::run(arguments),
+        "remote_memory" => remote_memory::run(arguments),
         "tagged_client_server" => tagged_client_server::run(arguments),
         "unknown_source" => unknown_source::run(arguments),
         "wait_fd" => wait_fd::run(arguments),
@@ -58,13 +62,13 @@ fn hello() {
 }
 
 #[test]
-fn hello_to_nobody_is_an_error() {
-    // Somebody has this port without listening at it.
+fn hello_without_a_receiver_fails() {
+    // The port is bound, but no socket listens there.
     let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
     let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
     let mut greeter = Program::start("hello", "tcp", &[&address.to_string()]);
-    assert_eq!(greeter.await_text(FAILED), "Connection refused");
+    assert_eq!(greeter.await_text(FAILED), "operation 1 failed: Connection refused");
     assert!(!greeter.succeeds());
 }
 
@@ -90,6 +94,24 @@ fn tagged_client_server() {
         }
         assert_eq!(many.await_text("stop -> "), "good bye");
         many.finish();
+        server.finish();
+    }
+}
+
+#[test]
+fn remote_memory() {
+    for domain in DOMAINS {
+        let mut server = Program::start("remote_memory", domain, &[]);
+        let address = server.await_text("listening at ");
+        let mut first = Program::start("remote_memory", domain, &[&address, "milk is out"]);
+        assert_eq!(first.await_text("note "), "0 is written");
+        first.finish();
+        let second = Program::start("remote_memory", domain, &[&address, "bread too", "stop"]);
+        for (number, note) in ["milk is out", "bread too", "stop"].into_iter().enumerate() {
+            assert_eq!(server.await_text(&format!("note {number}: ")), note);
+        }
+        assert_eq!(server.await_text("peers have changed the board "), "6 times");
+        second.finish();
         server.finish();
     }
 }
@@ -170,7 +192,7 @@ fn unknown_source() {
             assert_eq!(client.await_text("answer: "), "hello", "client {index}");
             assert_eq!(client.await_text("answer: "), last);
             client.finish();
-            // Only its first message is an error.
+            // Only its first message is reported as an error.
             server.await_text(" is new here");
             assert_eq!(server.await_text(" says: "), "hello");
             assert_eq!(server.await_text(" says: "), last);

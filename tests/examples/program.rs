@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says which example it is to be, and its arguments, each on a line.
+/// The environment variable with the name of the example and its arguments, one a line.
 const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
 
-/// What a line begins with that says why an example has failed.
+/// The beginning of the line with an example's error.
 pub(crate) const FAILED: &str = "it failed: ";
 
-/// How long anything may take.
+/// The time-out of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An example, while it runs. Killed when dropped.
@@ -24,7 +24,7 @@ pub(crate) struct Program {
     lines: Receiver<String>,
 }
 
-/// In a process that [`Program::start`] has started, runs what it is to be.
+/// Runs the chosen example in a process that [`Program::start`] has started.
 #[expect(clippy::print_stdout, reason = "the test reads it")]
 pub(crate) fn run(example: impl FnOnce(&str, std::vec::IntoIter<String>) -> Result<(), Box<dyn Error>>) {
     let Ok(what) = env::var(VARIABLE) else { return };
@@ -40,7 +40,7 @@ impl Program {
     /// Starts an example with these arguments, over a domain.
     pub(crate) fn start(name: &str, domain: &str, arguments: &[&str]) -> Program {
         let mut child = Command::new(env::current_exe().expect("the test's own program"))
-            .args(["an_example_in_a_process_of_its_own", "--exact", "--ignored", "--nocapture"])
+            .args(["example_process_entry", "--exact", "--ignored", "--nocapture"])
             .env(VARIABLE, [&[name], arguments].concat().join("\n"))
             .env("FI_HOMESPUN_DOMAIN", domain)
             .stdin(Stdio::null())
@@ -49,7 +49,7 @@ impl Program {
             .expect("a process");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let (sender, lines) = channel();
-        // Ends with the process, whose end of the pipe is the only one.
+        // The pipe closes with the process, which has its only write end.
         thread::spawn(move || {
             let _nobody_listens_any_more =
                 stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
@@ -57,8 +57,8 @@ impl Program {
         Program { child, lines }
     }
 
-    /// Waits for a line that has this text in it, and returns what follows. The first line may begin with what the test
-    /// program says.
+    /// Waits for a line with this text, and returns the rest of the line. Output of the test harness may
+    /// precede the text.
     #[track_caller]
     pub(crate) fn await_text(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
@@ -74,13 +74,13 @@ impl Program {
         }
     }
 
-    /// Waits until it has ended, which it must do well.
+    /// Waits until it has ended, which must be a success.
     #[track_caller]
     pub(crate) fn finish(self) {
         assert!(self.succeeds(), "the example fails");
     }
 
-    /// Waits until it has ended. Whether it did so well.
+    /// Waits until it has ended. Returns whether it succeeded.
     #[track_caller]
     pub(crate) fn succeeds(mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
@@ -96,7 +96,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Neither fails unless it was waited for.
+        // Both calls fail only if the process was already reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

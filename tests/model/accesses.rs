@@ -1,22 +1,22 @@
-//! Access to regions: how it is posted, and what is told of it. Each endpoint has one region, which all others access, and it
-//! too. What they must find there is the business of [`memory`](crate::memory).
+//! Accesses to regions: posts and completions. Each endpoint has one region, which all endpoints access.
+//! [`memory`](crate::memory) checks the bytes.
 
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Completion, CompletionError, FabricAddress, OperationError};
 
 use crate::atomics::came_back;
 use crate::elements::{ROWS, ROWS_END, array, operand};
-use crate::history::{Access, AccessOp, History, Level, Operation, Who};
+use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
 use crate::run::{Runner, broken, is_accepted};
 use crate::suite::payload::{payload, pieces, received};
-use crate::suite::{Ended, Memory, Party, Region, RmaBy, RmaCall};
+use crate::suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
-/// The length of the part of every region that plain accesses use: enough for accesses that travel in every way. Behind it are
-/// [elements](crate::elements).
+/// The length of the part of every region that plain accesses use: enough for every protocol. Behind it
+/// are [elements](crate::elements).
 pub(crate) const REGION_BYTES: usize = 70_000;
 
-/// What is written by an access, which no message has as its text.
+/// The bytes that an access writes, which no message contains.
 pub(crate) fn written(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
     if place < REGION_BYTES {
         payload(1 << 40 | access as u64, len_bytes)
@@ -30,7 +30,7 @@ impl Runner<'_> {
     pub(crate) fn open_region(&self, party: &Party, place: usize) -> Region {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let (kind, key) = (self.program.memory, place as u64);
-        let memory = Memory { len_bytes: ROWS_END, kind, access, key, is_counted: false };
+        let memory = RegionSpec { len_bytes: ROWS_END, kind, access, key, is_counted: false };
         let region = party.register(memory).expect("no other region has the key");
         region.put(REGION_BYTES, &[0; ROWS_END - REGION_BYTES]);
         region
@@ -50,7 +50,8 @@ impl Runner<'_> {
         self.post_access(from, to, (place, len_bytes), call, fenced);
     }
 
-    /// What completes an access, by a call and with a fence if fences are fences, and the flags to ask for that.
+    /// The completion level and flags of an access, and whether it is fenced, which needs a program
+    /// with fences.
     pub(crate) fn level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
@@ -63,7 +64,7 @@ impl Runner<'_> {
         (level, flags, fenced)
     }
 
-    /// Posts an access to just this part, or to the beginning of it if no more can be injected.
+    /// Posts an access to this part, cut to the inject size if it is injected.
     pub(crate) fn post_access(
         &mut self,
         from: usize,
@@ -102,7 +103,7 @@ impl Runner<'_> {
         self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, has_data);
     }
 
-    /// Notes an access that was accepted.
+    /// Records an accepted access.
     pub(crate) fn accepted(
         &mut self,
         (from, to): (usize, usize),
@@ -132,7 +133,7 @@ impl Runner<'_> {
         });
     }
 
-    /// An endpoint looks at its own region, or changes it.
+    /// The owner of a region reads or writes it directly.
     pub(crate) fn touch(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
         let len_bytes = len_bytes.min(REGION_BYTES);
         self.touch_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
@@ -167,11 +168,11 @@ impl Runner<'_> {
             told_at: None,
             found,
         });
-        // It was over before anything that follows.
+        // It ended before everything that follows.
         self.tick();
     }
 
-    pub(crate) fn access_ended(&mut self, who: Who, identity: usize, ended: Ended) {
+    pub(crate) fn access_ended(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.tick();
         let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
         assert_eq!(access.by, who, "the access of another endpoint");
@@ -206,8 +207,8 @@ impl Runner<'_> {
         assert_eq!(before, None, "access {identity} ended again, with {result:?}");
     }
 
-    /// An endpoint is told that its region was written to.
-    pub(crate) fn told(&mut self, who: Who, completion: &Completion, source: FabricAddress) {
+    /// Records the completion of remote data at the target.
+    pub(crate) fn told(&mut self, who: Incarnation, completion: &Completion, source: FabricAddress) {
         let now = self.tick();
         let identity = usize::try_from(completion.data).expect("a small number");
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
@@ -219,7 +220,7 @@ impl Runner<'_> {
         assert_eq!(before, None, "the target was told again of access {identity}");
     }
 
-    /// Looks at all of every region that is left, when everything that was posted has ended.
+    /// Reads the whole of every open region when every operation has ended.
     pub(crate) fn look_at_everything(&mut self) {
         self.settle_injected();
         for place in 0..self.parties.len() {
@@ -230,7 +231,8 @@ impl Runner<'_> {
         }
     }
 
-    /// What was injected is behind the fences of the last messages; it is done, if nothing of its kind has failed.
+    /// Injected accesses precede the fences of the last messages, so they have taken effect unless one of
+    /// their kind has failed.
     fn settle_injected(&mut self) {
         let now = self.tick();
         let History { sends, accesses, .. } = &self.history;
@@ -249,13 +251,13 @@ impl Runner<'_> {
 
     pub(crate) fn is_missing_access(&self, access: &AccessOp) -> bool {
         let has_no_end = !access.injected && access.ended.is_none() && self.history.lives(access.by);
-        // Whoever is told of what somebody has written lives, and so may have been told before it was read.
+        // A living target has yet to read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.told_at.is_none();
         has_no_end || is_untold && self.history.lives(access.at)
     }
 }
 
-/// The error of an access, which may be refused because the region has ended with its endpoint.
+/// The error of an access, which may be refused because the region closed with its endpoint.
 fn refused(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),

@@ -1,10 +1,9 @@
-//! Atomic operations: how they are posted, and what comes back. What they must find and leave behind is the business of
-//! [`updates`](crate::updates).
+//! Atomic operations: posts and completions. [`updates`](crate::updates) checks the elements.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
 use homespun::flags::OpFlags;
-use homespun::{Buffer, FabricAddress};
+use homespun::{Buffer, FabricAddress, RemoteMemory};
 
 use crate::elements::{ROWS, ROWS_END, array, compare, operand};
 use crate::history::{Access, AccessOp, Operation};
@@ -13,11 +12,11 @@ use crate::run::{Runner, is_accepted};
 use crate::suite::payload::{pieces, received};
 use crate::suite::{AtomicBy, AtomicCall};
 
-/// How far before the rows a read of all of them begins, so that it is a long one.
+/// How far before the rows a read of all of them begins, so that it is long.
 const LONG_BYTES: usize = 40_000;
 
 impl Access {
-    /// The kind of call, if it is an atomic operation.
+    /// The kind of atomic call, or `None` for a plain access.
     pub(crate) fn atomic(self) -> Option<(AtomicKind, AtomicOp)> {
         match self {
             Access::Read | Access::Write => None,
@@ -79,8 +78,7 @@ impl Runner<'_> {
             },
             target: AtomicTarget {
                 peer: FabricAddress(to as u64),
-                address: region.at(place),
-                key: region.key(),
+                memory: RemoteMemory { address: region.at(place), key: region.key() },
                 datatype: row.datatype,
                 op,
             },
@@ -96,7 +94,7 @@ impl Runner<'_> {
     }
 }
 
-/// The operation by this number of those that there are for a datatype; without one the most usual one.
+/// The operation with this number among those of a datatype; the most common one without a number.
 fn chosen(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
     let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
     let ops: Vec<AtomicOp> = ops.collect();
@@ -107,7 +105,7 @@ fn chosen(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> Atomic
     }
 }
 
-/// Checks that what an atomic operation was posted with has come back. Returns what it has fetched.
+/// Checks that a completion returns the buffers of its call. Returns the fetched bytes.
 pub(crate) fn came_back(
     identity: usize,
     access: &AccessOp,

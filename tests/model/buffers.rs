@@ -1,9 +1,9 @@
-//! Receives that take many messages.
+//! Multi-receive buffers.
 
 use homespun::OperationError;
 use homespun::flags::CompletionFlags;
 
-use crate::history::{Arrived, BufferOp, Operation, ReceiveEnd, ReceiveOp, Who};
+use crate::history::{Arrived, BufferOp, Incarnation, Operation, ReceiveEnd, ReceiveOp};
 use crate::run::{Runner, broken, is_accepted, source};
 use crate::suite::Ended;
 use crate::suite::payload::room;
@@ -37,8 +37,8 @@ impl Runner<'_> {
         });
     }
 
-    /// A message in a buffer, or its release, or both.
-    pub(crate) fn buffer_told(&mut self, who: Who, receive: usize, ended: &Ended) {
+    /// Records a message in a buffer, its release, or both.
+    pub(crate) fn buffer_told(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let (flags, error) = match ended {
             Ok((completion, _)) => (completion.flags, None),
             Err(failed) => (failed.completion.flags, Some(&failed.error)),

@@ -1,19 +1,26 @@
-//! What must hold of every history. That each operation ends once, and that buffers and entries are right, was checked
-//! when they were read.
+//! The checks of every history. That each operation ends once, and that buffers and entries are right, was
+//! checked when they were read.
+
+use std::collections::BTreeMap;
+
+use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 
 use crate::history::{Arrived, ClaimEnd, History, Level, PeekEnd, ReceiveEnd, ReceiveOp, SendOp};
-use crate::program::Then;
+use crate::program::PeekAction;
 use crate::reference;
 use crate::run::CANCELLED;
 
-/// What the network, and the endpoints' lives, allow to be promised.
+/// Shorter messages are fetched over no network.
+const SHORT_BYTES: usize = 1000;
+
+/// The promises that hold with the network and the disruptions of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// All messages arrive, in order.
     Everything,
-    /// All messages arrive, in order, whose receiver was not closed.
+    /// All messages to receivers that were not closed arrive, in order.
     BetweenTheLiving,
-    /// A message arrives whose sender was told so.
+    /// All acknowledged messages arrive.
     WhatWasAcknowledged,
 }
 
@@ -31,6 +38,7 @@ pub(crate) fn check(history: &History, promise: Promise) {
         messages_arrive(history);
         messages_do_not_overtake(history);
         one_senders_messages_are_matched_as_they_must_be(history);
+        short_messages_of_a_buffer_complete_in_order(history);
     }
 }
 
@@ -40,9 +48,9 @@ struct Space {
     receives: Vec<usize>,
 }
 
-/// Those of endpoints that have always been there.
+/// The spaces of endpoints that were open all the time.
 fn spaces(history: &History) -> Vec<Space> {
-    let living = (0..history.places.len()).filter(|&place| is_as_ever(history, place));
+    let living = (0..history.places.len()).filter(|&place| is_original_endpoint(history, place));
     living
         .flat_map(|at| [true, false].map(|tagged| (at, tagged)))
         .map(|(at, tagged)| {
@@ -57,16 +65,16 @@ fn spaces(history: &History) -> Vec<Space> {
         .collect()
 }
 
-/// Whether a place has the endpoint that it has had from the beginning.
-fn is_as_ever(history: &History, place: usize) -> bool {
-    history.places[place].is_as_ever()
+/// Whether the first endpoint of a place is still open.
+fn is_original_endpoint(history: &History, place: usize) -> bool {
+    history.places[place].is_original_endpoint()
 }
 
-/// What of the program took a message away from where it was waiting.
+/// The operation that removed a message from the unexpected ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taker {
     Receive(usize),
-    /// That has claimed it or thrown it away.
+    /// A peek that claimed or discarded it.
     Peek(usize),
 }
 
@@ -93,7 +101,7 @@ impl Taker {
         }
     }
 
-    /// Whether it takes many messages.
+    /// Whether it is a multi-receive buffer.
     fn is_buffer(self, history: &History) -> bool {
         matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
     }
@@ -107,7 +115,7 @@ fn ends(history: &History, promise: Promise) {
         let result = send.ended.unwrap_or_else(|| panic!("send {identity} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::BetweenTheLiving => !is_as_ever(history, send.to),
+            Promise::BetweenTheLiving => !is_original_endpoint(history, send.to),
             Promise::WhatWasAcknowledged => true,
         };
         assert!(result.is_ok() || send.cancelled || may_fail, "send {identity} failed: {result:?}");
@@ -118,8 +126,8 @@ fn ends(history: &History, promise: Promise) {
         if !matches!(receive.ended, Some(ReceiveEnd::Broken(_))) {
             continue;
         }
-        // Somebody who closes in order leaves no message half sent.
-        let has_lost_its_sender = receive.from.is_some_and(|from| !is_as_ever(history, from));
+        // An endpoint that closes in order leaves no message half sent.
+        let has_lost_its_sender = receive.from.is_some_and(|from| !is_original_endpoint(history, from));
         let may_break = match promise {
             Promise::Everything => false,
             Promise::BetweenTheLiving => has_lost_its_sender,
@@ -174,7 +182,7 @@ fn cancellations(history: &History) {
     }
 }
 
-/// Before whatever took a message there was no receive that accepts it and was left with nothing.
+/// A message is never taken while an earlier receive that accepts it gets none.
 fn earlier_receives_come_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
         let Some(taker) = Taker::of(history, message) else { continue };
@@ -206,16 +214,17 @@ fn nothing_waits_beside_a_receive_for_it(history: &History) {
 
 fn acknowledged_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if send.is_acknowledged() && send.ended == Some(Ok(())) && is_as_ever(history, send.to) {
+        if send.is_acknowledged() && send.ended == Some(Ok(())) && is_original_endpoint(history, send.to) {
             assert!(send.arrived.is_some(), "message {identity} was acknowledged, and is not there");
         }
     }
 }
 
-/// Where a match was promised, something had been posted that took the message, or threw it away.
+/// A send at match level completes only after the operation that takes its message was posted.
 fn nothing_completes_before_it_is_matched(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if send.level == Level::Match && send.ended == Some(Ok(())) && is_as_ever(history, send.to) {
+        if send.level == Level::Match && send.ended == Some(Ok(())) && is_original_endpoint(history, send.to)
+        {
             let matched_at = history.matched_at(identity);
             assert!(
                 matched_at.is_some_and(|matched_at| matched_at < send.ended_at),
@@ -226,19 +235,20 @@ fn nothing_completes_before_it_is_matched(history: &History) {
     }
 }
 
-/// When a fenced message can be seen, or its end, those before it have reached their level and its own.
+/// When a fenced message is seen or completes, earlier ones have reached their level and the fence's.
 fn nothing_passes_a_fence_too_soon(history: &History, promise: Promise) {
     let sends = &history.sends;
     for (later, fenced) in sends.iter().enumerate() {
         let ended_at = (fenced.ended == Some(Ok(()))).then_some(fenced.ended_at);
         let Some(passed_at) = fenced.seen_at.into_iter().chain(ended_at).min() else { continue };
-        if !fenced.fenced || !is_as_ever(history, fenced.to) {
+        if !fenced.fenced || !is_original_endpoint(history, fenced.to) {
             continue;
         }
         for (earlier, send) in sends[..later].iter().enumerate() {
             let is_before_it = send.from == fenced.from && send.to == fenced.to;
             let has_failed = matches!(send.ended, Some(Err(_)));
-            // What is lost with a link is behind every fence; of that nothing is told if it had completed already.
+            // If links break, a message may be lost unreported; then only a success at match level
+            // proves a match.
             let is_known = promise != Promise::WhatWasAcknowledged
                 || send.level == Level::Match && send.ended == Some(Ok(()));
             let has_to_match = Level::Match == send.level.max(fenced.level);
@@ -257,7 +267,7 @@ fn nothing_passes_a_fence_too_soon(history: &History, promise: Promise) {
 fn peeks_see_what_is_there(history: &History) {
     for (number, peek) in history.peeks.iter().enumerate() {
         match peek.ended {
-            // What was gone before it looked it does not find.
+            // It must not find a message that was taken before.
             Some(PeekEnd::Found(message)) => {
                 let taker = Taker::of(history, message).filter(|&taker| taker != Taker::Peek(number));
                 assert!(
@@ -265,8 +275,8 @@ fn peeks_see_what_is_there(history: &History) {
                     "peek {number} has found message {message}, which {taker:?} had taken"
                 );
             }
-            // What its endpoint had acknowledged when it looked it finds.
-            Some(PeekEnd::Nothing) if is_as_ever(history, peek.at.place) => {
+            // It must find a message that its endpoint had acknowledged.
+            Some(PeekEnd::Nothing) if is_original_endpoint(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
                     let was_there = send.is_acknowledged() && send.ended == Some(Ok(()));
                     let is_wanted = peek.accepts(send) && was_there && send.ended_at < peek.posted_at;
@@ -280,17 +290,17 @@ fn peeks_see_what_is_there(history: &History) {
     }
 }
 
-/// What was accepted arrives, also if its sender has closed meanwhile.
+/// An accepted message arrives, even if its sender has closed.
 fn messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if is_as_ever(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
+        if is_original_endpoint(history, send.to) && !send.cancelled && !history.was_killed(send.from) {
             assert!(send.arrived.is_some(), "message {identity}, {send:?}, is lost");
         }
     }
 }
 
-/// Of two messages of one sender, the later one is neither received nor found by what could have had the earlier one;
-/// and those that wait do so in order.
+/// Of two messages of one sender, an operation that accepts the earlier one never gets the later one; and
+/// unexpected ones wait in order.
 fn messages_do_not_overtake(history: &History) {
     for Space { messages, .. } in spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
@@ -307,7 +317,8 @@ fn messages_do_not_overtake(history: &History) {
                     assert!(one < two, "message {later} overtook message {earlier}, and both wait");
                 }
                 let looked = |(number, peek): (usize, &crate::history::PeekOp)| {
-                    let is_a_look = peek.then == Then::Leave && peek.ended == Some(PeekEnd::Found(later));
+                    let is_a_look =
+                        peek.then == PeekAction::Leave && peek.ended == Some(PeekEnd::Found(later));
                     is_a_look.then_some(Taker::Peek(number))
                 };
                 let looks = history.peeks.iter().enumerate().filter_map(looked);
@@ -325,6 +336,32 @@ fn messages_do_not_overtake(history: &History) {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Messages of one sender in one buffer complete in the order of sending if nothing delays some of
+/// them: each travels with its payload, because it is short and the credit that a link begins with
+/// covers all that was sent before.
+fn short_messages_of_a_buffer_complete_in_order(history: &History) {
+    let is_eager = |message: usize| {
+        let SendOp { from, to, .. } = history.sends[message];
+        let sends = history.sends[..=message].iter().filter(|send| (send.from, send.to) == (from, to));
+        let accesses = history.accesses.iter().filter(|access| access.by == from);
+        let costs = sends
+            .map(|send| send.len_bytes as u64 + MESSAGE_COST_BYTES)
+            .chain(accesses.map(|_| MESSAGE_COST_BYTES));
+        history.sends[message].len_bytes < SHORT_BYTES && costs.sum::<u64>() <= CREDIT_INITIAL_BYTES
+    };
+    for (number, receive) in history.receives.iter().enumerate() {
+        let took = receive.buffer.iter().flat_map(|buffer| &buffer.took).copied();
+        let mut last = BTreeMap::new();
+        for message in took.filter(|message| is_eager(*message)) {
+            let before = last.insert(history.sends[message].from, message);
+            assert!(
+                before < Some(message),
+                "in buffer {number}, message {message} completed after {before:?} of the same sender"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Elements that atomic operations are about: where they are, what they are changed with, and into what.
+//! The elements of atomic operations: their places, operands and results.
 //!
-//! They are in rows behind the part of a region that other accesses use. All elements of a row are of one datatype, and small
-//! numbers are all that is ever stored there, so that comparisons often find what they look for.
+//! They are in rows after the part of a region that other accesses use. All elements of a row have one
+//! datatype and hold only small numbers, so that comparisons often succeed.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};
@@ -11,7 +11,7 @@ use crate::accesses::REGION_BYTES;
 /// Elements side by side.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Where in the region.
+    /// Its offset in the region.
     pub(crate) place: usize,
     pub(crate) datatype: Datatype,
     pub(crate) count: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Row {
 /// The bytes of an element, and zeros.
 pub(crate) type Element = u128;
 
-/// The first one is long enough for operations that travel in pieces; the second one is not aligned.
+/// The first row is long enough for operations sent in pieces; the second is not aligned.
 pub(crate) const ROWS: [Row; 7] = lay_out([
     (8, Datatype::Uint64, 1100),
     (3, Datatype::Uint64, 24),
@@ -34,18 +34,18 @@ pub(crate) const ROWS: [Row; 7] = lay_out([
 /// Where the last row ends.
 pub(crate) const ROWS_END: usize = ROWS[ROWS.len() - 1].end();
 
-/// Which numbers there are to change elements with, and which to compare them with.
+/// How many numbers are used as operands and compares.
 const OPERANDS: u64 = 6;
 const COMPARES: u64 = 3;
 
-/// Rows one after the other, of so many elements, each at a multiple of a number.
+/// Lays out rows of so many elements, one after the other, each at a multiple of an alignment.
 const fn lay_out<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
     let mut laid_out = [const { Row { place: 0, datatype: Datatype::Uint8, count: 0 } }; N];
     let mut end = REGION_BYTES;
     let mut row = 0;
     while row < N {
         let (multiple, datatype, count) = rows[row];
-        // One further than need be, for the sake of the one that is not aligned.
+        // One byte of padding for the row that is not aligned.
         laid_out[row] = Row { place: (end / multiple + 1) * multiple, datatype, count };
         end = laid_out[row].end();
         row += 1;
@@ -58,24 +58,24 @@ impl Row {
         self.place + self.count * self.datatype.size_bytes()
     }
 
-    /// The one that has a place.
+    /// The row of an offset.
     fn with(place: usize) -> &'static Row {
         let row = ROWS.iter().find(|row| (row.place..row.end()).contains(&place));
         row.expect("a place in a row")
     }
 
-    /// Where its elements are.
+    /// The offsets of its elements.
     pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
         (self.place..self.end()).step_by(self.datatype.size_bytes())
     }
 }
 
-/// What an access changes the element at a place with, or writes there.
+/// The operand of an access for the element at an offset, or the bytes that it writes there.
 pub(crate) fn operand(access: usize, place: usize) -> Element {
     small(scrambled(access, place) % OPERANDS, Row::with(place).datatype)
 }
 
-/// What it compares the element with.
+/// The compare value for the element.
 pub(crate) fn compare(access: usize, place: usize) -> Element {
     small(scrambled(access, place) / OPERANDS % COMPARES, Row::with(place).datatype)
 }
@@ -84,14 +84,14 @@ fn scrambled(access: usize, place: usize) -> u64 {
     ((access as u64) << 32 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
-/// One of these for each element in a part of a row.
+/// The values for all elements of a part of a row.
 pub(crate) fn array(of: fn(usize, usize) -> Element, access: usize, place: usize, len_bytes: usize) -> Bytes {
     let size_bytes = Row::with(place).datatype.size_bytes();
     let places = (place..place + len_bytes).step_by(size_bytes);
     places.flat_map(|place| of(access, place).to_le_bytes().into_iter().take(size_bytes)).collect()
 }
 
-/// The element that these bytes are.
+/// The element in these bytes.
 pub(crate) fn element(bytes: &[u8]) -> Element {
     let mut element = [0; size_of::<Element>()];
     element[..bytes.len()].copy_from_slice(bytes);
@@ -105,7 +105,7 @@ fn small(number: u64, datatype: Datatype) -> Element {
     }
 }
 
-/// What an operation makes of an element.
+/// The element after an operation.
 pub(crate) fn updated(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -> Element {
     macro_rules! integers {
         ($type:ty) => {

@@ -1,27 +1,27 @@
-//! What a program did and was told.
+//! The history of a program: its calls and their results.
 
 use homespun::atomic::AtomicOp;
 use homespun::{Errno, Error};
 
-use crate::program::Then;
+use crate::program::PeekAction;
 
 /// Everything that was posted, in the order of posting, and how it ended.
 ///
-/// Each call and each entry that is read has a moment of its own, counted from the beginning of the program.
+/// Each call and each entry that is read has its own time, counted from the start of the program.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) sends: Vec<SendOp>,
     pub(crate) receives: Vec<ReceiveOp>,
     pub(crate) peeks: Vec<PeekOp>,
     pub(crate) accesses: Vec<AccessOp>,
-    /// Those that an endpoint has, each at an address of its own.
-    pub(crate) places: Vec<Place>,
+    /// The addresses of the program, and the endpoints that were there.
+    pub(crate) places: Vec<AddressHistory>,
 }
 
 /// The endpoints that were at one address, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
-    /// How those ended that have.
+pub(crate) struct AddressHistory {
+    /// How the former endpoints ended.
     pub(crate) ends: Vec<End>,
     pub(crate) is_vacant: bool,
 }
@@ -32,9 +32,9 @@ pub(crate) enum End {
     Killed,
 }
 
-/// An endpoint: where it is, and how many were there before it.
+/// One endpoint of an address: the place, and how many endpoints were there before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Who {
+pub(crate) struct Incarnation {
     pub(crate) place: usize,
     pub(crate) life: usize,
 }
@@ -51,54 +51,54 @@ pub(crate) enum Level {
 /// A message that was accepted for sending. Its place in the history is its identity.
 #[derive(Debug)]
 pub(crate) struct SendOp {
-    pub(crate) from: Who,
-    /// The place that it was for, whoever is there.
+    pub(crate) from: Incarnation,
+    /// The place that it was sent to, whichever endpoint is there.
     pub(crate) to: usize,
     pub(crate) tag: Option<u64>,
     pub(crate) len_bytes: usize,
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Injected: success is silent, and failure is told without saying whose.
+    /// Injected: success is not reported, and a failure does not name the operation.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
     pub(crate) arrived: Option<Arrived>,
-    /// When something was read that shows the message to be there.
+    /// When a read entry first showed that the message has arrived.
     pub(crate) seen_at: Option<u64>,
 }
 
-/// Where a message has turned up.
+/// Where a message has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
     /// A receive of the program took it.
     Received(usize),
     /// A peek has claimed it.
     Claimed(usize),
-    /// A peek has thrown it away.
+    /// A peek has discarded it.
     Discarded(usize),
-    /// It was waiting at the receiver when the program was over; as the so many-th of its kind there.
+    /// It was unexpected when the program ended; its index among those of its kind there.
     Waiting {
         order: usize,
-        /// When the receive was posted that took it then.
+        /// When the receive that took it was posted.
         posted_at: u64,
     },
 }
 
 #[derive(Debug)]
 pub(crate) struct ReceiveOp {
-    pub(crate) at: Who,
+    pub(crate) at: Incarnation,
     pub(crate) tagged: Option<(u64, u64)>,
-    /// The place whose messages alone it takes.
+    /// The only source that it accepts, if it names one.
     pub(crate) from: Option<usize>,
     pub(crate) len_bytes: usize,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
-    /// An attempt to cancel it came too late, so it ends by itself.
+    /// A cancel came too late, so it completes on its own.
     pub(crate) too_late_to_cancel: bool,
     pub(crate) ended: Option<ReceiveEnd>,
-    /// What there is besides, if it takes many messages.
+    /// The state of a multi-receive buffer.
     pub(crate) buffer: Option<BufferOp>,
 }
 
@@ -113,31 +113,31 @@ pub(crate) struct BufferOp {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveEnd {
-    /// It was given the message with this identity, or as much of it as there was room for.
+    /// It received the message with this identity, maybe truncated.
     Took(usize),
-    /// It has taken as many messages as it could.
+    /// The multi-receive buffer was released.
     Released,
     Cancelled,
-    /// Its sender was lost, in the middle of a message or as the only one who could have sent one.
+    /// Its sender was lost, in the middle of a message or as the only source that it accepts.
     Broken(Errno),
 }
 
-/// A look at the tagged messages that have arrived already.
+/// A peek at the tagged messages that have arrived.
 #[derive(Debug)]
 pub(crate) struct PeekOp {
-    pub(crate) at: Who,
+    pub(crate) at: Incarnation,
     pub(crate) tagged: (u64, u64),
     pub(crate) from: Option<usize>,
-    pub(crate) then: Then,
+    pub(crate) then: PeekAction,
     pub(crate) posted_at: u64,
     pub(crate) ended: Option<PeekEnd>,
-    /// What became of the message that it has claimed.
+    /// The end of the message that it claimed.
     pub(crate) claim: Option<ClaimOp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeekEnd {
-    /// There is the message with this identity.
+    /// It found the message with this identity.
     Found(usize),
     Nothing,
 }
@@ -158,30 +158,30 @@ pub(crate) enum ClaimEnd {
     Broken(Errno),
 }
 
-/// An access to the region of an endpoint that was accepted, or what the endpoint itself has done with it. Its place in the
+/// An accepted access to the region of an endpoint, by a peer or by the endpoint itself. Its index in the
 /// history is its identity.
 #[derive(Debug)]
 pub(crate) struct AccessOp {
-    /// Whoever the region belongs to, if nobody else.
-    pub(crate) by: Who,
-    pub(crate) at: Who,
+    /// The initiator; the owner of the region if it accessed its memory itself.
+    pub(crate) by: Incarnation,
+    pub(crate) at: Incarnation,
     pub(crate) access: Access,
-    /// Where in the region.
+    /// Offset and length in the region.
     pub(crate) place: usize,
     pub(crate) len_bytes: usize,
-    /// What its fence waits for, if it has one.
+    /// The level that its fence waits for, if it has one.
     pub(crate) level: Level,
     pub(crate) fenced: bool,
     pub(crate) injected: bool,
-    /// Whether the target is to be told.
+    /// Whether it has remote data, which completes at the target.
     pub(crate) has_data: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
-    /// When the target was told.
+    /// When the target read that completion.
     pub(crate) told_at: Option<u64>,
-    /// What was read or fetched.
+    /// The bytes that were read or fetched.
     pub(crate) found: Option<Vec<u8>>,
 }
 
@@ -191,24 +191,24 @@ pub(crate) enum Access {
     Write,
     /// Elements are changed.
     Update(AtomicOp),
-    /// What elements are comes back, and they may be changed.
+    /// Elements are fetched, and maybe changed.
     Fetch(AtomicOp),
 }
 
 impl AccessOp {
-    /// Whether nothing was posted for it: the endpoint itself has looked at its region, or changed it.
+    /// Whether the owner of the region read or wrote it directly, without a post.
     pub(crate) fn is_ones_own(&self) -> bool {
         self.posted_at == self.ended_at
     }
 }
 
 impl SendOp {
-    /// Whether success says that the receiver has it.
+    /// Whether success implies that the receiver has it.
     pub(crate) fn is_acknowledged(&self) -> bool {
         self.level > Level::Inject
     }
 
-    fn is_wanted(&self, at: Who, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
+    fn is_wanted(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
         let tag_fits = match (tagged, self.tag) {
             (None, None) => true,
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
@@ -229,31 +229,33 @@ impl PeekOp {
         send.is_wanted(self.at, Some(self.tagged), self.from)
     }
 
-    /// Whether it has claimed a message of which nothing more has been asked yet.
+    /// Whether its claimed message is neither received nor discarded yet.
     pub(crate) fn is_claiming(&self) -> bool {
-        self.then == Then::Claim && matches!(self.ended, Some(PeekEnd::Found(_))) && self.claim.is_none()
+        self.then == PeekAction::Claim
+            && matches!(self.ended, Some(PeekEnd::Found(_)))
+            && self.claim.is_none()
     }
 }
 
-impl Place {
-    /// Whether the same endpoint is there as ever.
-    pub(crate) fn is_as_ever(&self) -> bool {
+impl AddressHistory {
+    /// Whether the first endpoint of this place is still open.
+    pub(crate) fn is_original_endpoint(&self) -> bool {
         self.ends.is_empty()
     }
 }
 
 impl History {
-    /// Who is at a place, or was there last.
-    pub(crate) fn who(&self, place: usize) -> Who {
-        let Place { ends, is_vacant } = &self.places[place];
-        Who { place, life: ends.len() - usize::from(*is_vacant) }
+    /// The endpoint at a place, or the last one that was there.
+    pub(crate) fn who(&self, place: usize) -> Incarnation {
+        let AddressHistory { ends, is_vacant } = &self.places[place];
+        Incarnation { place, life: ends.len() - usize::from(*is_vacant) }
     }
 
-    pub(crate) fn lives(&self, who: Who) -> bool {
+    pub(crate) fn lives(&self, who: Incarnation) -> bool {
         self.who(who.place) == who && !self.places[who.place].is_vacant
     }
 
-    pub(crate) fn was_killed(&self, who: Who) -> bool {
+    pub(crate) fn was_killed(&self, who: Incarnation) -> bool {
         self.places[who.place].ends.get(who.life) == Some(&End::Killed)
     }
 
@@ -262,18 +264,18 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Notes where a message has turned up, which it does once.
+    /// Records where a message has arrived, which happens once.
     pub(crate) fn arrived(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
     }
 
-    /// Notes that something was read that shows a message to be there.
+    /// Records that a read entry shows a message to have arrived.
     pub(crate) fn seen(&mut self, message: usize, now: u64) {
         self.sends[message].seen_at.get_or_insert(now);
     }
 
-    /// When that was posted which matched a message, or threw it away.
+    /// When the operation that matched or discarded a message was posted.
     pub(crate) fn matched_at(&self, message: usize) -> Option<u64> {
         match self.sends[message].arrived? {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),
@@ -283,7 +285,7 @@ impl History {
         }
     }
 
-    /// Notes what an attempt to cancel an operation came to.
+    /// Records the result of a cancel.
     pub(crate) fn cancel_attempted(&mut self, operation: Operation, result: &Result<(), Error>) {
         let (cancelled, has_ended) = match operation {
             Operation::Send(send) => {
@@ -317,13 +319,13 @@ impl History {
 pub(crate) enum Operation {
     Send(usize),
     Receive(usize),
-    /// Or the receive of what it has claimed, whose context is the same.
+    /// A peek, or the receive of its claimed message, which has the same context.
     Peek(usize),
     Access(usize),
 }
 
 impl Operation {
-    /// The context that the operation is posted with. 0 is that of injected messages.
+    /// The context of the operation. Injected messages have 0.
     pub(crate) fn context(self) -> u64 {
         match self {
             Operation::Send(send) => 4 * send as u64 + 1,

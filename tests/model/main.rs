@@ -1,9 +1,11 @@
-//! Random programs of posts, reads, peeks and cancellations, of access to regions and of atomic operations there, over every
-//! transport, compared with what matching means, what memory keeps, and what becomes of elements.
+//! Random programs of posts, reads, peeks, cancels, accesses to regions and atomic operations, over every
+//! transport, checked against a model of matching, memory and elements.
 //!
-//! A [program](program) is run step by step; what it was told is its [history](history), which is then
-//! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
-//! Shared receive contexts ([`shared_context`]) and work that waits for counters ([`works`]) have programs of their own.
+//! A [program](program) is run step by step; what it was told is its [history](history), which is
+//! then [checked](check). A failure prints the program, shrunk as far as it still fails; the
+//! transport's seed is part of it. Shared receive contexts ([`shared_context`]), connected
+//! endpoints ([`connected`]) and work that waits for counters ([`works`]) have programs of their
+//! own.
 //!
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
@@ -11,6 +13,7 @@ mod accesses;
 mod atomics;
 mod buffers;
 mod check;
+mod connected;
 mod elements;
 mod history;
 mod memory;
@@ -30,10 +33,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use crate::check::Promise;
-use crate::program::{Accidents, Program, program};
+use crate::program::{Disruption, Program, program};
 use crate::suite::{Net, Transport, Turns};
 
-/// How many programs a test runs if nobody says otherwise.
+/// How many programs a test runs unless `PROPTEST_CASES` says otherwise.
 fn cases(default: u32) -> Config {
     let asked = Config::default();
     Config {
@@ -67,22 +70,22 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn over_a_clean_network(program in program(Accidents::None)) {
+    fn over_a_clean_network(program in program(Disruption::None)) {
         run(&loopback(&program, Faults::default()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network(program in program(Accidents::None)) {
+    fn over_a_choppy_network(program in program(Disruption::None)) {
         run(&loopback(&program, Faults::choppy()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network_while_endpoints_close(program in program(Accidents::Closing)) {
+    fn over_a_choppy_network_while_endpoints_close(program in program(Disruption::Closing)) {
         run(&loopback(&program, Faults::choppy()), &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_a_network_that_breaks_links_and_kills(program in program(Accidents::Violence)) {
+    fn over_a_network_that_breaks_links_and_kills_endpoints(program in program(Disruption::Killing)) {
         run(&loopback(&program, Faults::nasty()), &program, Promise::WhatWasAcknowledged);
     }
 }
@@ -91,47 +94,47 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
-    fn over_the_example_of_a_backend(program in program(Accidents::None)) {
+    fn over_the_example_backend(program in program(Disruption::None)) {
         run(&Transport::Backend, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_the_example_of_a_backend_while_endpoints_close(program in program(Accidents::Closing)) {
+    fn over_the_example_backend_while_endpoints_close(program in program(Disruption::Closing)) {
         run(&Transport::Backend, &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_tcp_ipv4(program in program(Accidents::None)) {
+    fn over_tcp_ipv4(program in program(Disruption::None)) {
         run(&Transport::Tcp4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_tcp_ipv6(program in program(Accidents::None)) {
+    fn over_tcp_ipv6(program in program(Disruption::None)) {
         run(&Transport::Tcp6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv4(program in program(Accidents::None)) {
+    fn over_shared_memory_ipv4(program in program(Disruption::None)) {
         run(&Transport::Shm4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv6(program in program(Accidents::None)) {
+    fn over_shared_memory_ipv6(program in program(Disruption::None)) {
         run(&Transport::Shm6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_while_endpoints_close(program in program(Accidents::Closing)) {
+    fn over_shared_memory_while_endpoints_close(program in program(Disruption::Closing)) {
         run(&Transport::Shm4, &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_tcp_while_endpoints_close(program in program(Accidents::Closing)) {
+    fn over_tcp_while_endpoints_close(program in program(Disruption::Closing)) {
         run(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
     }
 }
 
-/// Every endpoint in a process of its own. To kill one is to kill its process.
+/// Every endpoint in a process of its own. Killing an endpoint kills its process.
 mod across_processes {
     use super::*;
 
@@ -139,32 +142,32 @@ mod across_processes {
         #![proptest_config(cases(25))]
 
         #[test]
-        fn over_tcp(program in program(Accidents::None)) {
+        fn over_tcp(program in program(Disruption::None)) {
             run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_tcp_while_endpoints_close(program in program(Accidents::Closing)) {
+        fn over_tcp_while_endpoints_close(program in program(Disruption::Closing)) {
             run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::BetweenTheLiving);
         }
 
         #[test]
-        fn over_tcp_while_processes_are_killed(program in program(Accidents::Violence)) {
+        fn over_tcp_while_processes_are_killed(program in program(Disruption::Killing)) {
             run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::WhatWasAcknowledged);
         }
 
         #[test]
-        fn over_shared_memory(program in program(Accidents::None)) {
+        fn over_shared_memory(program in program(Disruption::None)) {
             run_by(Turns::Processes, &Transport::Shm4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_shared_memory_while_endpoints_close(program in program(Accidents::Closing)) {
+        fn over_shared_memory_while_endpoints_close(program in program(Disruption::Closing)) {
             run_by(Turns::Processes, &Transport::Shm4, &program, Promise::BetweenTheLiving);
         }
 
         #[test]
-        fn over_shared_memory_while_processes_are_killed(program in program(Accidents::Violence)) {
+        fn over_shared_memory_while_processes_are_killed(program in program(Disruption::Killing)) {
             run_by(Turns::Processes, &Transport::Shm4, &program, Promise::WhatWasAcknowledged);
         }
     }

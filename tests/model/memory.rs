@@ -1,11 +1,12 @@
-//! What must be found in a region, whoever looks.
+//! What every reader of a region must find there.
 //!
-//! What is known of accesses to one region is a partial order: one comes before another if it was over when the other was posted,
-//! if a fence is between them, or if both endpoints have agreed on their order. Messages take part in it, since they can be
-//! ordered behind accesses. Each byte that is read must be what some write has left there that may have come last: it does not
-//! come after the read, and no other is known to be between the two. Where nothing is known, any will do.
+//! The known order of accesses to one region is partial: one precedes another if it ended before the other
+//! was posted, if a fence is between them, or if both endpoints agreed on their order. Messages take part,
+//! since they can be ordered after accesses. Each byte that is read must come from a write that may be the
+//! last before the read: the write does not follow the read, and no other write is known to be between
+//! them. Between unordered accesses either order will do.
 //!
-//! What is there for atomic operations, which depend on what they find, is checked with [`updates`](crate::updates).
+//! Atomic operations depend on the former value; [`updates`](crate::updates) checks them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,12 +16,12 @@ use homespun::flags::Order;
 
 use crate::accesses::{REGION_BYTES, written};
 use crate::check::Promise;
-use crate::history::{Access, AccessOp, History, Level, SendOp, Who};
+use crate::history::{Access, AccessOp, History, Incarnation, Level, SendOp};
 use crate::suite::payload::room;
 
 pub(crate) fn check(history: &History, promise: Promise, order: Order) {
     ends(history, promise);
-    for place in (0..history.places.len()).filter(|&place| history.places[place].is_as_ever()) {
+    for place in (0..history.places.len()).filter(|&place| history.places[place].is_original_endpoint()) {
         let known = Known::of(history, place, promise, order);
         for (node, event) in known.events.iter().enumerate() {
             if let Event::Access(number) = *event
@@ -35,7 +36,7 @@ pub(crate) fn check(history: &History, promise: Promise, order: Order) {
     nothing_passes_a_match_too_soon(history, promise);
 }
 
-/// That completions of one endpoint, of sends and accesses to one peer, come in the order of posting.
+/// Checks that sends and accesses to one peer complete in the order of posting.
 pub(crate) fn check_turns(history: &History) {
     let sends = history.sends.iter().filter(|send| !send.injected);
     let sends =
@@ -43,7 +44,7 @@ pub(crate) fn check_turns(history: &History) {
     let accesses = history.accesses.iter().filter(|access| !access.injected && !access.is_ones_own());
     let accesses = accesses.filter(|access| access.ended.is_some());
     let accesses = accesses.map(|it| (it.by, it.at.place, it.posted_at, it.ended_at));
-    let mut ended: Vec<(Who, usize, u64, u64)> = sends.chain(accesses).collect();
+    let mut ended: Vec<(Incarnation, usize, u64, u64)> = sends.chain(accesses).collect();
     ended.sort_unstable();
     for pair in ended.windows(2) {
         let [(from, to, _, first), (also_from, also_to, _, second)] = [pair[0], pair[1]];
@@ -64,29 +65,33 @@ fn ends(history: &History, promise: Promise) {
         let result = access.ended.unwrap_or_else(|| panic!("access {number} never ended"));
         let may_fail = match promise {
             Promise::Everything => false,
-            Promise::BetweenTheLiving => !history.places[access.at.place].is_as_ever(),
+            Promise::BetweenTheLiving => !history.places[access.at.place].is_original_endpoint(),
             Promise::WhatWasAcknowledged => true,
         };
         assert!(result.is_ok() || may_fail, "access {number} failed: {access:?}");
-        let is_to_be_told = access.has_data && result.is_ok() && history.places[access.at.place].is_as_ever();
-        assert!(!is_to_be_told || access.told_at.is_some(), "nobody was told of access {number}: {access:?}");
+        let is_to_be_told =
+            access.has_data && result.is_ok() && history.places[access.at.place].is_original_endpoint();
+        assert!(
+            !is_to_be_told || access.told_at.is_some(),
+            "the target was not told of access {number}: {access:?}"
+        );
     }
 }
 
-/// Something that happens to a region or its owner.
+/// An access to a region, or a message to its owner.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event {
     Access(usize),
     Message(usize),
 }
 
-/// What is known of the order of what happens at one place.
+/// The known order of the events at one place.
 pub(crate) struct Known<'a> {
     pub(crate) history: &'a History,
     pub(crate) events: Vec<Event>,
-    /// Whether the one comes before the other.
+    /// Whether the first is known to precede the second.
     pub(crate) is_before: Vec<Vec<bool>>,
-    /// Nothing that was injected has failed.
+    /// No injected operation has failed.
     is_safe: bool,
 }
 
@@ -98,7 +103,7 @@ impl Event {
         }
     }
 
-    /// When it is known to be over, if it is.
+    /// When it is known to have ended.
     fn over_at(self, history: &History) -> Option<u64> {
         match self {
             Event::Access(number) => {
@@ -110,14 +115,14 @@ impl Event {
         }
     }
 
-    fn by(self, history: &History) -> Who {
+    fn by(self, history: &History) -> Incarnation {
         match self {
             Event::Access(number) => history.accesses[number].by,
             Event::Message(number) => history.sends[number].from,
         }
     }
 
-    /// Whether it is a fence that was passed.
+    /// Whether it has a fence and was not cancelled.
     fn is_fence(self, history: &History) -> bool {
         match self {
             Event::Access(number) => history.accesses[number].fenced && !history.accesses[number].cancelled,
@@ -153,7 +158,7 @@ impl<'a> Known<'a> {
                 let [first, second] = [events[earlier], events[later]];
                 let is_over =
                     first.over_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
-                // What was sent on a link that broke may still arrive, or not, and nothing is known of it.
+                // Messages on a broken link may or may not arrive.
                 let is_one_stream = promise != Promise::WhatWasAcknowledged
                     && first.by(history) == second.by(history)
                     && [first, second].iter().all(|event| !event.is_ones_own(history));
@@ -175,7 +180,7 @@ impl<'a> Known<'a> {
         Known { history, events, is_before, is_safe: promise == Promise::Everything }
     }
 
-    /// Whether an access is known to write so: it was not refused, and will not be.
+    /// Whether an access is known to take effect: it is never refused.
     pub(crate) fn is_sure(&self, access: &AccessOp) -> bool {
         access.ended == Some(Ok(())) || access.told_at.is_some() || access.injected && self.is_safe
     }
@@ -183,7 +188,7 @@ impl<'a> Known<'a> {
     fn check_read(&self, read: usize, number: usize, found: &[u8]) {
         let AccessOp { place, len_bytes, .. } = self.history.accesses[number];
         assert_eq!(found.len(), len_bytes);
-        // Behind it are elements.
+        // The elements follow.
         let len_bytes = len_bytes.min(REGION_BYTES.saturating_sub(place));
         let writes: Vec<(usize, usize, &AccessOp)> = self
             .events
@@ -248,7 +253,7 @@ impl AccessOp {
     }
 }
 
-/// What an operation is to those before it and after it.
+/// The role of an operation in message order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Send,
@@ -256,7 +261,7 @@ enum Role {
     Write,
 }
 
-/// What fetches elements and changes them is both a read and a write.
+/// An operation that fetches and changes elements is both a read and a write.
 fn roles(event: Event, history: &History) -> &'static [Role] {
     match event.access(history).map(|access| access.access) {
         None => &[Role::Send],
@@ -291,10 +296,13 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
-/// When a fenced access is over, the messages before it have been matched of which that is to be known.
+/// When a fenced access ends, the preceding messages that must be matched are.
 fn nothing_passes_a_match_too_soon(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
-        if !fenced.fenced || fenced.ended != Some(Ok(())) || !history.places[fenced.at.place].is_as_ever() {
+        if !fenced.fenced
+            || fenced.ended != Some(Ok(()))
+            || !history.places[fenced.at.place].is_original_endpoint()
+        {
             continue;
         }
         for (message, send) in history.sends.iter().enumerate() {

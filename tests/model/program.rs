@@ -1,7 +1,7 @@
 //! Random programs.
 //!
-//! Every operand is a number that is taken modulo what there is to choose from, so each part of a program is a program
-//! too, and a failing one shrinks well.
+//! Every operand is taken modulo the number of choices, so each part of a program is a program too, and a
+//! failing one shrinks well.
 
 use homespun::flags::Order;
 use proptest::prelude::*;
@@ -11,35 +11,35 @@ use crate::elements::ROWS;
 use crate::history::Access;
 use crate::suite::Kind;
 
-/// The longest message, and room for any.
+/// The longest message, and a buffer length that takes any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;
 
 /// A program for a few endpoints.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// What decides the misbehaviour of a network inside the process.
+    /// The seed of the loopback network's faults.
     pub(crate) seed: u64,
     pub(crate) parties: usize,
-    /// Whether messages carry remote data. If not they, and what is posted for them, are at least 8 bytes long.
+    /// Whether messages carry remote data. If not, messages and buffers have at least 8 bytes.
     pub(crate) with_data: bool,
     /// The depth of every completion queue; 0 for the default.
     pub(crate) cq_depth_entries: usize,
     /// The depth of every endpoint in both directions; 0 for the default.
     pub(crate) depth_ops: usize,
-    /// How much every endpoint keeps of what nobody has asked for; 0 for the default.
+    /// The budget of every endpoint for unexpected messages; 0 for the default.
     pub(crate) unexpected_bytes: usize,
-    /// Whether messages may complete no sooner than they are matched. If not they complete when they are delivered.
+    /// Whether sends may use the match level. If not they use the delivery level instead.
     pub(crate) with_matches: bool,
-    /// Whether fences are fences.
+    /// Whether fence flags are set.
     pub(crate) with_fences: bool,
-    /// The order that all endpoints agree on.
+    /// The message order of all endpoints.
     pub(crate) order: Order,
-    /// Whether sends and accesses complete in the order of their posting.
+    /// Whether sends and accesses complete in posting order.
     pub(crate) completes_in_order: bool,
-    /// What regions are made of.
+    /// The memory of regions.
     pub(crate) memory: Kind,
-    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled: then there is only one
-    /// way in which they can be matched.
+    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled:
+    /// then there is only one way in which they can be matched.
     pub(crate) is_stream: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -61,21 +61,21 @@ pub(crate) enum Step {
         len_bytes: usize,
         in_pieces: bool,
     },
-    /// Posts a buffer that takes many messages.
+    /// Posts a multi-receive buffer.
     ReceiveMany {
         at: usize,
         from: Option<usize>,
         len_bytes: usize,
         min_free_bytes: usize,
     },
-    /// Looks for a tagged message that has arrived already. Needs remote data, which says whose it is.
+    /// Peeks at a tagged message that has arrived. Needs remote data, which identifies the message.
     Peek {
         at: usize,
         tagged: (u64, u64),
         from: Option<usize>,
-        then: Then,
+        then: PeekAction,
     },
-    /// Receives one of the messages that were claimed, or throws it away.
+    /// Receives or discards one of the claimed messages.
     Claim {
         at: usize,
         which: usize,
@@ -86,7 +86,7 @@ pub(crate) enum Step {
     Access {
         from: usize,
         to: usize,
-        /// Where, and how many bytes.
+        /// Offset and length.
         part: (usize, usize),
         call: AccessCall,
         fenced: bool,
@@ -96,14 +96,14 @@ pub(crate) enum Step {
         from: usize,
         to: usize,
         row: usize,
-        /// The first one, and how many.
+        /// The first element, and their number.
         part: (usize, usize),
         call: ElementsCall,
-        /// Which operation; without it the most usual one.
+        /// The number of the operation; without one the most common.
         op: Option<usize>,
         fenced: bool,
     },
-    /// Has an endpoint look at its own region, or change it.
+    /// The owner of a region reads or writes it directly.
     Touch {
         at: usize,
         part: (usize, usize),
@@ -136,7 +136,7 @@ pub(crate) enum Step {
     Reopen {
         at: usize,
     },
-    /// Breaks what connects two endpoints.
+    /// Breaks the link between two endpoints.
     Break {
         between: (usize, usize),
     },
@@ -149,7 +149,7 @@ pub(crate) enum SendCall {
     Plain,
     InPieces,
     Inject,
-    /// At a level that the receiver has a part in.
+    /// At a level that waits for the receiver.
     Transmit,
     Delivery,
     Match,
@@ -159,11 +159,11 @@ pub(crate) enum SendCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessCall {
     Write,
-    /// With remote data, so that the target is told.
+    /// With remote data, which completes at the target.
     WriteData,
     InjectWrite,
     Read,
-    /// At a level that concerns those that a fence waits for.
+    /// At the match level, which matters for preceding sends.
     WriteMatched,
     ReadMatched,
 }
@@ -178,27 +178,27 @@ pub(crate) enum ElementsCall {
     /// Not atomically.
     Write,
     Read,
-    /// Those of all rows, together with what is before them.
+    /// All rows, with the bytes before them.
     ReadAll,
 }
 
-/// What becomes of a message that a peek has found.
+/// The flags of a peek: leave, claim or discard the message it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum PeekAction {
     Leave,
     Claim,
     Discard,
 }
 
-/// What happens to endpoints and links besides messages.
+/// How endpoints and links are disrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Accidents {
+pub(crate) enum Disruption {
     None,
     Closing,
-    Violence,
+    Killing,
 }
 
-pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
+pub(crate) fn program(accidents: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(step(accidents), 1..60);
@@ -226,18 +226,18 @@ pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
     )
 }
 
-/// What keeps messages with their sender until somebody receives. Nothing does where endpoints close: the promises are
-/// about what has left them by the time that closing takes at most.
-fn waits(accidents: Accidents) -> BoxedStrategy<(usize, bool, bool)> {
+/// What keeps messages at their sender until the peer receives. Nothing does where endpoints close: the
+/// promises cover only messages that leave the endpoint within the time limit of closing.
+fn waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     match accidents {
-        Accidents::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
-        Accidents::None | Accidents::Violence => {
+        Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
+        Disruption::None | Disruption::Killing => {
             (select(vec![0, 0, 20_000, 64_000]), any::<bool>(), any::<bool>()).boxed()
         }
     }
 }
 
-fn step(accidents: Accidents) -> BoxedStrategy<Step> {
+fn step(accidents: Disruption) -> BoxedStrategy<Step> {
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.3, 0..3_usize);
     let fenced = prop::bool::weighted(0.1);
@@ -251,7 +251,7 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
         3 => (at(), from(), buffer_bytes(), 0..100_usize).prop_map(
             |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
-        4 => (at(), tag_and_mask(), from(), select(vec![Then::Leave, Then::Claim, Then::Discard])).prop_map(
+        4 => (at(), tag_and_mask(), from(), select(vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard])).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
         ),
         2 => (at(), any::<usize>(), len_bytes(), prop::bool::weighted(0.3)).prop_map(
@@ -271,14 +271,14 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
         1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
     ];
     match accidents {
-        Accidents::None => usual.boxed(),
-        Accidents::Closing => prop_oneof![
+        Disruption::None => usual.boxed(),
+        Disruption::Closing => prop_oneof![
             60 => usual,
             2 => at().prop_map(|at| Step::Close { at }),
             1 => at().prop_map(|at| Step::Reopen { at }),
         ]
         .boxed(),
-        Accidents::Violence => prop_oneof![
+        Disruption::Killing => prop_oneof![
             60 => usual,
             2 => at().prop_map(|at| Step::Kill { at }),
             2 => (at(), at()).prop_map(|between| Step::Break { between }),
@@ -327,7 +327,7 @@ fn memory() -> impl Strategy<Value = Kind> {
     select([Kind::ALL.to_vec(), vec![Kind::Raw, Kind::Shareable]].concat())
 }
 
-/// A part of a region. Few places, so that accesses meet.
+/// A part of a region, from few offsets, so that accesses overlap.
 fn part() -> impl Strategy<Value = (usize, usize)> {
     (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), len_bytes())
 }
@@ -345,7 +345,7 @@ fn access_call() -> impl Strategy<Value = AccessCall> {
     ])
 }
 
-/// A row and a part of it. Few of them, so that accesses meet.
+/// A row and a part of it, from few choices, so that accesses overlap.
 fn elements() -> impl Strategy<Value = (usize, (usize, usize))> {
     let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
     let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
@@ -368,7 +368,7 @@ fn elements_call() -> impl Strategy<Value = ElementsCall> {
     ])
 }
 
-/// Short, most of the time, and often around a length at which messages begin to be treated otherwise.
+/// Mostly short lengths, often around a limit between protocols.
 pub(crate) fn len_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         8 => 0..64_usize,

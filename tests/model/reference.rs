@@ -1,4 +1,4 @@
-//! What matching comes to where nothing is left to chance.
+//! The result of matching where it is deterministic.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use homespun::limits::MULTI_RECV_ALIGN_BYTES;
 
 use crate::history::{History, ReceiveOp};
 
-/// Which receive takes which message, among messages of one sender and one kind, for one receiver that cancels nothing,
-/// and neither claims nor discards.
+/// Which receive takes which message, for messages of one sender and one kind, and a receiver that neither
+/// cancels, claims nor discards.
 ///
-/// Messages keep their order and receives keep theirs, so both sides agree on who comes first, and the outcome is the
-/// same however arrivals and posts are interleaved. This is the interleaving in which all receives are posted first.
+/// Messages keep their order and so do receives, so the result does not depend on how arrivals and posts
+/// interleave. This computes the interleaving in which all receives are posted first.
 pub(crate) fn matches(history: &History, messages: &[usize], receives: &[usize]) -> BTreeMap<usize, usize> {
     let mut taken_by = BTreeMap::new();
     let mut posted: Vec<Posted> = receives.iter().map(|&receive| Posted { receive, filled: None }).collect();
@@ -40,16 +40,16 @@ pub(crate) fn matches(history: &History, messages: &[usize], receives: &[usize])
 
 struct Posted {
     receive: usize,
-    /// How far a buffer is filled, once it has taken something.
+    /// How far a buffer is filled, once it has taken a message.
     filled: Option<usize>,
 }
 
 impl Posted {
-    /// Whether a message is taken that is accepted, and whether the receive ends with that.
+    /// Whether an accepted message is taken, and whether that ends the receive.
     fn offer(&mut self, receive: &ReceiveOp, len_bytes: usize) -> (bool, bool) {
         let Some(buffer) = &receive.buffer else { return (true, true) };
         let filled = self.filled.unwrap_or(0);
-        // Memory that was allocated begins where everything is aligned.
+        // Allocated buffers are aligned for any type.
         let aligned = filled.next_multiple_of(MULTI_RECV_ALIGN_BYTES);
         let begin = if aligned + len_bytes <= receive.len_bytes { aligned } else { filled };
         let end = begin + len_bytes;

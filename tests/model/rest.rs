@@ -1,31 +1,33 @@
-//! What comes after a program: everything that was sent is received, everything ends, and what is still posted is taken
-//! back.
+//! The end of a run: every message is received, every operation ends, and receives that are left are
+//! cancelled.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 use homespun_engine::loopback::Network;
 
-use crate::history::{AccessOp, Arrived, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp, Who};
+use crate::history::{
+    AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
+};
 use crate::program::LEN_MAX_BYTES;
 use crate::run::{Runner, broken, is_accepted};
 use crate::suite::payload::room;
 use crate::suite::{Deadline, Ended};
 
-/// The bit that tells messages of the runner from those of the program.
+/// The bit that distinguishes the runner's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
 
 /// Contexts from here on are the runner's.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// How many rounds without any event mean that there will be none. More than the longest delay of any network inside
-/// the process; on the others everything has arrived before this counts.
+/// How many rounds without an event show that none comes: more than the longest delay of the loopback
+/// network. On other transports every message has arrived before.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive of the runner's, which takes whatever waits.
+/// A receive of the runner's, which takes any waiting message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drain {
-    pub(crate) at: Who,
+    pub(crate) at: Incarnation,
     is_tagged: bool,
     posted_at: u64,
 }
@@ -62,13 +64,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits until every send has ended and everything that was sent has been received or is lost.
+    /// Waits until every send has ended and every message was received or lost.
     ///
-    /// Behind all of its messages each endpoint sends one more to each other, which completes when it was received, or
-    /// was lost; so nothing that was sent before it is still on its way to it, save on a network that breaks links,
-    /// which knows itself when it is quiet. A long message may follow when its receiver asks for it, so this is done
-    /// once more when all sends have ended.
-    pub(crate) fn come_to_rest(&mut self) {
+    /// Each endpoint sends a last message to each other one, which completes when it was received or lost; so
+    /// no earlier message is still in flight, except on a network that breaks links, which knows when it is
+    /// quiet. A long message may be sent later, on request, so this runs again when all sends have ended.
+    pub(crate) fn finish(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();
             self.wait_for_the_end();
@@ -87,7 +88,7 @@ impl Runner<'_> {
                     to: FabricAddress(to as u64),
                     tag: Some(RUNNERS_TAG),
                     context,
-                    // What was injected before it is done then, too.
+                    // Earlier injected messages have arrived then, too.
                     flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,
                     ..SendMsg::default()
                 };
@@ -97,7 +98,7 @@ impl Runner<'_> {
                 {
                     self.read_all();
                     self.drain();
-                    deadline.pause_for(|| self.what_is_missing(true));
+                    deadline.pause_for(|| self.describe_missing(true));
                 }
             }
         }
@@ -118,13 +119,13 @@ impl Runner<'_> {
                 silent_rounds += 1;
             } else {
                 silent_rounds = 0;
-                deadline.pause_for(|| self.what_is_missing(network_is_quiet));
+                deadline.pause_for(|| self.describe_missing(network_is_quiet));
             }
         }
     }
 
-    /// Receives what waits at each endpoint, one message of a kind after the other, and what was claimed there. The
-    /// receives of the program come before these, for they were posted before.
+    /// Receives the waiting and the claimed messages of each endpoint, one after the other. The program's
+    /// receives were posted earlier, so they match first.
     fn drain(&mut self) {
         for place in 0..self.parties.len() {
             if self.parties[place].is_none() {
@@ -141,7 +142,7 @@ impl Runner<'_> {
                     continue;
                 }
                 let context = self.own_context();
-                let tagged = is_tagged.then_some((0, !RUNNERS_TAG));
+                let tagged = is_tagged.then_some(Tag(0).ignoring(!RUNNERS_TAG));
                 let buffers = vec![room(LEN_MAX_BYTES)];
                 let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
@@ -155,7 +156,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Takes back the receive that was posted last, as the program might have done.
+    /// Cancels the last posted receive, as the program might have done.
     fn make_room(&mut self, place: usize) {
         let who = self.history.who(place);
         let can_be_cancelled = |receive: &usize| {
@@ -171,7 +172,7 @@ impl Runner<'_> {
         }
     }
 
-    fn what_is_missing(&self, network_is_quiet: bool) -> String {
+    fn describe_missing(&self, network_is_quiet: bool) -> String {
         let History { sends, peeks, accesses, .. } = &self.history;
         let accesses: Vec<&AccessOp> =
             accesses.iter().filter(|access| self.is_missing_access(access)).collect();
@@ -200,8 +201,8 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.lives(peek.at)
     }
 
-    /// Cancels what is still posted, which must be possible for all of it: nothing is in the middle of a message.
-    pub(crate) fn take_back_receives(&mut self) {
+    /// Cancels all posted receives. Each cancel must succeed, since no message is arriving.
+    pub(crate) fn cancel_receives(&mut self) {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];

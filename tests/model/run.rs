@@ -1,4 +1,4 @@
-//! Runs a program, to its end and until nothing happens any more, and writes its history.
+//! Runs a program until nothing happens any more, and records its history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -7,43 +7,43 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{
     Address, Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError,
-    ReadError,
+    ReadError, Tag,
 };
 
 use crate::history::{
-    AccessOp, Arrived, ClaimEnd, ClaimOp, End, History, Level, Operation, PeekEnd, PeekOp, Place, ReceiveEnd,
-    ReceiveOp, SendOp, Who,
+    AccessOp, AddressHistory, Arrived, ClaimEnd, ClaimOp, End, History, Incarnation, Level, Operation,
+    PeekEnd, PeekOp, ReceiveEnd, ReceiveOp, SendOp,
 };
-use crate::program::{Program, SendCall, Step, Then};
+use crate::program::{PeekAction, Program, SendCall, Step};
 use crate::rest::{Drain, RUNNERS_CONTEXT};
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
 use crate::suite::{Ended, Net, Party, Region, Setup};
 
-/// How many bytes a message needs to say who it is, if it carries no data.
+/// The length of a message that must contain its identity, since it has no remote data.
 const IDENTITY_BYTES: usize = 8;
 
 pub(crate) struct Runner<'a> {
     pub(crate) net: &'a Net,
     pub(crate) program: &'a Program,
-    /// Where the parties are.
+    /// The addresses of the parties.
     names: Vec<Address>,
     /// Their regions.
     pub(crate) regions: Vec<Option<Region>>,
-    /// `None` for those that were closed or killed.
+    /// `None` for closed and killed ones.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
     /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
-    /// Contexts of the runner's own sends that have not ended.
+    /// Contexts of the runner's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
-    /// The runner's own receives that have not ended, by their contexts.
+    /// The runner's own outstanding receives, by context.
     pub(crate) drains: BTreeMap<u64, Drain>,
-    /// How many messages of each kind were waiting at each endpoint.
-    pub(crate) waited: BTreeMap<(Who, bool), usize>,
-    /// How many events there were.
+    /// How many unexpected messages of each kind there were at each endpoint.
+    pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
+    /// The number of events so far.
     pub(crate) events: usize,
-    /// The present moment.
+    /// The current time of the history.
     now: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
     let parties: Vec<Party> = (0..program.parties).map(|_| net.open(setup(program))).collect();
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
     parties.iter().for_each(|party| meet_all(party, &names));
-    let places = parties.iter().map(|_| Place::default()).collect();
+    let places = parties.iter().map(|_| AddressHistory::default()).collect();
     let mut runner = Runner {
         net,
         program,
@@ -74,9 +74,9 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
     for step in &program.steps {
         runner.step(step);
     }
-    runner.come_to_rest();
+    runner.finish();
     runner.look_at_everything();
-    runner.take_back_receives();
+    runner.cancel_receives();
     runner.history
 }
 
@@ -92,7 +92,7 @@ fn setup(program: &Program) -> Setup {
     }
 }
 
-/// Has a party call everybody by the number of their place.
+/// Inserts the names of all places in order, so that each address is the number of its place.
 fn meet_all(party: &Party, names: &[Address]) {
     for (n, name) in (0..).zip(names) {
         assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
@@ -164,12 +164,12 @@ impl Runner<'_> {
         }
     }
 
-    /// The least that a message, and room for it, must have.
+    /// The least length of messages and buffers.
     pub(crate) fn at_least(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    /// A moment that was not before.
+    /// Advances the time of the history, and returns it.
     pub(crate) fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
@@ -243,7 +243,13 @@ impl Runner<'_> {
         let len_bytes = self.at_least(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
-        let receive = RecvMsg { buffers, from: source(from), tagged, context, ..RecvMsg::default() };
+        let receive = RecvMsg {
+            buffers,
+            from: source(from),
+            tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+            context,
+            ..RecvMsg::default()
+        };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
@@ -261,17 +267,22 @@ impl Runner<'_> {
         });
     }
 
-    fn peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: Then) {
+    fn peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
         let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
         let context = Operation::Peek(self.history.peeks.len()).context();
         let flags = OpFlags::PEEK
             | match then {
-                Then::Leave => OpFlags::empty(),
-                Then::Claim => OpFlags::CLAIM,
-                Then::Discard => OpFlags::DISCARD,
+                PeekAction::Leave => OpFlags::empty(),
+                PeekAction::Claim => OpFlags::CLAIM,
+                PeekAction::Discard => OpFlags::DISCARD,
             };
-        let receive =
-            RecvMsg { from: source(from), tagged: Some(tagged), context, flags, ..RecvMsg::default() };
+        let receive = RecvMsg {
+            from: source(from),
+            tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
+            context,
+            flags,
+            ..RecvMsg::default()
+        };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
@@ -279,7 +290,7 @@ impl Runner<'_> {
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
-    /// The peeks of the endpoint at a place whose claims are open.
+    /// The peeks of the endpoint at a place whose claimed messages wait.
     pub(crate) fn claiming(&self, place: usize) -> Vec<usize> {
         let who = self.history.who(place);
         let peeks = self.history.peeks.iter().enumerate();
@@ -287,7 +298,7 @@ impl Runner<'_> {
         claiming.map(|(number, _)| number).collect()
     }
 
-    /// Receives what a peek has claimed, or throws it away. Returns whether that was accepted.
+    /// Receives or discards a claimed message. Returns whether the post was accepted.
     pub(crate) fn claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
         let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
         let context = Operation::Peek(peek).context();
@@ -297,7 +308,7 @@ impl Runner<'_> {
         } else {
             (vec![room(len_bytes)], OpFlags::CLAIM)
         };
-        let receive = RecvMsg { buffers, tagged: Some((0, 0)), context, flags, ..RecvMsg::default() };
+        let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return false;
         }
@@ -314,7 +325,7 @@ impl Runner<'_> {
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // Its context is that of a claim as well, which is not posted.
+        // The claimed message has the same context, but no posted operation.
         let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
             .map(Operation::Send)
@@ -334,13 +345,13 @@ impl Runner<'_> {
         let Some(party) = self.parties[at].take() else { return };
         let cq = party.cq.clone();
         drop(party);
-        // What ended before can still be read.
+        // Entries of earlier completions can still be read.
         loop {
             match cq.read_from() {
-                Ok(completed) => self.ended(at, Ok(completed)),
-                Err(ReadError::Empty) => break,
+                Ok(Some(completed)) => self.ended(at, Ok(completed)),
+                Ok(None) => break,
                 Err(ReadError::ErrorAvailable) => {
-                    let failed = cq.read_error().expect("an error was announced");
+                    let failed = cq.read_error().unwrap().expect("an error was announced");
                     self.ended(at, Err(failed));
                 }
                 Err(error) => panic!("{error}"),
@@ -355,8 +366,8 @@ impl Runner<'_> {
         self.history.end(at, End::Killed);
         match &self.net.network {
             Some(network) => {
-                assert!(network.kill(self.names[at]), "nobody has died before");
-                // What a dead process does not do either is to close in order.
+                assert!(network.kill(self.names[at]), "the endpoint was alive");
+                // A dead process does not close its endpoint in order.
                 mem::forget(party.endpoint);
             }
             None => party.kill(),
@@ -421,7 +432,7 @@ impl Runner<'_> {
         }
     }
 
-    fn send_ended(&mut self, who: Who, identity: usize, ended: Ended) {
+    fn send_ended(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.tick();
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
         assert_eq!(send.from, who, "the send of another endpoint");
@@ -442,7 +453,7 @@ impl Runner<'_> {
         assert_eq!(before, None, "send {identity} ended again, with {result:?}");
     }
 
-    fn receive_ended(&mut self, who: Who, receive: usize, ended: &Ended) {
+    fn receive_ended(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
         assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
         if posted.buffer.is_some() {
@@ -459,7 +470,7 @@ impl Runner<'_> {
         self.history.receives[receive].ended = Some(end);
     }
 
-    fn peek_ended(&mut self, who: Who, peek: usize, ended: &Ended) {
+    fn peek_ended(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
         let now = self.tick();
         let posted = &self.history.peeks[peek];
         assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
@@ -471,9 +482,9 @@ impl Runner<'_> {
                 assert_eq!(completion.len_bytes, len_bytes);
                 self.history.seen(message, now);
                 match then {
-                    Then::Leave => {}
-                    Then::Claim => self.history.arrived(message, Arrived::Claimed(peek)),
-                    Then::Discard => self.history.arrived(message, Arrived::Discarded(peek)),
+                    PeekAction::Leave => {}
+                    PeekAction::Claim => self.history.arrived(message, Arrived::Claimed(peek)),
+                    PeekAction::Discard => self.history.arrived(message, Arrived::Discarded(peek)),
                 }
                 PeekEnd::Found(message)
             }
@@ -485,7 +496,7 @@ impl Runner<'_> {
         self.history.peeks[peek].ended = Some(end);
     }
 
-    fn claim_ended(&mut self, who: Who, peek: usize, ended: &Ended) {
+    fn claim_ended(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
         let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
         let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
             panic!("{ended:?} is the end of nothing")
@@ -508,10 +519,10 @@ impl Runner<'_> {
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
-    /// The message that a receive was given, or why it was given none.
+    /// The message that a receive got, or why it got none.
     pub(crate) fn taken(
         &mut self,
-        who: Who,
+        who: Incarnation,
         room_bytes: usize,
         ended: &Ended,
     ) -> Result<usize, OperationError> {
@@ -531,10 +542,10 @@ impl Runner<'_> {
         Ok(message)
     }
 
-    /// Finds out which message was received, and checks everything that the completion says of it.
+    /// Identifies a received message, and checks every field of its completion.
     fn identify(
         &self,
-        who: Who,
+        who: Incarnation,
         room_bytes: usize,
         completion: &Completion,
         source: FabricAddress,
@@ -557,10 +568,10 @@ impl Runner<'_> {
         identity
     }
 
-    /// Checks what is told of a message apart from its bytes. Returns how long it is.
+    /// Checks the completion of a message except its bytes. Returns its length.
     fn check_entry(
         &self,
-        who: Who,
+        who: Incarnation,
         identity: usize,
         completion: &Completion,
         source: FabricAddress,
@@ -574,7 +585,7 @@ impl Runner<'_> {
         assert_eq!(completion.flags - CompletionFlags::MULTI_RECV, flags);
         assert_eq!(completion.tag, send.tag.unwrap_or(0));
         assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
-        assert_eq!(send.to, who.place, "message {identity} was for somebody else");
+        assert_eq!(send.to, who.place, "message {identity} was for another endpoint");
         assert_eq!(source, FabricAddress(send.from.place as u64));
         send.len_bytes
     }
@@ -588,12 +599,12 @@ pub(crate) fn broken(error: &OperationError) -> Errno {
     }
 }
 
-/// The only sender that is wanted.
+/// The source of a directed receive.
 pub(crate) fn source(from: Option<usize>) -> FabricAddress {
     from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
 }
 
-/// Whether an operation was accepted; that there is no room for it now is the only reason not to.
+/// Whether an operation was accepted; the only valid refusal is a full queue.
 pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
@@ -602,5 +613,5 @@ pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     }
 }
 
-/// How a send that was taken back ends.
+/// The result of a cancelled send.
 pub(crate) const CANCELLED: Result<(), Errno> = Err(Errno::ECANCELED);

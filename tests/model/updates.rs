@@ -1,12 +1,11 @@
-//! What must become of elements that atomic operations change.
+//! Checks the elements that atomic operations change.
 //!
-//! Each element is as if everything that was done with it had been done one after the other, in some order that agrees with what
-//! is [known](crate::memory): there must be such an order in which every operation finds what it has fetched, and everybody who
-//! looks finds what they saw. It is searched for. That the sum of all that was added is there, that nobody gets the same ticket
-//! as somebody else, and that one wins who swaps, is part of that.
+//! The operations on one element must be linearizable: the check searches for an order that agrees with
+//! what is [known](crate::memory) and explains every fetched and every read value. So sums are complete,
+//! no ticket is given out twice, and of competing swaps exactly one succeeds.
 //!
-//! Atomic operations and other accesses do not exclude each other. So an element is left out that was written otherwise while
-//! something was done with it, and so is what was read at such a time.
+//! Atomic operations and other accesses do not exclude each other, so elements that were plainly written
+//! during an atomic operation are not checked, and neither are concurrent plain reads of them.
 
 use std::collections::HashSet;
 
@@ -16,20 +15,20 @@ use crate::elements::{Element, ROWS, compare, element, operand, updated};
 use crate::history::{Access, AccessOp};
 use crate::memory::{Event, Known};
 
-/// Something that was done with an element.
+/// An operation on one element.
 #[derive(Debug)]
-struct Deed {
+struct ElementOp {
     access: usize,
-    does: Does,
-    /// Whether it has been done, or will be; if not it may have been.
+    does: Effect,
+    /// Whether it certainly takes effect; otherwise it may or may not.
     is_sure: bool,
-    /// Those that come before it, a bit for each.
+    /// The operations that precede it, a bit for each.
     after: u64,
 }
 
 #[derive(Debug)]
-enum Does {
-    /// Somebody has looked.
+enum Effect {
+    /// A read found this.
     Find(Element),
     Write(Element),
     Update {
@@ -40,25 +39,25 @@ enum Does {
     },
 }
 
-impl Does {
+impl Effect {
     fn changes(&self) -> bool {
         match self {
-            Does::Find(_) => false,
-            Does::Write(_) => true,
-            Does::Update { op, .. } => op.writes(),
+            Effect::Find(_) => false,
+            Effect::Write(_) => true,
+            Effect::Update { op, .. } => op.writes(),
         }
     }
 
     fn is_write(&self) -> bool {
-        matches!(self, Does::Write(_))
+        matches!(self, Effect::Write(_))
     }
 
-    /// What the element becomes, if it can be this one before.
+    /// The element afterwards, if the operation is possible with this value before.
     fn from(&self, before: Element) -> Option<Element> {
         match *self {
-            Does::Find(found) => (found == before).then_some(before),
-            Does::Write(element) => Some(element),
-            Does::Update { op, datatype, operands: [operand, compare], found } => {
+            Effect::Find(found) => (found == before).then_some(before),
+            Effect::Write(element) => Some(element),
+            Effect::Update { op, datatype, operands: [operand, compare], found } => {
                 let is_possible = found.is_none_or(|found| found == before);
                 is_possible.then(|| updated(op, datatype, [before, operand, compare]))
             }
@@ -78,7 +77,7 @@ impl Known<'_> {
 
     fn check_element(&self, place: usize, datatype: Datatype) {
         let range = place..place + datatype.size_bytes();
-        let mut nodes: Vec<(usize, usize, Does)> = Vec::new();
+        let mut nodes: Vec<(usize, usize, Effect)> = Vec::new();
         for (node, event) in self.events.iter().enumerate() {
             let Event::Access(number) = *event else { continue };
             let access = &self.history.accesses[number];
@@ -91,18 +90,18 @@ impl Known<'_> {
         let is_beside = |one: usize, other: usize| {
             one != other && !self.is_before[one][other] && !self.is_before[other][one]
         };
-        let is_contested = |(one, _, does): &(usize, usize, Does)| {
-            let updates_or_writes = |does: &Does| !matches!(does, Does::Find(_));
+        let is_contested = |(one, _, does): &(usize, usize, Effect)| {
+            let updates_or_writes = |does: &Effect| !matches!(does, Effect::Find(_));
             does.is_write()
                 && nodes.iter().any(|(other, _, beside)| is_beside(*one, *other) && updates_or_writes(beside))
         };
         if nodes.iter().any(is_contested) {
             return;
         }
-        let is_exact = |(one, _, does): &(usize, usize, Does)| {
+        let is_exact = |(one, _, does): &(usize, usize, Effect)| {
             let is_clear =
                 || nodes.iter().all(|(other, _, beside)| !is_beside(*one, *other) || !beside.changes());
-            !matches!(does, Does::Find(_)) || is_clear()
+            !matches!(does, Effect::Find(_)) || is_clear()
         };
         let exact: Vec<bool> = nodes.iter().map(is_exact).collect();
         let nodes: Vec<_> = nodes.into_iter().zip(exact).filter(|(_, is_exact)| *is_exact).collect();
@@ -114,13 +113,14 @@ impl Known<'_> {
         let afters: Vec<u64> = nodes.iter().map(|((node, ..), _)| after(*node)).collect();
         let deeds = nodes.into_iter().zip(afters).map(|(((_, access, does), _), after)| {
             let is_sure = self.is_sure(&self.history.accesses[access]);
-            Deed { access, does, is_sure, after }
+            ElementOp { access, does, is_sure, after }
         });
-        let deeds: Vec<Deed> = deeds.collect();
+        let deeds: Vec<ElementOp> = deeds.collect();
         let explained = || {
             let accesses = &self.history.accesses;
-            let of =
-                |deed: &Deed| format!("\n{:?} by {:?}: {deed:x?}", deed.access, accesses[deed.access].by);
+            let of = |deed: &ElementOp| {
+                format!("\n{:?} by {:?}: {deed:x?}", deed.access, accesses[deed.access].by)
+            };
             deeds.iter().map(of).collect::<String>()
         };
         assert!(
@@ -131,26 +131,32 @@ impl Known<'_> {
     }
 }
 
-/// What an access does with an element. `None` if it has not been heard of what it has read.
-fn does(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Does> {
+/// The effect of an access on an element. `None` if the result of its read is unknown.
+fn does(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
     let found = access.found.as_ref().map(|found| {
         let first = place - access.place;
         element(&found[first..first + datatype.size_bytes()])
     });
     match access.access {
-        Access::Read => found.map(Does::Find),
-        Access::Write => Some(Does::Write(operand(number, place))),
+        Access::Read => found.map(Effect::Find),
+        Access::Write => Some(Effect::Write(operand(number, place))),
         Access::Update(op) | Access::Fetch(op) => {
             let operands = [operand(number, place), compare(number, place)];
-            Some(Does::Update { op, datatype, operands, found })
+            Some(Effect::Update { op, datatype, operands, found })
         }
     }
 }
 
-/// Whether what is left can be done in some order with an element. `failed` is what is known not to lead to the end.
-fn has_order(deeds: &[Deed], mut done: u64, before: Element, failed: &mut HashSet<(u64, Element)>) -> bool {
+/// Whether the remaining operations can take effect in some order. `failed` has the states known to be dead
+/// ends.
+fn has_order(
+    deeds: &[ElementOp],
+    mut done: u64,
+    before: Element,
+    failed: &mut HashSet<(u64, Element)>,
+) -> bool {
     let is_next = |done: u64, bit: usize| done >> bit & 1 == 0 && deeds[bit].after & !done == 0;
-    // To look as soon as possible is no worse than later.
+    // A read as early as possible is no worse than a later one.
     while let Some(bit) = (0..deeds.len()).find(|&bit| {
         let changes = deeds[bit].does.changes();
         is_next(done, bit) && !changes && deeds[bit].does.from(before).is_some()

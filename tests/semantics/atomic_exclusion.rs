@@ -1,4 +1,4 @@
-//! Atomic operations that exclude each other, wherever they come from: `fi_atomic(3)`.
+//! Concurrent atomic operations exclude each other, from whichever initiator: `fi_atomic(3)`.
 
 use homespun::Bytes;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -7,8 +7,8 @@ use super::atomics::{EVERYTHING, KEY, adding, element, memory, number};
 use crate::suite::payload::received;
 use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
 
-/// Several parties add to the same elements. Each value is fetched once, wherever the parties live.
-pub(crate) fn everybodys_updates_count(net: &Net) {
+/// Several parties add to the same elements. Each value is fetched once, in whichever process a party lives.
+pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
     let target = net.party();
@@ -57,9 +57,9 @@ pub(crate) fn everybodys_updates_count(net: &Net) {
     }
 }
 
-/// Threads, each with endpoints of its own, add to the same memory by way of this transport and of another one, which know it
-/// by other keys and as other regions.
-pub(crate) fn updates_by_all_transports_count(net: &Net) {
+/// Threads, each with its own endpoints, add to the same memory over two transports, which know it as
+/// different regions with different keys.
+pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = 200;
     const WORDS: usize = 3;
@@ -79,7 +79,8 @@ pub(crate) fn updates_by_all_transports_count(net: &Net) {
             })
         })
         .collect();
-    // One word is added to, the second counts how often it was swapped, and the third is misaligned in one segment.
+    // One word is added to, the second counts how often it was swapped, and the third is misaligned
+    // in one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
             for at in [0, 9] {
@@ -106,8 +107,8 @@ pub(crate) fn updates_by_all_transports_count(net: &Net) {
     assert_eq!(content[9..17], total);
 }
 
-/// A lock that is taken by compare-and-swap: whoever has it changes two words one after the other.
-pub(crate) fn a_lock_can_be_made_of_a_swap(net: &Net) {
+/// A lock taken by compare-and-swap: its holder changes two words one after the other.
+pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;
     let target = net.party();

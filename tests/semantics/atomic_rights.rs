@@ -1,4 +1,4 @@
-//! Who may begin which atomic operations on what, and what becomes of the others: `fi_atomic(3)`.
+//! Which atomic operations an endpoint may begin or accept, and how others are refused: `fi_atomic(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
@@ -6,18 +6,19 @@ use homespun::flags::{Caps, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
 use homespun::{
     Again, AtomicAttr, Buffer, Bytes, Errno, Error, FabricAddress, Fetched, Misuse, OperationError, Refusal,
+    RemoteMemory,
 };
 
 use super::atomics::{
     ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, adding, ended, flags_of, memory, number, perform,
 };
 use crate::suite::payload::{payload, pieces, room};
-use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, Setup};
+use crate::suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, Setup};
 
-pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
+pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.pair();
     for memory_kind in Kind::ALL {
-        let of = |access, key| Memory { access, key, ..memory(100, memory_kind) };
+        let of = |access, key| RegionSpec { access, key, ..memory(100, memory_kind) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
         let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
@@ -34,7 +35,7 @@ pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
             for call in &calls {
                 let by_key = |key| {
                     let mut call = call.clone();
-                    call.target.key = key;
+                    call.target.memory.key = key;
                     call
                 };
                 cases.push((by_key(KEY + 1), Refusal::Key, Errno::EKEYREJECTED));
@@ -56,7 +57,7 @@ pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
                 assert_eq!(failed.completion.flags, flags_of(call.kind));
             }
         }
-        // What may only be read may be read.
+        // Reads of the read-only region succeed.
         let (read, bytes) = ((AtomicOp::Read, Datatype::Uint8), Bytes::from(vec![0; 100]));
         let call = AtomicCall::new(AtomicKind::Fetch, read, bytes, alice.peer(), &unwritable, 2);
         assert!(perform(&alice, call) == room(100));
@@ -67,7 +68,7 @@ pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
     alice.exchange(&bob);
 }
 
-pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
+pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let read = (AtomicOp::Read, Datatype::Uint64);
     for (caps, may_read, may_add) in [
@@ -97,7 +98,7 @@ pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_begins_what_it_was_opened_for(net: &Net) {
+pub(crate) fn initiator_without_read_or_write_capability_is_refused(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV | Caps::ATOMIC;
     for (caps, lacking) in [
         (Caps::READ, [Some("WRITE"), Some("WRITE"), None]),
@@ -125,7 +126,7 @@ pub(crate) fn an_endpoint_begins_what_it_was_opened_for(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_without_the_capability_has_no_atomics(net: &Net) {
+pub(crate) fn atomic_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG | Caps::RMA;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
@@ -136,14 +137,14 @@ pub(crate) fn an_endpoint_without_the_capability_has_no_atomics(net: &Net) {
     alice.exchange(&bob);
 }
 
-pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
+pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net
         .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =
         |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
-    // What there is not.
+    // Unsupported combinations of datatype and operation.
     for (kind, op, datatype) in [
         (AtomicKind::Base, AtomicOp::Read, Datatype::Uint8),
         (AtomicKind::Base, AtomicOp::Cswap, Datatype::Uint8),
@@ -157,7 +158,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
         assert_eq!(refused, Some(Misuse::NoAtomic { kind, op, datatype }.into()));
         assert_eq!(refused.map(|error| error.errno()), Some(Errno::EOPNOTSUPP));
     }
-    // Too much, a part of an element, and what does not fit together.
+    // Too many elements, a part of an element, and mismatched lengths.
     let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
     assert_eq!(errno(long), Some(Errno::EMSGSIZE));
     let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
@@ -180,7 +181,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     let mut astray = wide.clone();
     astray.target.peer = FabricAddress(77);
     assert_eq!(errno(astray), Some(Errno::EINVAL));
-    // As many as there may be, and one more.
+    // The maximum of segments, and one more.
     for _ in 0..2 {
         assert_eq!(errno(wide.clone()), None);
     }
@@ -191,7 +192,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn what_is_offered_is_said(net: &Net) {
+pub(crate) fn query_atomic_names_every_supported_operation(net: &Net) {
     let (alice, _bob) = net.pair();
     let (endpoint, domain) = (alice.endpoint.as_here(), net.domain());
     for (datatype, op) in
@@ -222,33 +223,33 @@ pub(crate) fn what_is_offered_is_said(net: &Net) {
     assert_eq!(valid, Err(Misuse::NoCapability("ATOMIC").into()));
 }
 
-pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
+pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
     let endpoint = alice.endpoint.as_here();
     let (op, datatype) = SUM;
-    let target = AtomicTarget { peer: ANY, address: 0, key: KEY, datatype, op };
+    let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
     let (bytes, several) = (payload(1, 8), pieces(&payload(2, 8), 2));
     let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, bytes.clone()));
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes.clone()));
     let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
-    assert_eq!(rejected.buffer, several);
+    assert_eq!(rejected.returned, several);
     let back = |operand, compare| Fetched {
         result: Buffer::Received(room(8)),
         operand: Buffer::Sent(operand),
         compare,
     };
     let rejected = endpoint.fetch_atomic(bytes.clone(), room(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.buffer, back(bytes.clone(), Buffer::None));
+    assert_eq!(*rejected.returned, back(bytes.clone(), Buffer::None));
     let rejected = endpoint.compare_atomic(bytes.clone(), payload(3, 8), room(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.buffer, back(bytes, Buffer::Sent(payload(3, 8))));
+    assert_eq!(*rejected.returned, back(bytes, Buffer::Sent(payload(3, 8))));
     let results = vec![room(3), room(5)];
     let flags = OpFlags::empty();
     let fetch =
         FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
     let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
-    assert_eq!((rejected.buffer.operands, rejected.buffer.results), (several.clone(), results.clone()));
-    assert_eq!((rejected.buffer.target, rejected.buffer.context), (target, 4));
-    // Whichever of them has too many pieces.
+    assert_eq!((rejected.returned.operands, rejected.returned.results), (several.clone(), results.clone()));
+    assert_eq!((rejected.returned.target, rejected.returned.context), (target, 4));
+    // Too many segments in any of the vectors.
     let many = vec![payload(1, 2); 5];
     let rooms = vec![room(2); 5];
     for (operands, compares, results) in [
@@ -266,7 +267,7 @@ pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
         };
         let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
         assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
-        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.buffer;
+        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.returned;
         assert_eq!((back, back_too, rooms), (operands, compares, results));
     }
 }

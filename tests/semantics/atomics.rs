@@ -7,7 +7,9 @@ use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES
 use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, Refusal};
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{AtomicBy, AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{
+    AtomicBy, AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+};
 
 pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(super) const KEY: u64 = 0xfeed_f00d;
@@ -16,8 +18,8 @@ pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::RE
 pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
 pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
 
-pub(super) fn memory(len_bytes: usize, kind: Kind) -> Memory {
-    Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
+pub(super) fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
 pub(super) fn number(number: u64) -> Bytes {
@@ -40,7 +42,7 @@ pub(super) fn flags_of(kind: AtomicKind) -> CompletionFlags {
     CompletionFlags::ATOMIC | direction
 }
 
-/// Waits for the end of the operation that was posted last.
+/// Waits for the completion of the last posted operation.
 #[track_caller]
 pub(super) fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion {
     let completion = party.completion();
@@ -49,7 +51,7 @@ pub(super) fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion
     completion
 }
 
-/// Carries an operation out. Returns what it has fetched.
+/// Posts an operation, waits for it, and returns the fetched bytes.
 #[track_caller]
 pub(super) fn perform(party: &Party, call: AtomicCall) -> Vec<u8> {
     let (kind, context) = (call.kind, call.context);
@@ -62,7 +64,7 @@ fn sums(left: &[u8], right: &[u8]) -> Vec<u8> {
     left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
 }
 
-pub(crate) fn every_call_reaches_the_region(net: &Net) {
+pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
     const LEN_BYTES: usize = 60;
     let (alice, bob) = net.pair();
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
@@ -78,7 +80,7 @@ pub(crate) fn every_call_reaches_the_region(net: &Net) {
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
-                    // Of two elements it is another one.
+                    // These two elements differ, so they are not swapped.
                     compare[7] ^= 1;
                     compare[LEN_BYTES - 1] ^= 1;
                     (AtomicOp::Cswap, Datatype::Uint8)
@@ -126,7 +128,7 @@ pub(crate) fn every_call_reaches_the_region(net: &Net) {
     }
 }
 
-/// What a call has handed over comes back.
+/// Checks that the completion returns the buffers of its call.
 fn assert_comes_back(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
     let sent = |pieces: &[Bytes]| match by {
         AtomicBy::Single => Buffer::Sent(pieces.concat().into()),
@@ -176,7 +178,7 @@ pub(super) fn element(value: i64, datatype: Datatype) -> Vec<u8> {
     }
 }
 
-/// What the manual page says of small numbers that are not negative.
+/// The result of an operation on small, non-negative numbers, by the manual page.
 fn updated(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     let swapped_if = |is_so: bool| if is_so { operand } else { element };
     match op {
@@ -236,7 +238,7 @@ pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
     }
 }
 
-pub(crate) fn arrays_of_every_length_are_whole(net: &Net) {
+pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.pair();
     for memory_kind in Kind::ALL {
         let region = bob.register(memory(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
@@ -268,7 +270,7 @@ pub(crate) fn arrays_of_every_length_are_whole(net: &Net) {
     }
 }
 
-pub(crate) fn an_injected_operation_leaves_its_buffer_alone(net: &Net) {
+pub(crate) fn injected_atomic_lets_its_buffer_be_reused_at_once(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(INJECT_MAX_BYTES, Kind::Raw)).unwrap();
     region.put(0, &[0; INJECT_MAX_BYTES]);
@@ -280,7 +282,7 @@ pub(crate) fn an_injected_operation_leaves_its_buffer_alone(net: &Net) {
         let summed = sums(&expected[..len_bytes], &operand);
         expected[..len_bytes].copy_from_slice(&summed);
     }
-    // What is read of the buffers may be injected where results come back, too.
+    // A fetching call may inject its operands, too.
     let flags = OpFlags::INJECT;
     let call = AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, payload(7, 20), alice.peer(), &region, 5);
     let fetched = perform(&alice, AtomicCall { by: AtomicBy::Message, flags, ..call });
@@ -291,7 +293,7 @@ pub(crate) fn an_injected_operation_leaves_its_buffer_alone(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn what_was_posted_is_carried_out_after_its_initiator_is_gone(net: &Net) {
+pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     const COUNT: u64 = 100;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
@@ -309,7 +311,7 @@ pub(crate) fn what_was_posted_is_carried_out_after_its_initiator_is_gone(net: &N
     }
 }
 
-pub(crate) fn an_operation_waits_for_its_target(net: &Net) {
+pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
     region.put(0, &number(40));
@@ -322,12 +324,12 @@ pub(crate) fn an_operation_waits_for_its_target(net: &Net) {
     assert_eq!(received(&ended(&alice, AtomicKind::Fetch, 2).buffer), *number(41));
 }
 
-pub(crate) fn operations_take_effect_in_the_order_of_their_posting(net: &Net) {
+pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, Kind::Raw)).unwrap();
     region.put(0, &number(0));
-    // Each finds what the one before it has left, and a message behind them says that they were carried out.
+    // Each operation finds the result of the one before it, and a later message arrives after all of them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
         let call =
@@ -344,11 +346,11 @@ pub(crate) fn operations_take_effect_in_the_order_of_their_posting(net: &Net) {
     assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
 }
 
-pub(crate) fn more_operations_are_posted_than_a_target_takes_at_once(net: &Net) {
+pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
     region.put(0, &vec![0; ATOMIC_MAX_BYTES]);
-    // Too many, and then too long.
+    // Too many operations at a time, and then too many bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
@@ -365,13 +367,13 @@ pub(crate) fn more_operations_are_posted_than_a_target_takes_at_once(net: &Net) 
     assert!(region.content() == expected.concat());
 }
 
-pub(crate) fn operations_accesses_and_messages_go_both_ways_at_once(net: &Net) {
+pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const LEN_BYTES: usize = 20_000;
     let (alice, bob) = net.pair();
-    // Two of each side: one for what is updated, the other for what is written.
+    // Each side has two regions: one for atomics, the other for writes.
     let region = |party: &Party, key, len_bytes| {
-        party.register(Memory { key, ..memory(len_bytes, Kind::Raw) }).unwrap()
+        party.register(RegionSpec { key, ..memory(len_bytes, Kind::Raw) }).unwrap()
     };
     let counters = [region(&bob, 1, 8), region(&alice, 2, 8)];
     let written = [region(&bob, 3, LEN_BYTES), region(&alice, 4, LEN_BYTES)];
@@ -398,7 +400,7 @@ pub(crate) fn operations_accesses_and_messages_go_both_ways_at_once(net: &Net) {
                 fetched.push(received(&completion.buffer));
             }
         }
-        // Half of them fetch, and find one more that does not between each two.
+        // Every other operation fetches, so the fetched values are the odd numbers.
         let expected: Vec<_> = (0..COUNT / 2).map(|value| number(2 * value + 1)).collect();
         assert_eq!(fetched, expected);
     }
@@ -407,7 +409,7 @@ pub(crate) fn operations_accesses_and_messages_go_both_ways_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_updates_its_own_memory(net: &Net) {
+pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
     let alice = net.party();
     let own = alice.meet(&alice);
     let region = alice.register(memory(8, Kind::Raw)).unwrap();
@@ -420,7 +422,7 @@ pub(crate) fn an_endpoint_updates_its_own_memory(net: &Net) {
     assert_eq!(region.content(), *number(4));
 }
 
-pub(crate) fn a_fence_waits_for_operations(net: &Net) {
+pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
@@ -430,7 +432,7 @@ pub(crate) fn a_fence_waits_for_operations(net: &Net) {
             alice.endpoint.atomic(adding(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
-        // Behind a fence a read finds them all, an operation too, and a message says so to whoever receives it.
+        // A fenced read or atomic finds them all, and the receiver of a fenced message does too.
         let read = RmaCall::new(RmaBy::Readmsg, number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = adding(AtomicKind::Fetch, &alice, &region, 1, 60);
@@ -455,7 +457,7 @@ pub(crate) fn a_fence_waits_for_operations(net: &Net) {
     }
 }
 
-pub(crate) fn every_level_completes(net: &Net) {
+pub(crate) fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
     region.put(0, &number(0));
@@ -473,7 +475,7 @@ pub(crate) fn every_level_completes(net: &Net) {
     }
 }
 
-pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
+pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(memory(8, Kind::Owned)).unwrap();
     region.put(0, &number(0));
@@ -488,9 +490,9 @@ pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
     }
     for by in [AtomicBy::Single, AtomicBy::Inject] {
         let mut call = AtomicCall { by, ..call(AtomicKind::Base, 5) };
-        call.target.key = 1;
+        call.target.memory.key = 1;
         alice.endpoint.atomic(call).unwrap();
-        // What is injected has no context.
+        // Injected operations have no context.
         let context = if by == AtomicBy::Single { 5 } else { 0 };
         assert_eq!(alice.failure().completion.context, context);
     }
@@ -498,7 +500,7 @@ pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
     assert_eq!(region.content(), *number(4));
 }
 
-pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
+pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     for rounds in 0..4 {
         let (alice, bob) = net.pair();
         let region = bob.register(memory(ATOMIC_MAX_BYTES, Kind::Raw)).unwrap();
@@ -530,7 +532,7 @@ pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
     }
 }
 
-pub(crate) fn operations_end_with_their_target(net: &Net) {
+pub(crate) fn atomics_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, Kind::Raw)).unwrap();
     let calls = [

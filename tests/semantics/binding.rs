@@ -3,7 +3,7 @@
 use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
 use homespun::{
     AvAttr, Counter, CounterAttr, CounterEvents, CqAttr, Domain, Errno, Error, MemoryRegion, MrAttr,
-    WaitObject,
+    Rejected, WaitObject,
 };
 
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
@@ -25,7 +25,7 @@ pub(crate) fn register(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegio
     domain.register(64, &attr).expect("a region")
 }
 
-pub(crate) fn counters_take_the_place_of_queues(net: &Net) {
+pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
     let (domain, av_attr) = (net.domain(), AvAttr::default());
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
@@ -37,7 +37,7 @@ pub(crate) fn counters_take_the_place_of_queues(net: &Net) {
         endpoint.bind_counter(&counter, events).unwrap();
         (endpoint, av, counter)
     };
-    // Everything that is begun has to be heard of.
+    // Each kind of operation needs a counter or a queue.
     for (info, events) in [
         (&messages, CounterEvents::empty()),
         (&messages, SEND),
@@ -48,7 +48,7 @@ pub(crate) fn counters_take_the_place_of_queues(net: &Net) {
     ] {
         let (endpoint, _av, _counter) = bound(info, events);
         assert_eq!(errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
-        // A queue for the other direction does not help, and one for this does.
+        // A queue for the other direction is not enough; one for this direction is.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
         endpoint.enable().unwrap();
@@ -64,16 +64,16 @@ pub(crate) fn counters_take_the_place_of_queues(net: &Net) {
         }
     }
     assert_eq!(counter.wait(4 * COUNT, Some(PATIENCE)), Ok(()));
-    // Who is not told of failures can see that there are some.
+    // An application without a queue still counts failures.
     endpoint.recv(room(4), ANY, 1).unwrap();
     endpoint.send(payload(1, 8), own, 2).unwrap();
     let deadline = Deadline::new();
     while (counter.read(), counter.read_error()) != (4 * COUNT + 1, 1) {
-        deadline.pause("a failure that nobody is told of");
+        deadline.pause("a failure without an entry");
     }
 }
 
-pub(crate) fn one_counter_serves_several_endpoints_and_regions(net: &Net) {
+pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let domain = net.domain();
     let counter = open(&domain, WaitObject::Unspec);
     let av = domain.open_av(&AvAttr::default()).unwrap();
@@ -97,24 +97,24 @@ pub(crate) fn one_counter_serves_several_endpoints_and_regions(net: &Net) {
             endpoint.recv(room(8), ANY, 1).unwrap();
             from.send(payload(1, 8), to, 2).unwrap();
             for region in &regions {
-                from.write(payload(1, 8), to, region.address(), region.key(), 3).unwrap();
-                from.read(room(8), to, region.address(), region.key(), 4).unwrap();
+                from.write(payload(1, 8), to, region.remote(), 3).unwrap();
+                from.read(room(8), to, region.remote(), 4).unwrap();
             }
-            // A send and a receive; and of each region a write, twice; and of one a read, at its target.
+            // A send, a receive, two writes to each region, and a read counted at its target.
             events += 2 + 2 * 2 + 1;
         }
     }
     assert_eq!(counter.wait(events, Some(PATIENCE)), Ok(()));
-    let (counter, error) = counter.close().unwrap_err();
+    let Rejected { error, returned: counter } = counter.close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(endpoints);
     assert_eq!((counter.read(), counter.read_error()), (events, 0));
-    let (counter, _) = counter.close().unwrap_err();
+    let counter = counter.close().unwrap_err().returned;
     drop(regions);
-    counter.close().map_err(|(_, error)| error).unwrap();
+    counter.close().unwrap();
 }
 
-pub(crate) fn what_cannot_be_bound_is_refused(net: &Net) {
+pub(crate) fn invalid_counter_bindings_are_refused(net: &Net) {
     let (domain, other_domain) = (net.domain(), net.domain());
     let (counter, foreign) = (open(&domain, WaitObject::None), open(&other_domain, WaitObject::None));
     let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
@@ -131,7 +131,7 @@ pub(crate) fn what_cannot_be_bound_is_refused(net: &Net) {
     endpoint.enable().unwrap();
     assert_eq!(errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
 
-    // What peers do is an event only for a target that asks for it.
+    // An endpoint that is no target has no events of remote accesses.
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG;
     let no_target = domain.endpoint(&messages).unwrap();
@@ -157,7 +157,7 @@ pub(crate) fn what_cannot_be_bound_is_refused(net: &Net) {
     }
 }
 
-pub(crate) fn a_region_is_enabled_when_it_has_its_counters(net: &Net) {
+pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.pair();
     let domain = bob.domain_here();
     let region = register(domain, KEY, MrFlags::RMA_EVENT);
@@ -181,7 +181,7 @@ pub(crate) fn a_region_is_enabled_when_it_has_its_counters(net: &Net) {
     alice.endpoint.rma(call()).unwrap();
     assert_eq!(alice.completion().context, 1);
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
-    // It is as it is from now on.
+    // An enabled region accepts no more bindings.
     assert_eq!(errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
     assert_eq!(errno(region.bind_endpoint(bob.endpoint.as_here())), Errno::EOPBADSTATE);
 }

@@ -1,4 +1,4 @@
-//! Queues are bounded, and nothing is lost for it: `FI_RM_ENABLED` of `fi_domain(3)`.
+//! Queues are bounded, and no completion is lost: `FI_RM_ENABLED` of `fi_domain(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
@@ -23,7 +23,7 @@ pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error
     })
 }
 
-pub(crate) fn sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue(net: &Net) {
+pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     let depth = 4;
     let (alice, bob) = net.pair_of(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
     // None of these ends before bob receives, and they are more than the queue has entries.
@@ -55,7 +55,7 @@ pub(crate) fn sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue(net:
     assert_eq!(contexts, (0..count).collect::<Vec<_>>());
 }
 
-pub(crate) fn sends_wait_for_room_in_the_queue(net: &Net) {
+pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 4;
     let tx_depth_ops = 10;
     let setup = Setup { cq_depth_entries: depth, tx_depth_ops, ..Setup::default() };
@@ -67,11 +67,11 @@ pub(crate) fn sends_wait_for_room_in_the_queue(net: &Net) {
     }
     let len_bytes = |n: u64| n as usize * 150;
     let (mut sent, mut ended, mut refused) = (0, 0, 0);
-    // In which order operations complete is not promised.
+    // The order of completions is not promised.
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
     while ended < count {
-        // As many as there is room for, whether they complete at once or later.
+        // Operations fill the room, whether they complete at once or later.
         while sent < count {
             match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
                 Ok(()) => sent += 1,
@@ -104,18 +104,18 @@ pub(crate) fn sends_wait_for_room_in_the_queue(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn receives_wait_for_room_in_the_queue(net: &Net) {
+pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
     let count = 20;
     for n in 0..count {
-        // Every fourth message is cut: errors wait like successes.
+        // Every fourth message is truncated: errors wait for room like successes.
         bob.endpoint.recv(room(if n % 4 == 3 { 10 } else { 24 }), ANY, n).unwrap();
     }
     for n in 0..count {
         send_acknowledged(&alice, n).unwrap();
     }
-    // No link waits for a queue that is full.
+    // No link waits for the full queue.
     for _ in 0..count {
         alice.completion();
     }
@@ -128,7 +128,7 @@ pub(crate) fn receives_wait_for_room_in_the_queue(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn two_endpoints_share_a_queue(net: &Net) {
+pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
     let first = net.open(Setup { cq_depth_entries: depth, ..Setup::default() });
     let second = net.open(Setup { shares_cq: Some(first.cq.as_here().clone()), ..Setup::default() });
@@ -142,7 +142,7 @@ pub(crate) fn two_endpoints_share_a_queue(net: &Net) {
         peer.endpoint.recv(room(64), ANY, n).unwrap();
         first.endpoint.recv(room(64), ANY, 2000 + n).unwrap();
     }
-    // Messages come in for one while both send: the queue holds entries of two endpoints.
+    // One endpoint receives while both send, so the queue holds entries of both.
     for n in 0..2 * per_sender {
         peer.endpoint.send(payload(n, 64), peer.address_of(&first), 3000 + n).unwrap();
     }
@@ -184,7 +184,7 @@ pub(crate) fn two_endpoints_share_a_queue(net: &Net) {
     first.silence();
 }
 
-pub(crate) fn the_transmit_queue_has_a_depth(net: &Net) {
+pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let alice = net.open(Setup { tx_depth_ops: 3, ..Setup::default() });
     let bob = net.open(Setup { asleep: true, ..Setup::default() });
     alice.meet(&bob);
@@ -204,7 +204,7 @@ pub(crate) fn the_transmit_queue_has_a_depth(net: &Net) {
     }
 }
 
-pub(crate) fn the_receive_queue_has_a_depth(net: &Net) {
+pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
     for context in 0..3 {
         bob.endpoint.trecv(room(24), ANY, context, 0, context).unwrap();
@@ -224,9 +224,9 @@ pub(crate) fn the_receive_queue_has_a_depth(net: &Net) {
     bob.endpoint.recv(room(24), ANY, 9).unwrap();
 }
 
-/// Messages and receives are posted until no more are taken, whichever limit that is. What is refused is tried again
-/// later, with a number of its own each time, so that whatever is left of an attempt that was refused would be found.
-pub(crate) fn what_was_refused_has_had_no_effect(net: &Net) {
+/// Posts messages and receives until one is refused, by whichever limit, and retries later. Each attempt has
+/// its own number, so that any effect of a refused one would show.
+pub(crate) fn refused_posts_have_no_effect(net: &Net) {
     const COUNT: usize = 20;
     /// Messages that are copied when they are posted, and messages that are not.
     const LENS_BYTES: [usize; 3] = [24, 3_000, 40_000];
@@ -279,18 +279,18 @@ pub(crate) fn what_was_refused_has_had_no_effect(net: &Net) {
     }
 }
 
-/// Operations that are tried until they are taken.
+/// Posts that are repeated until they are accepted.
 #[derive(Default)]
 struct Attempts {
     /// How many attempts there were.
     count: u64,
-    /// The numbers of those that were taken.
+    /// The numbers of the accepted attempts.
     taken: Vec<u64>,
 }
 
 impl Attempts {
-    /// Posts until `max` operations were taken in all, or one is refused, for want of room. What posts is told the
-    /// operation's place among those that are taken, and the attempt's number.
+    /// Posts until `max` operations were accepted in all, or one is refused for lack of room. `post` gets the
+    /// index among the accepted operations and the number of the attempt.
     #[track_caller]
     fn until_full(
         &mut self,

@@ -2,11 +2,11 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress};
+use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
 
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
 use crate::suite::raw::Post;
-use crate::suite::{Net, Party, Room};
+use crate::suite::{Net, Party, ReceiveBuffer};
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
@@ -47,10 +47,10 @@ struct Message {
     data: Option<u64>,
 }
 
-/// A receive that was posted, and its raw memory if it has any.
+/// A posted receive, and its raw memory if it has any.
 struct Posted {
     context: u64,
-    raw: Option<Room>,
+    raw: Option<ReceiveBuffer>,
 }
 
 const SEND_CALLS: [SendCall; 5] =
@@ -87,7 +87,7 @@ impl Message {
         let len_bytes = self.bytes.len() + spare_bytes;
         let parts = || room_in_pieces(len_bytes, 4);
         let message = |buffers| {
-            let tagged = self.tag.map(|tag| (tag, 0));
+            let tagged = self.tag.map(|tag| Tag(tag).into());
             RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() }
         };
         let endpoint = &by.endpoint;
@@ -142,7 +142,8 @@ impl Message {
     }
 }
 
-/// Sends one message, with the receive posted before it is sent or after it has arrived, and checks all entries.
+/// Sends one message, with the receive posted before it is sent or after it has arrived, and checks
+/// all entries.
 #[track_caller]
 fn exchange(net: &Net, message: &Message, calls: (SendCall, ReceiveCall), early: bool, spare_bytes: usize) {
     let (alice, bob) = net.pair();
@@ -164,14 +165,14 @@ fn exchange_between(
         message.check_sent(send, &alice.completion(), 11);
     }
     let posted = posted.unwrap_or_else(|| {
-        // What follows is acknowledged only after all of the message has arrived.
+        // The next message is acknowledged only after all of this one has arrived.
         alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(MARKER), ..SendMsg::default() });
         message.receive(bob, receive, spare_bytes, 22)
     });
     message.check_received(posted, &bob.completion());
 }
 
-pub(crate) fn every_way_to_send_meets_every_way_to_receive(net: &Net) {
+pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
     let (alice, bob) = net.pair();
     let mut identity = 0;
     for send in SEND_CALLS {
@@ -196,7 +197,7 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
-            // Near the boundary every length, since headers are added somewhere; further off some.
+            // Every length near the boundary, since headers add to it; a few further off.
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }
@@ -216,7 +217,7 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn the_largest_messages_arrive(net: &Net) {
+pub(crate) fn largest_messages_arrive(net: &Net) {
     for len_bytes in [1 << 20, (8 << 20) + 1] {
         for (calls, early) in [
             ((SendCall::Single, ReceiveCall::Single), true),
@@ -229,7 +230,7 @@ pub(crate) fn the_largest_messages_arrive(net: &Net) {
     }
 }
 
-pub(crate) fn a_message_and_its_room_may_lie_in_pieces(net: &Net) {
+pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
     let (alice, bob) = net.pair();
     let message = payload(77, 20_000);
     let cuts: [&[usize]; 5] =
@@ -259,10 +260,10 @@ pub(crate) fn a_message_and_its_room_may_lie_in_pieces(net: &Net) {
     }
 }
 
-pub(crate) fn a_raw_buffer_is_not_written_beyond_its_end(net: &Net) {
+pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     let (alice, bob) = net.pair();
     for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
-        // The receive is matched before, while and after the message arrives, as the network has it.
+        // The receive matches before, while or after the message arrives, depending on the network.
         alice.endpoint.send(payload(context, len_bytes + 3000), alice.peer(), context).unwrap();
         bob.cq.progress();
         let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
@@ -276,7 +277,7 @@ pub(crate) fn a_raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     }
 }
 
-pub(crate) fn more_announces_what_follows_and_delays_nothing_for_ever(net: &Net) {
+pub(crate) fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
     let (alice, bob) = net.pair();
     for context in 1..=5 {
         bob.endpoint.recv(room(100), FabricAddress::UNSPECIFIED, context).unwrap();

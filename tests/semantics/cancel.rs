@@ -1,4 +1,4 @@
-//! Taking operations back: `fi_cancel(3)`.
+//! Cancelling operations: `fi_cancel(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -9,7 +9,7 @@ use crate::suite::payload::{payload, received, room};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-pub(crate) fn a_posted_receive_is_cancelled(net: &Net) {
+pub(crate) fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     let bob = net.party();
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     bob.endpoint.trecv(room(8), ANY, 5, 0, 2).unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn a_posted_receive_is_cancelled(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn what_is_not_posted_cannot_be_cancelled(net: &Net) {
+pub(crate) fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.pair();
     let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(_))));
     assert!(is_unknown(bob.endpoint.cancel(1)));
@@ -43,7 +43,7 @@ pub(crate) fn what_is_not_posted_cannot_be_cancelled(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn a_cancelled_receive_takes_no_message(net: &Net) {
+pub(crate) fn cancelled_receive_takes_no_message(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     bob.endpoint.cancel(1).unwrap();
@@ -56,7 +56,7 @@ pub(crate) fn a_cancelled_receive_takes_no_message(net: &Net) {
     assert_eq!((completion.context, received(&completion.buffer)), (3, payload(1, 8).to_vec()));
 }
 
-pub(crate) fn one_receive_of_several_is_cancelled(net: &Net) {
+pub(crate) fn cancel_takes_one_of_several_receives(net: &Net) {
     let (alice, bob) = net.pair();
     let count = 50;
     for context in 0..count {
@@ -72,7 +72,7 @@ pub(crate) fn one_receive_of_several_is_cancelled(net: &Net) {
         assert_eq!(bob.completion().context, context);
         alice.completion();
     }
-    // Of two with the same context, the older.
+    // Of two receives with the same context, the older is cancelled.
     for (tag, context) in [(1, 9), (2, 9)] {
         bob.endpoint.trecv(room(8), ANY, tag, 0, context).unwrap();
     }
@@ -82,7 +82,7 @@ pub(crate) fn one_receive_of_several_is_cancelled(net: &Net) {
     assert_eq!(bob.completion().tag, 2);
 }
 
-pub(crate) fn a_message_that_has_left_is_not_taken_back(net: &Net) {
+pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in [0, 100, 100_000] {
         let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
@@ -91,7 +91,7 @@ pub(crate) fn a_message_that_has_left_is_not_taken_back(net: &Net) {
             .endpoint
             .sendmsg(SendMsg { buffers, to, tag, context: 1, flags, ..SendMsg::default() })
             .unwrap();
-        // It is there when this is.
+        // The first message has arrived when this one has.
         alice.send_and_wait(SendMsg { to, context: 2, ..SendMsg::default() });
         assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
         alice.silence();

@@ -1,19 +1,19 @@
-//! The end of endpoints: what they had accepted still goes out, and nothing hangs or crashes.
+//! Closing endpoints: accepted messages are still sent, and no call hangs or crashes.
 
 use std::any::Any;
 use std::thread;
 
 use homespun::endpoint;
 use homespun::flags::{BindFlags, OpFlags};
-use homespun::{AvAttr, CqAttr, FabricAddress};
+use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-pub(crate) fn everything_is_dropped_in_any_order(net: &Net) {
-    // Six orders in which every object comes before and after every other.
+pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
+    // Six orders in which each object is dropped before and after each other.
     let orders: [[usize; 5]; 6] = [
         [0, 1, 2, 3, 4],
         [4, 3, 2, 1, 0],
@@ -36,7 +36,7 @@ pub(crate) fn everything_is_dropped_in_any_order(net: &Net) {
         bob.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
         for context in 0..3 {
             endpoint.recv(room(100), ANY, context).unwrap();
-            endpoint.trecv(room(100), ANY, context, 0, context).unwrap();
+            endpoint.trecv(room(100), ANY, Tag(context), context).unwrap();
             endpoint.send(payload(context, 100), to_bob, context).unwrap();
             bob.endpoint.send(payload(context, 100), bob.peer(), context).unwrap();
         }
@@ -50,7 +50,7 @@ pub(crate) fn everything_is_dropped_in_any_order(net: &Net) {
             Some(Box::new(domain)),
             Some(Box::new(fabric)),
         ];
-        // The endpoint's end, whenever it comes, waits for bob to have read everything.
+        // Closing the endpoint waits until bob has read everything.
         for place in order {
             let object = objects[place].take();
             let closing = thread::spawn(|| drop(object));
@@ -63,13 +63,13 @@ pub(crate) fn everything_is_dropped_in_any_order(net: &Net) {
     }
 }
 
-pub(crate) fn what_was_accepted_arrives_after_the_sender_is_gone(net: &Net) {
+pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let lens_bytes = [10, 200_000, 0, 9000, 400_000];
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
     }
-    // Closing waits for what is still to be sent, so somebody must read meanwhile.
+    // Closing waits until everything is sent, so bob must read meanwhile.
     let closing = thread::spawn(move || drop(alice));
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         bob.endpoint.recv(room(400_000), ANY, n).unwrap();
@@ -80,7 +80,7 @@ pub(crate) fn what_was_accepted_arrives_after_the_sender_is_gone(net: &Net) {
     closing.join().unwrap();
 }
 
-pub(crate) fn what_waits_to_be_matched_arrives_after_the_sender_is_gone(net: &Net) {
+pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
         let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
         let send = endpoint::SendMsg { buffers, to, context: n, flags, ..endpoint::SendMsg::default() };
@@ -92,13 +92,13 @@ pub(crate) fn what_waits_to_be_matched_arrives_after_the_sender_is_gone(net: &Ne
         assert_eq!(completion.context, n);
         assert!(received(&completion.buffer) == payload(n, len_bytes));
     };
-    // Short ones need nothing more of the sender.
+    // Short messages need no more progress of the sender.
     let (alice, bob) = net.pair();
     let lens_bytes = [10, 0, 900];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
     drop(alice);
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
-    // Long ones may, until they are received.
+    // Long ones may need it until they are received.
     let (alice, bob) = net.pair();
     let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
@@ -109,12 +109,12 @@ pub(crate) fn what_waits_to_be_matched_arrives_after_the_sender_is_gone(net: &Ne
     });
 }
 
-pub(crate) fn injected_messages_arrive_after_the_sender_is_gone(net: &Net) {
+pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.pair();
     for n in 0..5 {
         alice.endpoint.inject(&payload(n, 50), alice.peer(), Some(n), Some(n)).unwrap();
     }
-    // The connection may not even be made yet.
+    // The link may not be up yet.
     drop(alice);
     for n in 0..5 {
         bob.endpoint.trecv(room(50), ANY, n, 0, n).unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn injected_messages_arrive_after_the_sender_is_gone(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_that_was_never_enabled_is_dropped(net: &Net) {
+pub(crate) fn disabled_endpoint_may_be_dropped(net: &Net) {
     let domain = net.domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();

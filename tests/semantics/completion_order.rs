@@ -1,11 +1,12 @@
-//! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in the order of their posting.
+//! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in
+//! the order of their posting.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, Refusal};
 
 use crate::suite::payload::{payload, room};
-use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -15,7 +16,7 @@ fn in_order() -> Setup {
 
 fn region_of(party: &Party, kind: Kind, key: u64) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party.register(Memory { len_bytes: 100_000, kind, access, key, is_counted: false }).unwrap()
+    party.register(RegionSpec { len_bytes: 100_000, kind, access, key, is_counted: false }).unwrap()
 }
 
 fn send(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
@@ -27,7 +28,7 @@ fn access(party: &Party, by: RmaBy, to: FabricAddress, region: &Region, context:
     party.endpoint.rma(RmaCall::new(by, payload(context, len_bytes), to, region, context)).unwrap();
 }
 
-pub(crate) fn sends_and_accesses_complete_as_they_were_posted(net: &Net) {
+pub(crate) fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     const COUNT: u64 = 60;
     let (alice, bob, carol) = (net.open(in_order()), net.party(), net.party());
     let peers = [(&bob, alice.meet(&bob)), (&carol, alice.meet(&carol))];
@@ -49,7 +50,7 @@ pub(crate) fn sends_and_accesses_complete_as_they_were_posted(net: &Net) {
         posted[whom].push(context);
         messages[whom] += usize::from(![0, 3].contains(&(context / 2 % 6)));
     }
-    // One after the other receives, so that nothing else keeps what completes in order.
+    // The peers receive one after the other, so only the completion order can delay a completion.
     for ((party, _), count) in peers.iter().zip(messages) {
         for context in 0..count {
             party.endpoint.recv(room(60_000), ANY, context as u64).unwrap();
@@ -67,7 +68,7 @@ pub(crate) fn sends_and_accesses_complete_as_they_were_posted(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn what_fails_has_its_turn(net: &Net) {
+pub(crate) fn failed_access_completes_in_posting_order(net: &Net) {
     let (alice, bob) = net.pair_of(in_order(), Setup::default());
     let region = region_of(&bob, Kind::Owned, 1);
     for key in [1, 99] {
@@ -87,10 +88,10 @@ pub(crate) fn what_fails_has_its_turn(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_silent_has_its_turn(net: &Net) {
+pub(crate) fn unreported_operations_end_in_posting_order(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..in_order() }, Setup::default());
     let region = region_of(&bob, Kind::Owned, 1);
-    // Of this nothing is told, but what follows says that it has ended.
+    // These report nothing, but the completion of the next send shows that they have ended.
     for context in 0..20 {
         send(&alice, alice.peer(), 1, 8, OpFlags::MATCH_COMPLETE);
         access(&alice, RmaBy::Write, alice.peer(), &region, 2, 60_000);
@@ -105,7 +106,7 @@ pub(crate) fn what_is_silent_has_its_turn(net: &Net) {
         assert!(region.content()[..60_000] == payload(2, 60_000));
         region.put(0, &room(60_000));
     }
-    // A failure is told in its turn although success would not be.
+    // A failure is reported in its turn although success would not be.
     let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
     alice.endpoint.rma(RmaCall { key: 99, ..call }).unwrap();
     send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
@@ -113,7 +114,7 @@ pub(crate) fn what_is_silent_has_its_turn(net: &Net) {
     assert_eq!(alice.completion().context, 2);
 }
 
-pub(crate) fn what_waits_for_its_turn_is_outstanding(net: &Net) {
+pub(crate) fn operation_awaiting_its_turn_counts_towards_the_depth(net: &Net) {
     let (alice, bob) =
         net.pair_of(Setup { tx_depth_ops: 3, ..in_order() }, Setup { asleep: true, ..Setup::default() });
     send(&alice, alice.peer(), 1, 8, OpFlags::DELIVERY_COMPLETE);

@@ -1,17 +1,17 @@
 //! The order of a connection: its receives complete in the order in which their messages were sent, however
 //! these travel.
 
-use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError};
+use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
 
 use crate::shared_connections::connected;
 use crate::suite::connecting::{Side, close, completion, end, pair};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net};
 
-/// What posts are given in place of an address, which is not looked at.
+/// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// Each long message, which its receiver fetches or asks for, is followed by shorter ones of every kind.
+/// Each long message, which its receiver fetches or requests, is followed by shorter ones of every kind.
 const LENS_BYTES: [usize; 16] = [
     1 << 20,
     8,
@@ -39,19 +39,20 @@ fn len_bytes(number: u64) -> usize {
     LENS_BYTES[number as usize % LENS_BYTES.len()]
 }
 
-/// Posts a send, for which there is room when both sides have gone on for a while.
+/// Posts a send, driving both sides until there is room.
 fn send(from: &Endpoint, number: u64, tag: Option<u64>, sides: &[&Side; 2]) {
+    let message = payload(number, len_bytes(number));
+    post(sides, || match tag {
+        Some(tag) => from.tsend(message.clone(), NOWHERE, Tag(tag), number).map_err(Error::from),
+        None => from.send(message.clone(), NOWHERE, number).map_err(Error::from),
+    });
+}
+
+/// Posts an operation, driving both sides until there is room.
+fn post(sides: &[&Side; 2], mut operation: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
-    loop {
-        let message = payload(number, len_bytes(number));
-        let posted = match tag {
-            Some(tag) => from.tsend(message, NOWHERE, tag, number).map_err(Error::from),
-            None => from.send(message, NOWHERE, number).map_err(Error::from),
-        };
-        match posted {
-            Ok(()) => return,
-            Err(error) => assert_eq!(error.errno(), Errno::EAGAIN),
-        }
+    while let Err(error) = operation() {
+        assert_eq!(error.errno(), Errno::EAGAIN);
         sides.iter().for_each(|side| side.progress());
         deadline.pause("room for a send");
     }
@@ -63,7 +64,7 @@ fn assert_is_message(completion: &Completion, number: u64) {
     assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
 }
 
-/// Has the receives of all messages complete at the first of these, with these contexts.
+/// Checks that the receives of all messages complete at the first side, in this order of contexts.
 #[track_caller]
 fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side; 2]) {
     for (number, context) in contexts.enumerate() {
@@ -73,7 +74,7 @@ fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side;
     }
 }
 
-pub(crate) fn receives_posted_early_complete_in_the_order_of_sending(net: &Net) {
+pub(crate) fn receives_posted_early_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     for context in 0..COUNT {
@@ -85,14 +86,14 @@ pub(crate) fn receives_posted_early_complete_in_the_order_of_sending(net: &Net) 
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
-pub(crate) fn receives_posted_late_complete_in_the_order_of_sending(net: &Net) {
+pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     for rest in 0..2 {
         for number in 0..COUNT {
             send(&one, number, None, &[&client, &server]);
         }
-        // In the second round some of them are still on their way.
+        // In the second round some messages are still in flight.
         for _ in 0..[100, 3][rest] {
             client.progress();
             server.progress();
@@ -104,12 +105,12 @@ pub(crate) fn receives_posted_late_complete_in_the_order_of_sending(net: &Net) {
     }
 }
 
-pub(crate) fn tagged_and_untagged_receives_complete_in_one_order(net: &Net) {
+pub(crate) fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     let is_tagged = |number: u64| number % 3 != 1;
     for number in (0..COUNT).rev().filter(|number| is_tagged(*number)) {
-        other.trecv(room(LONGEST_BYTES), NOWHERE, number, 0, number).unwrap();
+        other.trecv(room(LONGEST_BYTES), NOWHERE, Tag(number), number).unwrap();
     }
     for number in (0..COUNT).filter(|number| !is_tagged(*number)) {
         other.recv(room(LONGEST_BYTES), NOWHERE, number).unwrap();
@@ -120,7 +121,7 @@ pub(crate) fn tagged_and_untagged_receives_complete_in_one_order(net: &Net) {
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
-pub(crate) fn messages_in_one_buffer_complete_in_the_order_of_sending(net: &Net) {
+pub(crate) fn multi_receive_messages_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     let total_bytes: usize = (0..COUNT).map(|number| len_bytes(number) + 64).sum();
@@ -132,7 +133,7 @@ pub(crate) fn messages_in_one_buffer_complete_in_the_order_of_sending(net: &Net)
     assert_eq!(other.cancel(7), Ok(()), "the buffer has room left");
 }
 
-pub(crate) fn truncated_receives_keep_their_place(net: &Net) {
+pub(crate) fn truncated_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     let has_room = |number: u64| number % 4 != 2;
@@ -157,7 +158,7 @@ pub(crate) fn truncated_receives_keep_their_place(net: &Net) {
     }
 }
 
-pub(crate) fn connections_of_a_shared_context_each_keep_their_order(net: &Net) {
+pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     /// The number of the first message of the second connection.
     const SECOND: u64 = 1000 * LENS_BYTES.len() as u64;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -167,17 +168,22 @@ pub(crate) fn connections_of_a_shared_context_each_keep_their_order(net: &Net) {
     for number in 0..2 * COUNT {
         context.recv(room(LONGEST_BYTES), NOWHERE, number).unwrap();
     }
+    // The number travels as remote data, by which empty messages can be told apart.
+    let send = |from: &Endpoint, number| {
+        let message = payload(number, len_bytes(number));
+        post(&[&client, &server], || Ok(from.senddata(message.clone(), number, NOWHERE, number)?));
+    };
     for number in 0..COUNT {
-        send(&first, number, None, &[&client, &server]);
-        send(&second, SECOND + number, None, &[&client, &server]);
+        send(&first, number);
+        send(&second, SECOND + number);
     }
     let mut next = [0, SECOND];
     for _ in 0..2 * COUNT {
         let completion = completion(&[&server, &client]);
-        let content = received(&completion.buffer);
-        // An empty message may be that of either, which leaves its own next one to be found.
-        let by = next.iter().position(|number| content == payload(*number, len_bytes(*number)));
-        next[by.expect("the next message of a connection")] += 1;
+        let next = &mut next[usize::from(completion.data >= SECOND)];
+        assert_eq!(completion.data, *next, "the next message of its connection");
+        assert_is_message(&completion, *next);
+        *next += 1;
     }
     close((first, second, first_served, second_served), &[&client, &server]);
 }

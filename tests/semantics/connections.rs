@@ -10,17 +10,18 @@ use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
 use homespun::{
-    Bytes, ConnectionEvent, CounterAttr, Endpoint, EqReadError, Errno, Error, FabricAddress, MrAttr,
+    Bytes, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr, Rejected,
+    RemoteMemory, Tag,
 };
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net};
 
-/// What posts are given in place of an address, which is not looked at.
+/// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-/// Lengths of messages that travel in every way that there is.
+/// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 1, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
 
 fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
@@ -36,7 +37,7 @@ fn errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-/// Why an attempt to connect has failed, and what the other side had to say.
+/// The error of a failed request, and the data of the rejection.
 #[track_caller]
 fn failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
     match hear(sides) {
@@ -54,8 +55,10 @@ fn send_all(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
         to.1.recv(room(len_bytes), NOWHERE, context).expect("room for a receive");
-        to.1.trecv(room(len_bytes), NOWHERE, context, 0, 100 + context).expect("room for a receive");
-        from.1.tsend(payload(!context, len_bytes), NOWHERE, context, 100 + context).expect("room for a send");
+        to.1.trecv(room(len_bytes), NOWHERE, Tag(context), 100 + context).expect("room for a receive");
+        from.1
+            .tsend(payload(!context, len_bytes), NOWHERE, Tag(context), 100 + context)
+            .expect("room for a send");
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
         let send =
             SendMsg { buffers, to: NOWHERE, data: Some(context), context, flags, ..SendMsg::default() };
@@ -79,7 +82,7 @@ fn send_all(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     }
 }
 
-pub(crate) fn a_request_is_accepted_and_both_are_connected(net: &Net) {
+pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for (asks, answers) in [(&b""[..], &b""[..]), (b"x", &longest), (&longest, b"y")] {
@@ -97,7 +100,7 @@ pub(crate) fn a_request_is_accepted_and_both_are_connected(net: &Net) {
         accepting.accept(answers).unwrap();
         assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
         assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, answers)));
-        // The connection has the address that was asked, as with sockets.
+        // Both ends have the requested address, as with sockets.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
             (accepting.peer(), connecting.name()),
@@ -109,7 +112,7 @@ pub(crate) fn a_request_is_accepted_and_both_are_connected(net: &Net) {
     }
 }
 
-pub(crate) fn a_request_is_rejected(net: &Net) {
+pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
@@ -128,20 +131,20 @@ pub(crate) fn a_request_is_rejected(net: &Net) {
         assert_eq!(errno(connecting.send(payload(1, 1), NOWHERE, 2).map_err(Error::from)), Errno::ENOTCONN);
         assert_eq!(connecting.shutdown(), Ok(()), "there is nothing to end");
     }
-    // To drop it is to reject it.
+    // Dropping a request rejects it.
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"please").unwrap();
     drop(request(&[&server, &client]));
     assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
-pub(crate) fn nobody_listens(net: &Net) {
+pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let vacancy = net.vacancy();
     let connecting = client.endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
     assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
-    // An endpoint without connections does not listen either, and goes on.
+    // An unconnected endpoint refuses requests too, and still works.
     let (alice, bob) = net.pair();
     let connecting = client.endpoint(CLIENT);
     connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
@@ -167,7 +170,7 @@ pub(crate) fn nobody_listens(net: &Net) {
     send_all((&client, &one), (&server, &other));
 }
 
-pub(crate) fn messages_travel_both_ways_over_a_connection(net: &Net) {
+pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     send_all((&client, &one), (&server, &other));
@@ -177,7 +180,7 @@ pub(crate) fn messages_travel_both_ways_over_a_connection(net: &Net) {
     assert_eq!(received(&completion(&[&server, &client]).buffer), b"injected");
 }
 
-pub(crate) fn memory_is_accessed_over_a_connection(net: &Net) {
+pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
@@ -186,8 +189,7 @@ pub(crate) fn memory_is_accessed_over_a_connection(net: &Net) {
         let write = WriteMsg {
             buffers: vec![payload(context, len_bytes)],
             to: NOWHERE,
-            key: region.key(),
-            address: 0,
+            memory: region.remote(),
             data: Some(context),
             context,
             flags: OpFlags::empty(),
@@ -202,8 +204,8 @@ pub(crate) fn memory_is_accessed_over_a_connection(net: &Net) {
     drop(other);
 }
 
-/// Each behind a fence, so that it finds what those before it have left, and counted.
-pub(crate) fn accesses_of_every_kind_go_over_a_connection(net: &Net) {
+/// Each access is fenced, so that it finds the effects of those before it, and is counted.
+pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
     let counter = client.domain.open_counter(&CounterAttr::default()).unwrap();
@@ -224,13 +226,31 @@ pub(crate) fn accesses_of_every_kind_go_over_a_connection(net: &Net) {
         let mut content = payload(round, LEN_BYTES).to_vec();
         content[..8].copy_from_slice(&number.to_le_bytes());
         let buffers = vec![Bytes::from(content.clone())];
-        one.writemsg(WriteMsg { buffers, to: NOWHERE, key, context: 1, ..WriteMsg::default() }).unwrap();
-        let target =
-            AtomicTarget { peer: NOWHERE, address: 0, key, datatype: Datatype::Uint64, op: AtomicOp::Sum };
+        one.writemsg(WriteMsg {
+            buffers,
+            to: NOWHERE,
+            memory: region.remote(),
+            context: 1,
+            ..WriteMsg::default()
+        })
+        .unwrap();
+        let target = AtomicTarget {
+            peer: NOWHERE,
+            memory: RemoteMemory { address: 0, key },
+            datatype: Datatype::Uint64,
+            op: AtomicOp::Sum,
+        };
         let (operands, results) = (vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])], vec![room(8)]);
         one.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context: 2, flags }).unwrap();
         let buffers = vec![room(LEN_BYTES)];
-        one.readmsg(ReadMsg { buffers, from: NOWHERE, address: 0, key, context: 3, flags }).unwrap();
+        one.readmsg(ReadMsg {
+            buffers,
+            from: NOWHERE,
+            memory: RemoteMemory { address: 0, key },
+            context: 3,
+            flags,
+        })
+        .unwrap();
         let ended = [(); 3].map(|()| completion(&[&client, &server]));
         assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
         assert_eq!(received(&ended[1].buffer), number.to_le_bytes());
@@ -240,7 +260,7 @@ pub(crate) fn accesses_of_every_kind_go_over_a_connection(net: &Net) {
     }
 }
 
-pub(crate) fn nothing_is_sent_before_the_connection_and_receives_may_wait_for_it(net: &Net) {
+pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
@@ -260,7 +280,7 @@ pub(crate) fn nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
     refuse(&accepting);
     accepting.accept(b"").unwrap();
     assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-    // It may send before the other side has heard of it.
+    // It may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
     assert_eq!(completion(&[&server, &client]).context, 4);
     assert_eq!(received(&completion(&[&client, &server]).buffer), payload(4, 8));
@@ -270,7 +290,7 @@ pub(crate) fn nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
     assert_eq!(received(&completion(&[&server, &client]).buffer), payload(5, 8));
 }
 
-pub(crate) fn the_requester_goes_before_it_is_accepted(net: &Net) {
+pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
@@ -283,9 +303,9 @@ pub(crate) fn the_requester_goes_before_it_is_accepted(net: &Net) {
     accepting.recv(room(8), NOWHERE, 1).unwrap();
     accepting.accept(b"").unwrap();
     assert_eq!(failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
-    assert_eq!(end(&[&server, &client]).expect_err("nobody sends").errno(), Errno::ECONNABORTED);
-    assert!(client.look().is_none(), "what was closed has nothing to tell");
-    // To reject it is as well in vain, and no mistake.
+    assert_eq!(end(&[&server, &client]).expect_err("no sender is left").errno(), Errno::ECONNABORTED);
+    assert!(client.look().is_none(), "a closed endpoint reports nothing");
+    // Rejecting it has no effect either, but is no error.
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = crate::suite::connecting::request(&[&server, &client]);
@@ -294,7 +314,7 @@ pub(crate) fn the_requester_goes_before_it_is_accepted(net: &Net) {
     request.reject(b"too late").unwrap();
 }
 
-pub(crate) fn requests_of_those_who_are_gone_leave_the_queue_unread(net: &Net) {
+pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     listener.set_backlog(1).unwrap();
@@ -305,8 +325,8 @@ pub(crate) fn requests_of_those_who_are_gone_leave_the_queue_unread(net: &Net) {
         let deadline = Deadline::new();
         loop {
             client.progress();
-            // Which reads nothing.
-            if let Ok(Event::Connection(ConnectionEvent::Request(request))) = server.eq.peek() {
+            // A peek leaves the event in the queue.
+            if let Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) = server.eq.peek() {
                 assert_eq!(request.data(), data, "it is the only one");
                 return (connecting, request);
             }
@@ -317,11 +337,11 @@ pub(crate) fn requests_of_those_who_are_gone_leave_the_queue_unread(net: &Net) {
         let (connecting, request) = ask(&[round]);
         close(connecting, &[&client, &server]);
         let deadline = Deadline::new();
-        while server.eq.peek() != Err(EqReadError::Empty) {
+        while server.eq.peek() != Ok(None) {
             server.progress();
             deadline.pause("that the request is withdrawn");
         }
-        // Who has it from before it was withdrawn may do with it what can be done with others.
+        // A request that was peeked at before it was withdrawn accepts every call.
         match round {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
@@ -344,7 +364,7 @@ pub(crate) fn requests_of_those_who_are_gone_leave_the_queue_unread(net: &Net) {
     drop((connecting, accepting));
 }
 
-pub(crate) fn who_waits_is_refused_when_the_listener_goes(net: &Net) {
+pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let name = listener.name().unwrap();
@@ -352,23 +372,23 @@ pub(crate) fn who_waits_is_refused_when_the_listener_goes(net: &Net) {
     for endpoint in &waiting {
         endpoint.connect(name, b"").unwrap();
     }
-    // One was read, others may have been heard, or not.
+    // One request was read; the others may have arrived, or not.
     let read = request(&[&server, &client]);
     drop(listener);
     let mut refused = Vec::new();
     while refused.len() < 3 {
-        let error = hear(&[&client, &server]).expect_err("nobody listens");
+        let error = hear(&[&client, &server]).expect_err("the listener is closed");
         assert_eq!(error.errno, Errno::ECONNREFUSED, "{error:?}");
         refused.push(error.object);
     }
-    assert!(server.look().is_none(), "requests that nobody has read are gone");
+    assert!(server.look().is_none(), "unread requests are withdrawn");
     // The one that was read can still be accepted.
     let accepting = server.endpoint_for(&read, SERVER);
     accepting.accept(b"welcome").unwrap();
     assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
     assert_eq!(hear(&[&client, &server]), Ok(connected(last, b"welcome")));
-    // The name is free again, as soon as nobody needs it.
+    // The name is free again once its last user closes.
     drop((accepting, read));
     let deadline = Deadline::new();
     while !net.is_free(name) {
@@ -376,7 +396,7 @@ pub(crate) fn who_waits_is_refused_when_the_listener_goes(net: &Net) {
     }
 }
 
-pub(crate) fn another_endpoint_accepts_what_the_first_has_not(net: &Net) {
+pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
@@ -393,7 +413,7 @@ pub(crate) fn another_endpoint_accepts_what_the_first_has_not(net: &Net) {
     assert_eq!(errno(request.reject(b"")), Errno::EOPBADSTATE);
     assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
     assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
-    // Who was opened for a request that is rejected meanwhile has come too late.
+    // An endpoint for a request that was rejected meanwhile cannot accept it.
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = crate::suite::connecting::request(&[&server, &client]);
@@ -403,7 +423,7 @@ pub(crate) fn another_endpoint_accepts_what_the_first_has_not(net: &Net) {
     assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, b"no".to_vec()));
 }
 
-pub(crate) fn many_ask_at_once(net: &Net) {
+pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     const REQUESTERS: u64 = 60;
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
@@ -411,7 +431,7 @@ pub(crate) fn many_ask_at_once(net: &Net) {
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
     }
-    // Every third is rejected. All of them are told what they have said.
+    // Every third request is rejected. The answer returns the data of the request.
     let mut accepted: Vec<(u64, Endpoint)> = Vec::new();
     let mut heard = (0, 0, 0);
     let deadline = Deadline::new();
@@ -446,7 +466,7 @@ pub(crate) fn many_ask_at_once(net: &Net) {
         }
         deadline.pause_for(|| format!("all of them: {heard:?}"));
     }
-    // Each is connected with the one that it has accepted.
+    // Each server endpoint is connected to the requester that it accepted.
     for (number, endpoint) in &accepted {
         asking[*number as usize].recv(room(8), NOWHERE, *number).unwrap();
         endpoint.send(payload(*number, 8), NOWHERE, *number).unwrap();
@@ -458,7 +478,7 @@ pub(crate) fn many_ask_at_once(net: &Net) {
     close((accepted, asking), &[&client, &server]);
 }
 
-pub(crate) fn the_backlog_is_limited(net: &Net) {
+pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     assert_eq!(errno(listener.set_backlog(0)), Errno::EINVAL);
@@ -480,7 +500,7 @@ pub(crate) fn the_backlog_is_limited(net: &Net) {
     let four = request(&[&server, &client]);
     let accepting = server.endpoint_for(&two, SERVER);
     accepting.accept(b"").unwrap();
-    // Who is being accepted waits no longer.
+    // A request that is being accepted counts no longer.
     let fifth = ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
@@ -493,7 +513,7 @@ pub(crate) fn the_backlog_is_limited(net: &Net) {
     drop((first, second, third, fourth, fifth));
 }
 
-pub(crate) fn an_endpoint_takes_over_the_address_of_a_passive_one(net: &Net) {
+pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
@@ -520,11 +540,11 @@ pub(crate) fn an_endpoint_takes_over_the_address_of_a_passive_one(net: &Net) {
     assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
     assert_eq!(connecting.name(), Ok(name));
     send_all((&client, &connecting), (&server, &accepting));
-    // Who listens keeps its address.
+    // A listening endpoint keeps its address.
     assert_eq!(errno(server.domain.endpoint_for_passive(&server.info, &listener)), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn a_name_is_chosen_before_it_is_needed(net: &Net) {
+pub(crate) fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     let side = Side::new(net);
     let any_port = side.info.src_addr.unwrap();
     let passive = side.fabric.passive_endpoint(&side.info).unwrap();
@@ -543,7 +563,7 @@ pub(crate) fn a_name_is_chosen_before_it_is_needed(net: &Net) {
     assert_eq!(errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn what_is_missing_or_too_much_is_refused(net: &Net) {
+pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     let side = Side::new(net);
     let listener = side.listener(LISTENER);
     let name = listener.name().unwrap();
@@ -581,7 +601,7 @@ pub(crate) fn what_is_missing_or_too_much_is_refused(net: &Net) {
     assert_eq!(errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
     assert_eq!(errno(side.domain.endpoint_for_passive(&net.info, &passive)), Errno::EINVAL);
 
-    // Endpoints without connections may be bound to an event queue, and that is all.
+    // Unconnected endpoints accept an event queue, but no connection calls.
     let unconnected = side.domain.endpoint(&net.info).unwrap();
     unconnected.bind_eq(&side.eq, 1).unwrap();
     assert_eq!(errno(unconnected.connect(name, b"")), Errno::ENOSYS);
@@ -599,38 +619,38 @@ pub(crate) fn what_is_missing_or_too_much_is_refused(net: &Net) {
     assert_eq!(errno(side.domain.endpoint(&asked)), Errno::EINVAL);
 }
 
-pub(crate) fn what_is_bound_keeps_the_event_queue(net: &Net) {
+pub(crate) fn bound_event_queue_is_not_closed(net: &Net) {
     let side = Side::new(net);
     let listener = side.listener(LISTENER);
     let endpoint = side.endpoint(CLIENT);
-    let (eq, error) = side.eq.clone().close().expect_err("objects are bound");
+    let Rejected { error, returned: eq } = side.eq.clone().close().expect_err("objects are bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(listener);
     drop(endpoint);
     assert!(eq.close().is_ok());
 }
 
-pub(crate) fn an_endpoint_reads_of_its_connection_through_its_completion_queue_too(net: &Net) {
+pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let accepting = server.endpoint_for(&request(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
-    // Nobody reads the event queues.
+    // No event is read.
     let deadline = Deadline::new();
     let (mut sent, mut is_received) = (false, false);
     connecting.recv(room(8), NOWHERE, 1).unwrap();
     while !is_received {
         sent = sent || accepting.send(payload(1, 8), NOWHERE, 2).is_ok();
         server.cq.progress();
-        is_received = client.cq.read().is_ok_and(|completion| completion.context == 1);
+        is_received = client.cq.read().unwrap().is_some_and(|completion| completion.context == 1);
         deadline.pause("a message over the connection");
     }
 }
 
-/// Long enough for a connection to be made by the library's own threads, where it has any.
-pub(crate) fn connections_are_made_while_nobody_reads(net: &Net) {
+/// The library's own threads make the connection, where it has any.
+pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
@@ -643,7 +663,7 @@ pub(crate) fn connections_are_made_while_nobody_reads(net: &Net) {
         thread::sleep(Duration::from_millis(1));
         deadline.pause("a connection");
     }
-    // The other side has it too, before anybody has read there.
+    // The client is connected too, before it has read any queue.
     while connecting.send(payload(2, 8), NOWHERE, 3).is_err() {
         thread::sleep(Duration::from_millis(1));
         deadline.pause("a connection");

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use homespun::WaitObject;
 use homespun::counter::CounterWaitError;
 use homespun::flags::{MrFlags, OpFlags};
 use homespun::wait::Waitable;
+use homespun::{RemoteMemory, WaitObject};
 
 use crate::binding::{open, register};
 use crate::counters::{
@@ -15,27 +15,28 @@ use crate::counters::{
     message,
 };
 use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, OBJECTS, Over, PATIENCE, answer, let_sleep, reach};
+use crate::suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
 use crate::suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
 
-/// Everything that a counter can be waited for by.
+/// All wait objects of counters.
 fn every_object() -> impl Iterator<Item = WaitObject> {
-    OBJECTS.into_iter().chain([WaitObject::None])
+    WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
-/// Two parties that count, and that nobody drives but whoever waits.
+/// Two parties with counters that make progress only in the calls of their waiting threads.
 fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..counting() };
     net.pair_of(setup(), setup())
 }
 
-/// Two parties have ended what they had to do; one that closes may need the other's progress.
+/// Has the net drive both parties again: closing one may need the other's progress.
 fn wake(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.wake(party));
 }
 
-/// Both wait for counters alone: of sends, which for some need the peer's answers, of receives, and of what peers do.
-pub(crate) fn events_wake_whoever_waits(net: &Net) {
+/// Both wait for counters alone: of sends (some need responses of the peer), of receives, and of remote
+/// accesses.
+pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in every_object() {
         let (alice, bob) = sleepers(net, wait);
         let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
@@ -53,7 +54,7 @@ pub(crate) fn events_wake_whoever_waits(net: &Net) {
                 }
                 answer(bob.counter_here(RECV), &is_over);
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
                 let_sleep();
                 alice.endpoint.recv(room(8), ANY, number).unwrap();
@@ -77,8 +78,8 @@ fn no_failure(party: &Party) -> bool {
     [SEND, RECV, READ, WRITE].iter().all(|event| party.counted(*event).1 == 0)
 }
 
-/// The target waits for nothing but the counter of its region, to which no endpoint is bound.
-pub(crate) fn what_peers_do_to_a_region_wakes_whoever_waits(net: &Net) {
+/// The target waits only for the counter of its region, to which no endpoint is bound.
+pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in every_object() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
         let (alice, bob) = net.pair_of(setup(WaitObject::Unspec), setup(wait));
@@ -91,13 +92,13 @@ pub(crate) fn what_peers_do_to_a_region_wakes_whoever_waits(net: &Net) {
                 reach(&counter, 10);
                 answer(&counter, &is_over);
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             for context in 0..5 {
                 let_sleep();
                 let endpoint = alice.endpoint.as_here();
                 let (to, address, key) = (alice.peer(), region.address(), region.key());
-                endpoint.write(payload(context, 8), to, address, key, context).unwrap();
-                endpoint.read(room(8), to, address, key, context).unwrap();
+                endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
+                endpoint.read(room(8), to, RemoteMemory { address, key }, context).unwrap();
                 for _ in 0..2 {
                     sleeping::next(alice.cq_here()).expect("no failure");
                 }
@@ -108,13 +109,13 @@ pub(crate) fn what_peers_do_to_a_region_wakes_whoever_waits(net: &Net) {
     }
 }
 
-pub(crate) fn failures_end_waits(net: &Net) {
+pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     for wait in every_object() {
         let (alice, bob) = sleepers(net, wait);
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.counter_here(RECV).wait(1, Some(PATIENCE)));
             let_sleep();
-            // Until the wait has begun a failure does not concern it.
+            // A failure before the wait does not end it.
             let deadline = Deadline::new();
             while !waits.is_finished() {
                 bob.endpoint.recv(room(4), ANY, 1).unwrap();
@@ -125,17 +126,17 @@ pub(crate) fn failures_end_waits(net: &Net) {
             assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
         });
         assert!(bob.counted(RECV).1 > 0);
-        // Nobody listens.
+        // An address without a listener.
         let vacancy = net.vacancy();
-        let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
-        alice.endpoint.send(payload(1, 8), nobody, 1).unwrap();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let waited = alice.counter_here(SEND).wait(1, Some(PATIENCE));
         assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
         wake(net, [&alice, &bob]);
     }
 }
 
-pub(crate) fn a_counter_and_a_queue_are_slept_on_at_once(net: &Net) {
+pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     let (alice, bob) = sleepers(net, WaitObject::Fd);
     let both: [&dyn Waitable; 2] = [bob.cq_here(), bob.counter_here(RECV)];
     let deadline = Deadline::new();
@@ -159,7 +160,7 @@ pub(crate) fn a_counter_and_a_queue_are_slept_on_at_once(net: &Net) {
     wake(net, [&alice, &bob]);
 }
 
-pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
+pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 200;
     for wait in [WaitObject::Unspec, WaitObject::Fd] {
         let (alice, bob) = sleepers(net, wait);
@@ -168,14 +169,14 @@ pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            // It drives the endpoint, and does what it can to find everything first.
+            // This thread drives the endpoint, and tries to read every event first.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
                     bob.poll();
                     thread::yield_now();
                 }
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             let waits = scope.spawn(|| {
                 for number in 1..=MESSAGES {
                     reach(bob.counter_here(RECV), number);
@@ -198,7 +199,7 @@ pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
     }
 }
 
-pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) {
+pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
     const ROUNDS: u64 = 10;
     let bob = net.open(Setup { asleep: true, ..Setup::default() });
     let domain = bob.domain_here();
@@ -212,9 +213,9 @@ pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) 
             answer(&counter, &is_over);
             waited
         });
-        let over = Over(&is_over);
+        let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
-            // An endpoint that is there only for these two accesses, and a region for one of them.
+            // An endpoint for these two accesses alone, and a region for one of them.
             let target = net.open(Setup { asleep: true, ..Setup::default() });
             let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
             let to = alice.meet(&target);
@@ -222,7 +223,7 @@ pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) 
             region.bind_counter(&counter, REMOTE_WRITE).unwrap();
             for region in [&always, &region] {
                 let endpoint = alice.endpoint.as_here();
-                endpoint.write(payload(1, 8), to, region.address(), region.key(), 1).unwrap();
+                endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
                 sleeping::next(alice.cq_here()).expect("no failure");
             }
             wake(net, [&target, &alice]);

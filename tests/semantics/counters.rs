@@ -1,12 +1,12 @@
-//! What counters count: `fi_cntr(3)`.
+//! The events that counters count: `fi_cntr(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{CounterEvents, Errno, FabricAddress};
+use homespun::{CounterEvents, Errno, FabricAddress, Tag};
 
 use crate::suite::payload::{payload, room};
-use crate::suite::{AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const KEY: u64 = 0xc0_0c;
@@ -19,7 +19,7 @@ pub(crate) const WRITE: CounterEvents = CounterEvents::WRITE;
 pub(crate) const REMOTE_READ: CounterEvents = CounterEvents::REMOTE_READ;
 pub(crate) const REMOTE_WRITE: CounterEvents = CounterEvents::REMOTE_WRITE;
 
-/// Lengths of what travels in every way that there is.
+/// Lengths of operations that use every protocol.
 pub(crate) const LENS_BYTES: [usize; 7] = [0, 8, 3000, 20_000, 100_000, 300_000, (1 << 20) + 5];
 
 const LEVELS: [OpFlags; 4] = [
@@ -33,8 +33,8 @@ pub(crate) fn counting() -> Setup {
     Setup { counts: true, ..Setup::default() }
 }
 
-pub(crate) fn memory(len_bytes: usize, kind: Kind) -> Memory {
-    Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
+pub(crate) fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
 }
 
 pub(crate) fn access(by: RmaBy, party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
@@ -46,7 +46,7 @@ pub(crate) fn message(party: &Party, context: u64, len_bytes: usize, flags: OpFl
     SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
 }
 
-/// Waits until a region has seen so many accesses. Drives everybody meanwhile.
+/// Drives all parties until the region has counted so many accesses.
 #[track_caller]
 fn region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
     let deadline = Deadline::new();
@@ -62,13 +62,13 @@ pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
     for flags in LEVELS {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
             let tag = (context % 2 == 0).then_some(context);
-            let tagged = tag.map(|tag| (tag, 0));
+            let tagged = tag.map(|tag| Tag(tag).into());
             let receive = RecvMsg { buffers: vec![room(len_bytes)], tagged, context, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
             alice.endpoint.sendmsg(SendMsg { tag, ..message(&alice, context, len_bytes, flags) }).unwrap();
             assert_eq!((bob.completion().context, alice.completion().context), (context, context));
             sent += 1;
-            // What was told of has been counted.
+            // A reported operation is already counted.
             assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((sent, 0), (sent, 0)));
         }
     }
@@ -87,12 +87,12 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
             alice.endpoint.rma(access(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
             let _both = [alice.completion(), alice.completion()];
             done += 1;
-            // What has completed at its initiator has been counted at its target.
+            // An access that has completed is already counted at its target.
             assert_eq!((bob.counted(REMOTE_WRITE), region.counted(REMOTE_WRITE)), ((done, 0), (done, 0)));
             bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
             region_counts(&bob, &region, done, done);
         }
-        // Data makes a completion besides.
+        // Remote data makes a completion as well.
         for by in [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite] {
             let call = RmaCall { data: Some(7), ..access(by, &alice, &region, 9, 8) };
             alice.endpoint.rma(call).unwrap();
@@ -108,7 +108,7 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
 
 /// A region counts by what happens to its memory (`fi_mr(3)`), an endpoint by whether results go back
 /// (`fi_endpoint(3)`).
-pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net) {
+pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.pair_of(counting(), counting());
         let region = bob.register(memory(8, kind)).unwrap();
@@ -121,7 +121,7 @@ pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net
                 (AtomicKind::Fetch, AtomicOp::Read),
                 (AtomicKind::Compare, AtomicOp::Cswap),
             ] {
-                // In the last round they are on no elements, and counted all the same.
+                // Operations on no elements, in the last round, are counted too.
                 let operand = payload(round, if round == 2 { 0 } else { 8 });
                 let what = (op, Datatype::Uint64);
                 let call = AtomicCall::new(atomic, what, operand, alice.peer(), &region, round);
@@ -131,7 +131,7 @@ pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net
                 fetches += u64::from(atomic.fetches());
                 writes += u64::from(op != AtomicOp::Read);
                 updates += u64::from(!atomic.fetches());
-                // An operation that has completed was counted at its target.
+                // An operation that has completed is already counted at its target.
                 region_counts(&bob, &region, reads, writes);
                 bob.counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
             }
@@ -139,9 +139,9 @@ pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net
     }
 }
 
-pub(crate) fn whoever_has_mapped_a_region_is_counted_all_the_same(net: &Net) {
+pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
     let (alice, bob) = net.pair_of(counting(), Setup::default());
-    let mut region = bob.register(Memory { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
+    let mut region = bob.register(RegionSpec { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
     let mut written = 0;
     let mut write = |region: &Region| {
         for context in 0..10 {
@@ -153,13 +153,13 @@ pub(crate) fn whoever_has_mapped_a_region_is_counted_all_the_same(net: &Net) {
         }
     };
     write(&region);
-    // By now it is mapped, where that can be.
+    // By now it is mapped, if the transport can map it.
     region.count();
     write(&region);
     region_counts(&alice, &region, 0, 20);
 }
 
-pub(crate) fn what_is_silent_is_counted_like_the_rest(net: &Net) {
+pub(crate) fn unreported_operations_are_counted(net: &Net) {
     let silent = || Setup { selective: true, ..counting() };
     let (alice, bob) = net.pair_of(silent(), silent());
     let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
@@ -192,10 +192,10 @@ pub(crate) fn what_is_silent_is_counted_like_the_rest(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn failures_are_counted_apart(net: &Net) {
+pub(crate) fn failures_are_counted_as_errors(net: &Net) {
     let silent = || Setup { selective: true, ..counting() };
     let (alice, bob) = net.pair_of(silent(), silent());
-    // Cut, and taken back.
+    // A truncated and a cancelled receive.
     bob.endpoint.recv(room(4), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     assert_eq!(bob.failure().errno(), Errno::ETRUNC);
@@ -204,7 +204,7 @@ pub(crate) fn failures_are_counted_apart(net: &Net) {
     assert_eq!(bob.failure().errno(), Errno::ECANCELED);
     bob.counts(&[(RECV, (0, 2))]);
     alice.counts(&[(SEND, (1, 0))]);
-    // Refused, which is nothing to the target.
+    // A refused access does not count at the target.
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
     for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
         let call = access(by, &alice, &region, 3, 8);
@@ -216,25 +216,25 @@ pub(crate) fn failures_are_counted_apart(net: &Net) {
     alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
     bob.counts(&[(RECV, (0, 2))]);
     region_counts(&bob, &region, 0, 0);
-    // What was not accepted never was an operation.
+    // A refused post does not count.
     let unknown = FabricAddress(99);
     assert!(alice.endpoint.send(payload(1, 8), unknown, 4).is_err());
     assert!(alice.endpoint.inject(&payload(1, 8), unknown, None, None).is_err());
     alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
 }
 
-pub(crate) fn what_cannot_be_reached_is_counted_as_a_failure(net: &Net) {
+pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     let alice = net.open(counting());
     let vacancy = net.vacancy();
-    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
-    alice.endpoint.send(payload(1, 8), nobody, 1).unwrap();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
     assert_eq!(alice.failure().completion.context, 1);
-    alice.endpoint.inject(&payload(1, 8), nobody, None, None).unwrap();
+    alice.endpoint.inject(&payload(1, 8), absent, None, None).unwrap();
     alice.failure();
     let call = RmaCall {
         by: RmaBy::Write,
         buffers: vec![payload(1, 8)],
-        peer: nobody,
+        peer: absent,
         address: 0,
         key: KEY,
         data: None,
@@ -248,10 +248,10 @@ pub(crate) fn what_cannot_be_reached_is_counted_as_a_failure(net: &Net) {
     alice.counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
 }
 
-pub(crate) fn looks_are_no_receipts(net: &Net) {
+pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
     let (alice, bob) = net.pair_of(counting(), counting());
     let look = |flags| {
-        let receive = RecvMsg { tagged: Some((5, 0)), context: 7, flags, ..RecvMsg::default() };
+        let receive = RecvMsg { tagged: Some(Tag(5).into()), context: 7, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap();
     };
     look(OpFlags::PEEK);
@@ -263,18 +263,19 @@ pub(crate) fn looks_are_no_receipts(net: &Net) {
         assert_eq!(bob.completion().context, 7);
     }
     bob.counts(&[]);
-    // One was only looked at, and one was claimed.
+    // One message was only peeked at, and one was claimed.
     bob.endpoint.trecv(room(8), ANY, 5, 0, 8).unwrap();
     assert_eq!(bob.completion().context, 8);
     bob.counts(&[(RECV, (1, 0))]);
-    let receive = RecvMsg { buffers: vec![room(8)], tagged: Some((5, 0)), context: 7, ..RecvMsg::default() };
+    let receive =
+        RecvMsg { buffers: vec![room(8)], tagged: Some(Tag(5).into()), context: 7, ..RecvMsg::default() };
     bob.endpoint.recvmsg(RecvMsg { flags: OpFlags::CLAIM, ..receive }).unwrap();
     assert_eq!(bob.completion().context, 7);
     bob.counts(&[(RECV, (2, 0))]);
     alice.counts(&[(SEND, (3, 0))]);
 }
 
-pub(crate) fn each_message_in_a_buffer_is_counted(net: &Net) {
+pub(crate) fn multi_receive_counts_each_message(net: &Net) {
     for selective in [false, true] {
         let (alice, bob) = net.pair_of(counting(), Setup { selective, ..counting() });
         bob.endpoint.set_min_multi_recv_bytes(64);
@@ -284,7 +285,7 @@ pub(crate) fn each_message_in_a_buffer_is_counted(net: &Net) {
             alice.completion();
         }
         bob.counts(&[(RECV, (10, 0))]);
-        // Its release is no message; that of one which was taken back is a failure.
+        // The release of a buffer is not counted; a cancelled buffer counts as an error.
         bob.endpoint.recv_multi(room(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         bob.counts(&[(RECV, (10, 1))]);
@@ -292,7 +293,7 @@ pub(crate) fn each_message_in_a_buffer_is_counted(net: &Net) {
     }
 }
 
-pub(crate) fn counting_waits_for_no_room(net: &Net) {
+pub(crate) fn full_completion_queue_delays_no_counting(net: &Net) {
     const COUNT: u64 = 100;
     let setup = || Setup { cq_depth_entries: 2, ..counting() };
     let (alice, bob) = net.pair_of(setup(), setup());
@@ -309,7 +310,7 @@ pub(crate) fn counting_waits_for_no_room(net: &Net) {
     assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((COUNT, 0), (COUNT, 0)));
 }
 
-pub(crate) fn a_level_is_reached_before_it_is_counted(net: &Net) {
+pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
     let silent = || Setup { selective: true, ..counting() };
     let (alice, bob) = net.pair_of(silent(), silent());
     alice.endpoint.sendmsg(message(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
@@ -322,7 +323,7 @@ pub(crate) fn a_level_is_reached_before_it_is_counted(net: &Net) {
     bob.counts(&[(RECV, (1, 0))]);
 }
 
-pub(crate) fn what_an_endpoint_does_to_itself_is_counted_twice(net: &Net) {
+pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
     let alice = net.open(counting());
     alice.meet(&alice);
     let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
@@ -337,7 +338,7 @@ pub(crate) fn what_an_endpoint_does_to_itself_is_counted_twice(net: &Net) {
     }
 }
 
-pub(crate) fn what_ends_with_its_peer_is_counted(net: &Net) {
+pub(crate) fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
     let (alice, bob) = net.pair_of(counting(), counting());
     alice.exchange(&bob);
     alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);

@@ -1,12 +1,12 @@
-//! What the sections "Completion fields", "Completion flags" and "fi_close" of `fi_cq(3)` say, to the letter. How queues are
-//! read, overrun and waited on is told elsewhere.
+//! The statements of the sections "Completion fields", "Completion flags" and "fi_close" of `fi_cq(3)`.
+//! `entries.rs`, `overrun.rs` and `waiting.rs` cover reads, overruns and waits.
 
 use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
 use homespun::{
     AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
-    OperationError, ReadError,
+    OperationError, ReadError, Rejected, Tag, TagMatch,
 };
 
 use crate::suite::payload::{payload, received, room};
@@ -23,7 +23,7 @@ const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::M
 const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
 const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
 
-/// A way to send: what the call is named, the call, and which tag and data it sends.
+/// A send call: its name, the call, and the tag and data that it sends.
 type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
 /// An entry without its buffer.
@@ -37,7 +37,7 @@ fn next(party: &Party) -> Completion {
     Completion { buffer: Buffer::None, ..party.completion() }
 }
 
-pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
+pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
     let (alice, bob) = net.pair();
     let (to, message) = (alice.peer(), || payload(1, 50));
     let msg =
@@ -70,15 +70,17 @@ pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
     for &(call, send, tag, data) in sends {
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
         flags.set(WITH_DATA, data.is_some());
-        // Whichever call receives it, the entry is the same.
-        let tagged = tag.map(|_| (0, u64::MAX));
+        // The entry is the same for every receive call.
+        let tagged = tag.map(|_| TagMatch::ANY);
         let receives: [&dyn Fn(); 3] = [
             &|| match tagged {
-                Some((tag, ignore)) => bob.endpoint.trecv(room(64), ANY, tag, ignore, 7).unwrap(),
+                Some(TagMatch { tag, ignore }) => bob.endpoint.trecv(room(64), ANY, tag, ignore, 7).unwrap(),
                 None => bob.endpoint.recv(room(64), ANY, 7).unwrap(),
             },
             &|| match tagged {
-                Some((tag, ignore)) => bob.endpoint.trecvv(vec![room(64)], ANY, tag, ignore, 7).unwrap(),
+                Some(TagMatch { tag, ignore }) => {
+                    bob.endpoint.trecvv(vec![room(64)], ANY, tag, ignore, 7).unwrap();
+                }
                 None => bob.endpoint.recvv(vec![room(64)], ANY, 7).unwrap(),
             },
             &|| {
@@ -91,12 +93,12 @@ pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
             send();
             let expected = entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
             assert_eq!(next(&bob), expected, "{call}");
-            // Length, data and tag are the receiver's.
+            // Length, data and tag are valid only at the receiver.
             let kind = if tag.is_some() { TSENT } else { SENT };
             assert_eq!(next(&alice), entry(5, kind, 0, 0, 0), "{call}");
         }
     }
-    // What is injected is told to its receiver alone.
+    // An injected message completes at the receiver alone.
     for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
         alice.endpoint.inject(&message(), to, tag, data).unwrap();
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
@@ -110,7 +112,7 @@ pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn every_field_of_looks_and_claims(net: &Net) {
+pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.pair();
     let send = |tag| {
         let buffers = vec![payload(1, 50)];
@@ -124,7 +126,7 @@ pub(crate) fn every_field_of_looks_and_claims(net: &Net) {
     };
     let arrived = |context, tag: Option<u64>, flags| {
         let buffers = if flags == OpFlags::CLAIM { vec![room(64)] } else { Vec::new() };
-        let tagged = tag.map(|tag| (tag, 0));
+        let tagged = tag.map(|tag| Tag(tag).into());
         bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
         next(&bob)
     };
@@ -144,8 +146,8 @@ pub(crate) fn every_field_of_looks_and_claims(net: &Net) {
     bob.silence();
 }
 
-/// Errors are told as far as anything is known of the operation, also under selective completion.
-pub(crate) fn an_error_tells_what_there_is_to_tell(net: &Net) {
+/// An error entry has all that is known of the operation, also under selective completion.
+pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
         let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
         let (alice, bob) = net.pair_of(setup(), setup());
@@ -168,25 +170,26 @@ pub(crate) fn an_error_tells_what_there_is_to_tell(net: &Net) {
             assert_eq!(alice.completion().context, 3);
         }
 
-        let look = RecvMsg { tagged: Some((1, 0)), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
+        let look =
+            RecvMsg { tagged: Some(Tag(1).into()), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
         bob.endpoint.recvmsg(look).unwrap();
         check(bob.failure(), OperationError::NoMessage, entry(4, TRECEIVED, 0, 0, 0));
 
         let vacancy = net.vacancy();
-        let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
-        alice.endpoint.tsend(payload(5, 8), nobody, TAG, 5).unwrap();
+        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.tsend(payload(5, 8), absent, TAG, 5).unwrap();
         let refused = alice.failure();
         assert_eq!(refused.errno(), Errno::ECONNREFUSED);
         assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));
         assert_eq!(refused.completion.flags, TSENT);
-        // An operation that was given no context has none.
-        alice.endpoint.inject(&payload(6, 8), nobody, None, None).unwrap();
+        // An operation without a context reports 0.
+        alice.endpoint.inject(&payload(6, 8), absent, None, None).unwrap();
         let refused = alice.failure();
         assert_eq!((refused.completion.context, refused.completion.flags), (0, SENT));
     }
 }
 
-pub(crate) fn remote_data_is_there_if_its_flag_is(net: &Net) {
+pub(crate) fn remote_data_is_valid_with_its_flag_alone(net: &Net) {
     let (alice, bob) = net.pair();
     for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
         bob.endpoint.recv(room(300_000), ANY, 1).unwrap();
@@ -196,10 +199,10 @@ pub(crate) fn remote_data_is_there_if_its_flag_is(net: &Net) {
     }
 }
 
-/// A read is not a promise to know the number of errors: each of them is asked for by a call of its own.
+/// Errors are read one at a time, each by a call of its own.
 pub(crate) fn errors_are_read_one_by_one(net: &Net) {
     let (_alice, bob) = net.pair();
-    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "there is none to begin with");
+    assert_eq!(bob.cq.read_error(), Ok(None), "there is none to begin with");
     for context in 1..4 {
         bob.endpoint.recv(room(8), ANY, context).unwrap();
         bob.endpoint.cancel(context).unwrap();
@@ -210,13 +213,13 @@ pub(crate) fn errors_are_read_one_by_one(net: &Net) {
             Err(ReadError::ErrorAvailable)
         );
         assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
-        assert_eq!(bob.cq.read_error().unwrap().completion.context, context);
+        assert_eq!(bob.cq.read_error().unwrap().unwrap().completion.context, context);
     }
-    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
-    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read_error(), Ok(None));
+    assert_eq!(bob.cq.read(), Ok(None));
 }
 
-pub(crate) fn every_number_of_an_error_has_a_text(net: &Net) {
+pub(crate) fn strerror_describes_every_provider_error(net: &Net) {
     let party = net.party();
     for number in (-2..600).chain([i32::MIN, i32::MAX]) {
         assert!(!party.cq.strerror(number).is_empty(), "{number}");
@@ -226,7 +229,7 @@ pub(crate) fn every_number_of_an_error_has_a_text(net: &Net) {
     assert!(party.cq.strerror(party.failure().prov_errno()).contains("cancelled"));
 }
 
-pub(crate) fn a_queue_holds_as_much_as_it_was_opened_for(net: &Net) {
+pub(crate) fn queue_holds_as_many_entries_as_asked(net: &Net) {
     let domain = net.domain();
     for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
         let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
@@ -238,15 +241,15 @@ pub(crate) fn a_queue_holds_as_much_as_it_was_opened_for(net: &Net) {
     assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
 }
 
-pub(crate) fn a_queue_without_endpoints_has_nothing_to_tell(net: &Net) {
+pub(crate) fn queue_without_endpoints_is_empty(net: &Net) {
     let cq = net.domain().open_cq(&CqAttr::default()).unwrap();
-    assert_eq!(cq.read(), Err(ReadError::Empty));
-    assert_eq!(cq.read_error(), Err(ReadError::Empty));
+    assert_eq!(cq.read(), Ok(None));
+    assert_eq!(cq.read_error(), Ok(None));
     cq.progress();
     cq.close().unwrap();
 }
 
-pub(crate) fn what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue(net: &Net) {
+pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
     for is_read in [true, false] {
         let (alice, bob) = net.pair();
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -256,20 +259,20 @@ pub(crate) fn what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue
         alice.send_and_wait(SendMsg { buffers, to, ..SendMsg::default() });
         let Party { endpoint, cq, .. } = bob;
         let cq = cq.as_here().clone();
-        let (cq, error) = cq.close().expect_err("the endpoint is there");
+        let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
         assert_eq!(error.errno(), Errno::EBUSY);
         drop(endpoint);
         if is_read {
-            assert_eq!(cq.read_error().unwrap().completion.context, 2);
-            assert_eq!(received(&cq.read().unwrap().buffer), payload(1, 8));
-            assert_eq!(cq.read(), Err(ReadError::Empty));
+            assert_eq!(cq.read_error().unwrap().unwrap().completion.context, 2);
+            assert_eq!(received(&cq.read().unwrap().unwrap().buffer), payload(1, 8));
+            assert_eq!(cq.read(), Ok(None));
         }
         cq.close().unwrap();
     }
 }
 
-/// The memory of entries that nobody reads is given back.
-pub(crate) fn what_is_lost_with_its_queue_is_dropped(net: &Net) {
+/// The buffers of unread entries are freed.
+pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
@@ -281,7 +284,7 @@ pub(crate) fn what_is_lost_with_its_queue_is_dropped(net: &Net) {
     endpoint.recv(room(8), ANY, 1).unwrap();
     endpoint.send(message.clone(), own, 2).unwrap();
     let deadline = Deadline::new();
-    while cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(0) {
+    while cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(Some(0)) {
         deadline.pause("a completion");
     }
     drop(endpoint);

@@ -1,34 +1,34 @@
-//! Messages that nobody has asked for yet take so much of their receiver's memory and no more, and wait with their
-//! sender otherwise: `total_buffered_recv` of `fi_endpoint(3)`. Nothing is lost for it, and nobody else waits.
+//! Unexpected messages take no more of the receiver's memory than its budget; the rest waits at the
+//! sender: `total_buffered_recv` of `fi_endpoint(3)`. None is lost, and no other peer waits.
 
 use std::collections::BTreeSet;
 use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, Error, FabricAddress, OperationError};
+use homespun::{Again, Error, FabricAddress, OperationError, TagMatch};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How much the receivers keep before they are asked for it.
+/// The receivers' budget for unexpected messages.
 const BUDGET_BYTES: usize = 40_000;
 
-/// More than a sender of short messages can use before any credit has come.
+/// More sends than the initial credit covers.
 const CREDIT_BEFORE_ANY_BYTES: usize = 32 << 10;
 
 /// How many sends may be outstanding.
 const TX_DEPTH: usize = 8;
 
-/// A usual message.
+/// The length of an ordinary message.
 const LEN_BYTES: usize = 1000;
 
-/// How many times in a row a send has to be refused before it counts as refused until somebody receives.
+/// How many refusals in a row show that sends are refused until the peer receives.
 const REFUSED_ROUNDS: usize = 60;
 
-/// How many messages can be accepted at most while nobody receives.
+/// How many messages can be accepted at most while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
 
 fn receiver() -> Setup {
@@ -39,7 +39,7 @@ fn sender() -> Setup {
     Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
 }
 
-/// Its lengths are all different, so that no message is taken for another.
+/// All lengths differ, so that no message is mistaken for another.
 fn len_bytes(number: u64) -> usize {
     LEN_BYTES + number as usize % 50
 }
@@ -55,7 +55,7 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
     }
 }
 
-/// Sends until nothing more is accepted. Returns how many messages were, and which of them have completed.
+/// Sends until no more is accepted. Returns the number of accepted messages, and those that have completed.
 fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
@@ -75,7 +75,7 @@ fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     (accepted, ended)
 }
 
-/// Receives the next message, which must be that of this number.
+/// Receives the next message, which must have this number.
 #[track_caller]
 fn receive(party: &Party, number: u64) {
     party.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
@@ -84,7 +84,7 @@ fn receive(party: &Party, number: u64) {
     assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
 }
 
-/// Makes sure that of `count` sends those that have not `ended` do, each once.
+/// Checks that each of `count` sends that has not `ended` ends once.
 #[track_caller]
 fn end_all(party: &Party, mut ended: Vec<u64>, count: u64) {
     while ended.len() < count as usize {
@@ -97,7 +97,7 @@ fn end_all(party: &Party, mut ended: Vec<u64>, count: u64) {
     party.silence();
 }
 
-pub(crate) fn a_flood_waits_with_its_sender(net: &Net) {
+pub(crate) fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
     for level in [
         OpFlags::INJECT_COMPLETE,
         OpFlags::TRANSMIT_COMPLETE,
@@ -119,7 +119,7 @@ pub(crate) fn a_flood_waits_with_its_sender(net: &Net) {
     }
 }
 
-pub(crate) fn a_flood_goes_on_as_it_is_received(net: &Net) {
+pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
     let count = 400;
     let (mut sent, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
@@ -127,12 +127,12 @@ pub(crate) fn a_flood_goes_on_as_it_is_received(net: &Net) {
     let mut taken = 0;
     let deadline = Deadline::new();
     while taken < count {
-        // Now a few receives for what is there, now so many that messages find them posted.
+        // Sometimes fewer receives than messages, sometimes so many that messages find them posted.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
             bob.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
         }
-        // What has to be asked for may complete later than what follows it.
+        // A message sent on request may complete later than the next one.
         let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
         while !missing.is_empty() {
             while sent < count
@@ -170,14 +170,14 @@ pub(crate) fn a_flood_goes_on_as_it_is_received(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
+pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
     let carol = net.party();
     for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
         one.meet(other);
     }
     let (accepted, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
-    // Carol's messages to bob arrive, whether or not somebody asks for them, ...
+    // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
         bob.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
@@ -188,7 +188,7 @@ pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
         assert_eq!(carol.completion().context, tag);
     }
     carol.send_and_wait(SendMsg { to: carol.address_of(&bob), tag: Some(50), ..SendMsg::default() });
-    // ... and so do bob's own messages, and what tells him that they have, ...
+    // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
         let to = bob.peer();
         let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
@@ -198,7 +198,7 @@ pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
         assert_eq!(completion.context, 1007);
         assert!(received(&completion.buffer) == buffers[0]);
     }
-    // ... and bob receives what is there of the flood, which brings the rest.
+    // ... and bob receives what has arrived of the flood, which lets the rest come.
     for number in 0..accepted {
         receive(&bob, number);
     }
@@ -208,7 +208,7 @@ pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
     alice.exchange(&carol);
 }
 
-pub(crate) fn messages_that_no_budget_holds_arrive_when_they_are_received(net: &Net) {
+pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), receiver());
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
     for level in [
@@ -223,7 +223,7 @@ pub(crate) fn messages_that_no_budget_holds_arrive_when_they_are_received(net: &
             let send = SendMsg { buffers, to, data, context: number, flags, ..SendMsg::default() };
             alice.endpoint.sendmsg(send).unwrap();
         }
-        // The short ones are held, and may be told of.
+        // The short messages fit into the budget, and may complete.
         let mut ended: Vec<u64> = Vec::new();
         for _ in 0..REFUSED_ROUNDS {
             alice.progress_all();
@@ -247,7 +247,7 @@ pub(crate) fn messages_that_no_budget_holds_arrive_when_they_are_received(net: &
     }
 }
 
-pub(crate) fn many_long_messages_wait_for_a_small_budget(net: &Net) {
+pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), receiver());
     let count = 120;
     let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
@@ -269,9 +269,9 @@ pub(crate) fn many_long_messages_wait_for_a_small_budget(net: &Net) {
     end_all(&alice, Vec::new(), count);
 }
 
-pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
+pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
-    // What is injected waits with its sender, also where other messages are fetched from their buffers.
+    // Injected messages wait at the sender, even where others are fetched from their buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
     let (accepted, ended) = flood(&alice, alice.peer(), flags);
     let last = accepted - 1;
@@ -284,10 +284,10 @@ pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
             assert_eq!((failed.completion.context, failed.error), (number, OperationError::Cancelled));
             cancelled.push(number);
         } else {
-            assert_ne!(number, last, "nobody can have asked for the last one");
+            assert_ne!(number, last, "the last one cannot have been requested");
         }
     }
-    // There is room again.
+    // The cancelled sends make room.
     assert!(try_send(&alice, alice.peer(), accepted, flags));
     for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
         receive(&bob, number);
@@ -296,7 +296,7 @@ pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn a_sender_that_closes_waits_for_credit(net: &Net) {
+pub(crate) fn closing_sender_waits_for_credit(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
     let (accepted, _ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     thread::scope(|scope| {
@@ -309,7 +309,7 @@ pub(crate) fn a_sender_that_closes_waits_for_credit(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn messages_that_wait_for_credit_end_when_the_receiver_does(net: &Net) {
+pub(crate) fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
     let (accepted, mut ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     drop(bob);
@@ -321,7 +321,7 @@ pub(crate) fn messages_that_wait_for_credit_end_when_the_receiver_does(net: &Net
     end_all(&alice, ended, accepted);
 }
 
-pub(crate) fn what_is_discarded_makes_room(net: &Net) {
+pub(crate) fn discarded_messages_return_credit(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
     let count = 100;
     let (mut sent, mut seen) = (0, 0);
@@ -332,7 +332,7 @@ pub(crate) fn what_is_discarded_makes_room(net: &Net) {
             let send = SendMsg { buffers, to: alice.peer(), tag, ..SendMsg::default() };
             sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
         }
-        let (tagged, flags) = (Some((0, u64::MAX)), OpFlags::PEEK | OpFlags::DISCARD);
+        let (tagged, flags) = (Some(TagMatch::ANY), OpFlags::PEEK | OpFlags::DISCARD);
         bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
         match bob.next() {
             Ok((completion, _)) => {
@@ -349,7 +349,7 @@ pub(crate) fn what_is_discarded_makes_room(net: &Net) {
     assert_eq!(sent, count);
 }
 
-pub(crate) fn two_floods_meet(net: &Net) {
+pub(crate) fn floods_in_both_directions_all_arrive(net: &Net) {
     let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
     let (alice, bob) = net.pair_of(setup(), setup());
     let (from_alice, ended_of_alice) = flood(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
@@ -379,7 +379,7 @@ pub(crate) fn two_floods_meet(net: &Net) {
     }
 }
 
-pub(crate) fn a_flood_to_oneself_waits_as_well(net: &Net) {
+pub(crate) fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
     let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
     let narcissus = net.open(setup);
     let own = narcissus.meet(&narcissus);

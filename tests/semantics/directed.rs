@@ -1,4 +1,4 @@
-//! Receives from one sender alone: `FI_DIRECTED_RECV`.
+//! Receives that name their source: `FI_DIRECTED_RECV`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::Caps;
@@ -34,7 +34,7 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received(&completion.buffer), payload(identity, 16));
 }
 
-pub(crate) fn a_directed_receive_takes_messages_of_its_sender_alone(net: &Net) {
+pub(crate) fn directed_receive_takes_messages_of_its_source_alone(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     // The receive is there first.
@@ -55,7 +55,7 @@ pub(crate) fn a_directed_receive_takes_messages_of_its_sender_alone(net: &Net) {
     assert_eq!(unknown, Err(Error::Misuse(Misuse::UnknownAddress(2))));
 }
 
-pub(crate) fn an_unspecified_sender_is_any(net: &Net) {
+pub(crate) fn receive_from_unspecified_source_takes_any_message(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps);
     for (identity, sender) in (10..).zip(&senders) {
         receiver.endpoint.recv(room(16), FabricAddress::UNSPECIFIED, identity).unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn an_unspecified_sender_is_any(net: &Net) {
     expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
 }
 
-pub(crate) fn directed_and_undirected_receives_take_turns(net: &Net) {
+pub(crate) fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
@@ -85,17 +85,17 @@ pub(crate) fn directed_and_undirected_receives_take_turns(net: &Net) {
     expect_message(&receiver, 3, 13, first);
 }
 
-pub(crate) fn without_the_capability_the_sender_does_not_matter(net: &Net) {
+pub(crate) fn source_is_ignored_without_the_capability(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps - Caps::DIRECTED_RECV);
     receiver.endpoint.recv(room(16), FabricAddress(1), 1).unwrap();
     deliver(&senders[0], 10);
     expect_message(&receiver, 1, 10, FabricAddress(0));
 }
 
-pub(crate) fn a_directed_receive_ends_with_its_sender(net: &Net) {
+pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = three(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
-    // Before there is a link, nobody's absence is noticed.
+    // Before there is a link, the absence of a peer goes unnoticed.
     receiver.endpoint.recv(room(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(room(16), names[0], 5, 0, 2).unwrap();
     receiver.endpoint.recv(room(16), names[1], 3).unwrap();
@@ -104,7 +104,7 @@ pub(crate) fn a_directed_receive_ends_with_its_sender(net: &Net) {
     deliver(&first, 10);
     expect_message(&receiver, 1, 10, names[0]);
     receiver.endpoint.recv(room(16), names[0], 5).unwrap();
-    // What it has still sent is received as ever.
+    // Messages that it sent before closing are still received.
     first.endpoint.inject(&payload(11, 16), first.peer(), Some(5), None).unwrap();
     drop(first);
     expect_message(&receiver, 2, 11, names[0]);

@@ -1,7 +1,7 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
 //!
-//! Whether something is on the device is not to be seen from a process that is killed: what it has written to a shared mapping
-//! survives it in any case. But the system tells which pages of a mapping have been changed and not been written back.
+//! Killing the process does not show whether bytes are on the device: writes to a shared mapping survive
+//! it in any case. But the system tells which pages of a mapping are dirty and not yet written back.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -10,34 +10,34 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
-use crate::suite::files::Named;
+use crate::suite::files::NamedFile;
 use crate::suite::payload::{payload, received, room};
 use crate::suite::raw::register_leaked;
-use crate::suite::{AtomicCall, FileKind, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, FileKind, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
-/// A region that is a file, and the file.
-fn persistent(party: &Party, is_raw: bool, key: u64) -> (Region, Named) {
-    let file = Named::unused();
+/// A region of a file, and the file.
+fn persistent(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
+    let file = NamedFile::unused();
     let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
     (
         party
-            .register(Memory { len_bytes: LEN_BYTES, kind, access: EVERYTHING, key, is_counted: false })
+            .register(RegionSpec { len_bytes: LEN_BYTES, kind, access: EVERYTHING, key, is_counted: false })
             .unwrap(),
         file,
     )
 }
 
-/// Registers the party's regions, which begin as they are on the device.
+/// Commits the current content of the regions, so that later dirty bytes come from writes.
 #[track_caller]
-fn begin(alice: &Party, regions: &[&Region]) {
+fn commit_initial_content(alice: &Party, regions: &[&Region]) {
     for region in regions {
         alice.endpoint.rma(committing(alice, region, 0, 0, 0)).unwrap();
         assert_eq!(alice.completion().context, 0);
-        // What the party itself has written so far is nobody's write.
+        // Bytes that the owner itself has written so far belong to no write.
         alice.endpoint.rma(committing(alice, region, 0, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.completion().context, 0);
     }
@@ -59,23 +59,23 @@ fn committing(party: &Party, region: &Region, context: u64, place: usize, len_by
     writing(party, region, context, place, len_bytes, OpFlags::COMMIT_COMPLETE)
 }
 
-/// Makes sure that nothing of a file is left to be written, as far as that can be seen.
+/// Checks that no page of the file is dirty, if the file system tells.
 #[track_caller]
-fn is_durable(party: &Party, file: &Named) {
+fn assert_durable(party: &Party, file: &NamedFile) {
     assert_eq!(file.dirty_bytes(party.process_id()).unwrap_or(0), 0, "pages that are not on the device");
 }
 
-/// Makes sure that something is. If not, the test shows nothing.
+/// Checks that a page is dirty; otherwise the test would show nothing.
 #[track_caller]
-fn is_not_durable(party: &Party, file: &Named) {
-    assert_ne!(file.dirty_bytes(party.process_id()).unwrap_or(1), 0, "nobody has asked for it to be durable");
+fn assert_not_durable(party: &Party, file: &NamedFile) {
+    assert_ne!(file.dirty_bytes(party.process_id()).unwrap_or(1), 0, "the write was not committed");
 }
 
-pub(crate) fn what_completes_as_committed_is_durable(net: &Net) {
+pub(crate) fn committed_write_is_durable_at_completion(net: &Net) {
     for is_raw in [false, true] {
         let (alice, bob) = net.pair();
         let (region, file) = persistent(&bob, is_raw, 1);
-        begin(&alice, &[&region]);
+        commit_initial_content(&alice, &[&region]);
         for (context, (place, len_bytes)) in
             (1..).zip([(5, 1), (4090, 8), (100, 4096), (20_001, 20_000), (0, LEN_BYTES), (7, 0)])
         {
@@ -88,7 +88,7 @@ pub(crate) fn what_completes_as_committed_is_durable(net: &Net) {
                 let completion = alice.completion();
                 let expected = CompletionFlags::RMA | CompletionFlags::WRITE;
                 assert_eq!((completion.context, completion.flags), (context, expected));
-                is_durable(&bob, &file);
+                assert_durable(&bob, &file);
                 let content = file.content();
                 assert!(
                     content[place..place + len_bytes] == payload(context, len_bytes),
@@ -99,11 +99,11 @@ pub(crate) fn what_completes_as_committed_is_durable(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_not_committed_is_durable_when_a_fence_has_passed(net: &Net) {
+pub(crate) fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     let (alice, bob) = net.pair();
     let [(first, first_file), (second, second_file)] =
         [(false, 1), (true, 2)].map(|(is_raw, key)| persistent(&bob, is_raw, key));
-    begin(&alice, &[&first, &second]);
+    commit_initial_content(&alice, &[&first, &second]);
     for round in 1..4 {
         let delivery = OpFlags::DELIVERY_COMPLETE;
         alice.endpoint.rma(writing(&alice, &first, round, 0, 8, delivery)).unwrap();
@@ -111,50 +111,50 @@ pub(crate) fn what_is_not_committed_is_durable_when_a_fence_has_passed(net: &Net
         assert_eq!([alice.completion().context, alice.completion().context], [round; 2]);
         let inject = RmaCall::new(RmaBy::InjectWrite, payload(round, 8), alice.peer(), &second, 0);
         alice.endpoint.rma(inject).unwrap();
-        is_not_durable(&bob, &first_file);
-        // One's own bytes alone, without a fence.
+        assert_not_durable(&bob, &first_file);
+        // Without a fence a write commits its own bytes alone.
         alice.endpoint.rma(committing(&alice, &second, round, 200_000, 100)).unwrap();
         assert_eq!(alice.completion().context, round);
-        is_not_durable(&bob, &first_file);
-        // A write of nothing will do.
+        assert_not_durable(&bob, &first_file);
+        // An empty write commits too.
         let flags = OpFlags::COMMIT_COMPLETE | OpFlags::FENCE;
         alice.endpoint.rma(writing(&alice, &second, 9, 0, 0, flags)).unwrap();
         assert_eq!(alice.completion().context, 9);
-        is_durable(&bob, &first_file);
-        is_durable(&bob, &second_file);
+        assert_durable(&bob, &first_file);
+        assert_durable(&bob, &second_file);
         assert!(first_file.content()[50_000..] == payload(round, LEN_BYTES - 50_000));
         assert!(second_file.content()[..8] == payload(round, 8));
     }
 }
 
-pub(crate) fn the_target_is_told_of_what_is_durable(net: &Net) {
+pub(crate) fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
     let (alice, bob) = net.pair();
     let (region, file) = persistent(&bob, true, 1);
-    begin(&alice, &[&region]);
+    commit_initial_content(&alice, &[&region]);
     for (data, len_bytes) in (1..).zip([8, 100_000]) {
         let write = RmaCall { data: Some(data), ..committing(&alice, &region, data, 0, len_bytes) };
         alice.endpoint.rma(write).unwrap();
         let completion = bob.completion();
         assert_eq!((completion.data, completion.len_bytes), (data, len_bytes));
-        is_durable(&bob, &file);
+        assert_durable(&bob, &file);
         assert_eq!(alice.completion().context, data);
     }
 }
 
-pub(crate) fn writes_may_be_committed_by_default(net: &Net) {
+pub(crate) fn default_flag_commits_writes(net: &Net) {
     let tx_op_flags = OpFlags::COMMIT_COMPLETE;
     let (alice, bob) = net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     let (region, file) = persistent(&bob, false, 1);
-    begin(&alice, &[&region]);
+    commit_initial_content(&alice, &[&region]);
     let write = RmaCall::new(RmaBy::Write, payload(1, 1000), alice.peer(), &region, 1);
     alice.endpoint.rma(write).unwrap();
     assert_eq!(alice.completion().context, 1);
-    is_durable(&bob, &file);
-    // A level of its own takes the place of the default.
+    assert_durable(&bob, &file);
+    // A level of the call replaces the default.
     alice.endpoint.rma(writing(&alice, &region, 2, 0, 1000, OpFlags::DELIVERY_COMPLETE)).unwrap();
     assert_eq!(alice.completion().context, 2);
-    is_not_durable(&bob, &file);
-    // To whatever else this has no meaning it makes no difference.
+    assert_not_durable(&bob, &file);
+    // Operations other than writes ignore the flag.
     let read = RmaCall::new(RmaBy::Read, payload(0, 1000), alice.peer(), &region, 3);
     alice.endpoint.rma(read).unwrap();
     assert!(received(&alice.completion().buffer) == payload(2, 1000));
@@ -177,11 +177,11 @@ pub(crate) fn writes_may_be_committed_by_default(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
 }
 
-pub(crate) fn memory_that_is_not_persistent_is_not_committed_to(net: &Net) {
+pub(crate) fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.pair();
     for kind in [Kind::Owned, Kind::Raw, Kind::Shareable] {
         let region = bob
-            .register(Memory { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
+            .register(RegionSpec { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
             .unwrap();
         for round in 0..2 {
             for len_bytes in [0, 8, 100_000] {
@@ -191,7 +191,7 @@ pub(crate) fn memory_that_is_not_persistent_is_not_committed_to(net: &Net) {
                 assert_eq!((failed.errno(), failed.completion.context), (Errno::EOPNOTSUPP, 1));
             }
             assert!(region.content() == room(100_000));
-            // Also when it is mapped.
+            // The same once the region is mapped.
             alice.endpoint.rma(writing(&alice, &region, 2, 0, 8, OpFlags::empty())).unwrap();
             assert_eq!(alice.completion().context, 2);
             region.put(0, &room(8));
@@ -200,7 +200,7 @@ pub(crate) fn memory_that_is_not_persistent_is_not_committed_to(net: &Net) {
     alice.exchange(&bob);
 }
 
-pub(crate) fn write_without_the_capability_cannot_commit(net: &Net) {
+pub(crate) fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup::default());
     let commit = OpFlags::COMMIT_COMPLETE;
@@ -210,9 +210,9 @@ pub(crate) fn write_without_the_capability_cannot_commit(net: &Net) {
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-pub(crate) fn a_file_is_one_with_its_region(net: &Net) {
+pub(crate) fn registered_file_shares_its_content_with_the_region(net: &Net) {
     let domain = net.domain();
-    let named = Named::unused();
+    let named = NamedFile::unused();
     let mut file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
     file.set_len(3 * 4096 + 5).unwrap();
     let attr = |requested_key| MrAttr { access: EVERYTHING, requested_key, ..MrAttr::default() };
@@ -231,7 +231,7 @@ pub(crate) fn a_file_is_one_with_its_region(net: &Net) {
     drop(file);
     whole.write_at(0, b"still").unwrap();
     assert!(named.content().starts_with(b"still"));
-    // A file that is nobody's region any more is mapped no more.
+    // A file without a region is unmapped.
     let is_mapped = || {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         maps.contains(named.path().file_name().unwrap().to_str().unwrap())
@@ -242,7 +242,7 @@ pub(crate) fn a_file_is_one_with_its_region(net: &Net) {
     assert!(!is_mapped());
 }
 
-pub(crate) fn what_is_not_persistent_is_not_registered_as_such(net: &Net) {
+pub(crate) fn persistent_registration_of_volatile_memory_is_refused(net: &Net) {
     let domain = net.domain();
     let attr = MrAttr { access: EVERYTHING, flags: MrFlags::RMA_PMEM, ..MrAttr::default() };
     let errno = |refused: Result<_, homespun::Error>| refused.map(|_| ()).unwrap_err().errno();
@@ -251,7 +251,7 @@ pub(crate) fn what_is_not_persistent_is_not_registered_as_such(net: &Net) {
     assert!(domain.register(8, &unknown).is_ok(), "flags without a meaning are ignored");
     let memory = Box::leak(vec![0_u8; 10_000].into_boxed_slice());
     assert_eq!(errno(register_leaked(&domain, memory, &attr)), Errno::EINVAL);
-    let named = Named::unused();
+    let named = NamedFile::unused();
     let file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
     file.set_len(10_000).unwrap();
     let of_file = |offset_bytes, len_bytes, attr: MrAttr| {

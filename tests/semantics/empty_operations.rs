@@ -3,10 +3,10 @@
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Bytes, Errno, Misuse, OperationError, Refusal};
+use homespun::{Bytes, Errno, Misuse, OperationError, Refusal, RemoteMemory};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, Party, Region, RmaBy, RmaCall};
+use crate::suite::{AtomicBy, AtomicCall, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
@@ -16,9 +16,9 @@ const KINDS: [(AtomicKind, AtomicOp); 4] = [
     (AtomicKind::Compare, AtomicOp::Cswap),
 ];
 
-fn memory(kind: Kind) -> Memory {
+fn memory(kind: Kind) -> RegionSpec {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    Memory { len_bytes: 8, kind, access, key: KEY, is_counted: false }
+    RegionSpec { len_bytes: 8, kind, access, key: KEY, is_counted: false }
 }
 
 /// An operation on no elements, at the beginning of a region.
@@ -26,7 +26,7 @@ fn empty(party: &Party, (kind, op): (AtomicKind, AtomicOp), region: &Region, con
     AtomicCall::new(kind, (op, Datatype::Uint64), Bytes::new(), party.peer(), region, context)
 }
 
-/// The same in no buffers at all.
+/// The same without any buffers.
 fn without_buffers(mut call: AtomicCall) -> AtomicCall {
     (call.operands, call.compares, call.results_bytes) = (Vec::new(), Vec::new(), Vec::new());
     call
@@ -76,9 +76,9 @@ pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
     for (context, what) in (1..).zip(KINDS) {
         let call = empty(&alice, what, &region, context);
         let mut nowhere = call.clone();
-        (nowhere.target.key, nowhere.target.address) = (0, 0);
+        nowhere.target.memory = RemoteMemory::default();
         let mut outside = call;
-        outside.target.address = beyond;
+        outside.target.memory.address = beyond;
         for call in [nowhere, outside] {
             alice.endpoint.atomic(call).unwrap();
             assert_eq!(alice.completion().context, context);
@@ -104,7 +104,7 @@ pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn fence_waits_for_operations_of_nothing(net: &Net) {
+pub(crate) fn fence_waits_for_empty_operations(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(Kind::Owned)).unwrap();
     for (round, what) in (1..).zip(KINDS) {
@@ -138,7 +138,7 @@ pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
                 assert_eq!(alice.completion().context, context, "{by:?}");
             }
         }
-        // With a byte there is something to refuse.
+        // An access of one byte is refused.
         let one = RmaCall::new(RmaBy::Writemsg, payload(1, 1), alice.peer(), &region, 77);
         alice.endpoint.rma(RmaCall { key: KEY + 1, ..one }).unwrap();
         assert_eq!(alice.failure().error, OperationError::Refused(Refusal::Key));

@@ -2,12 +2,12 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
-use homespun::{Bytes, Completion, CqFormat, FabricAddress, ReadError};
+use homespun::{Bytes, Completion, CqFormat, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net, Queue, Setup};
 
-pub(crate) fn every_format_tells_what_it_includes(net: &Net) {
+pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let setup = || Setup { cq_format: Some(format), ..Setup::default() };
         let (alice, bob) = net.pair_of(setup(), setup());
@@ -47,7 +47,7 @@ pub(crate) fn every_format_tells_what_it_includes(net: &Net) {
     }
 }
 
-pub(crate) fn many_entries_are_read_at_once_and_in_order(net: &Net) {
+pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
     let (alice, bob) = net.pair();
     for context in 1..=10 {
         bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
@@ -63,17 +63,17 @@ pub(crate) fn many_entries_are_read_at_once_and_in_order(net: &Net) {
             assert_eq!(source, bob.peer());
             contexts.push(completion.context);
         }) {
-            Ok(count) => assert!((1..=max).contains(&count)),
-            Err(ReadError::Empty) => deadline.pause("ten receives"),
+            Ok(Some(count)) => assert!((1..=max).contains(&count)),
+            Ok(None) => deadline.pause("ten receives"),
             Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
     }
     assert!(contexts.is_sorted(), "{contexts:?}");
-    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
-    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read(), Ok(None));
+    assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
-pub(crate) fn a_queue_for_each_direction(net: &Net) {
+pub(crate) fn separate_queues_report_sends_and_receives(net: &Net) {
     let setup = || Setup { separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(setup(), setup());
     let receive_cq = |party: &crate::suite::Party| party.receive_cq.clone().expect("it has two queues");
@@ -86,27 +86,27 @@ pub(crate) fn a_queue_for_each_direction(net: &Net) {
         assert_eq!((completion.context, source), (2, FabricAddress::UNSPECIFIED));
     }
     for party in [&alice, &bob] {
-        assert_eq!(party.cq.read(), Err(ReadError::Empty));
-        assert_eq!(receive_cq(party).read(), Err(ReadError::Empty));
+        assert_eq!(party.cq.read(), Ok(None));
+        assert_eq!(receive_cq(party).read(), Ok(None));
     }
 }
 
-pub(crate) fn reading_no_entries_drives_progress(net: &Net) {
+pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     let deadline = Deadline::new();
     let drive = |cq: &Queue| cq.read_each(0, |_, _| panic!("none was asked for"));
-    // An entry is not taken by this, only seen.
-    while [drive(&bob.cq), drive(&alice.cq)] != [Ok(0); 2] {
+    // A read of zero entries leaves the entry in the queue.
+    while [drive(&bob.cq), drive(&alice.cq)] != [Ok(Some(0)); 2] {
         deadline.pause("entries in both queues");
     }
-    assert_eq!(bob.cq.read().unwrap().context, 1);
-    assert_eq!(alice.cq.read().unwrap().context, 2);
+    assert_eq!(bob.cq.read().unwrap().unwrap().context, 1);
+    assert_eq!(alice.cq.read().unwrap().unwrap().context, 2);
 }
 
 /// An application that always finds completions of its own sends must still receive.
-pub(crate) fn a_queue_that_is_never_empty_drives_progress_all_the_same(net: &Net) {
+pub(crate) fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { asleep: true, ..Setup::default() }, Setup::default());
     let any = FabricAddress::UNSPECIFIED;
     bob.endpoint.recv(room(8), any, 1).unwrap();
@@ -118,7 +118,7 @@ pub(crate) fn a_queue_that_is_never_empty_drives_progress_all_the_same(net: &Net
     loop {
         bob.endpoint.recv(room(8), any, 3).unwrap();
         alice.endpoint.send(payload(3, 8), alice.peer(), 3).unwrap();
-        if alice.cq.read().is_ok_and(|completion| completion.context == 100) {
+        if alice.cq.read().unwrap().is_some_and(|completion| completion.context == 100) {
             break;
         }
         while bob.poll().is_some() {}
@@ -127,7 +127,7 @@ pub(crate) fn a_queue_that_is_never_empty_drives_progress_all_the_same(net: &Net
     net.wake(&alice);
 }
 
-pub(crate) fn what_reads_entries_may_use_the_queue_and_its_endpoints(net: &Net) {
+pub(crate) fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
     let (alice, bob) = net.pair();
     for context in 1..=6 {
         bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
@@ -143,7 +143,7 @@ pub(crate) fn what_reads_entries_may_use_the_queue_and_its_endpoints(net: &Net) 
             }
         };
         match bob.cq.read_each(16, echo) {
-            Ok(_) | Err(ReadError::Empty) => {}
+            Ok(_) => {}
             Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
         alice.poll();

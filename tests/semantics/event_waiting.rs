@@ -10,9 +10,9 @@ use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 use crate::suite::Net;
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{ASLEEP, OBJECTS, PATIENCE, let_sleep, next};
+use crate::suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_sleep, next};
 
-/// What posts are given in place of an address, which is not looked at.
+/// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
 fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
@@ -31,8 +31,8 @@ fn request(side: &Side) -> homespun::ConnectionRequest {
     }
 }
 
-pub(crate) fn events_wake_whoever_sleeps(net: &Net) {
-    for wait in OBJECTS {
+pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
+    for wait in WAIT_OBJECTS {
         let side = || Side::waiting_by(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
         let listener = server.listener(LISTENER);
@@ -61,27 +61,30 @@ pub(crate) fn events_wake_whoever_sleeps(net: &Net) {
     }
 }
 
-pub(crate) fn failures_wake_whoever_sleeps(net: &Net) {
-    for wait in ASLEEP {
+pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
         let side = || Side::waiting_by(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
         let listener = server.listener(LISTENER);
         let name = listener.name().unwrap();
         let vacancy = net.vacancy();
+        let (arrived, is_arrived) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| {
+                let arrived = arrived;
                 let rejected = request(&server);
                 let_sleep();
                 rejected.reject(b"no").unwrap();
                 let gone = request(&server);
+                arrived.send(()).unwrap();
                 let_sleep();
                 let accepting = server.endpoint_for(&gone, SERVER);
-                // Whoever asks goes as soon as it has asked.
+                // The requester closes right after its request has arrived.
                 thread::sleep(Duration::from_millis(20));
                 accepting.accept(b"").unwrap();
                 match sleep_for_event(&server) {
                     Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
-                    // It was there still.
+                    // The requester was still open at that time.
                     Ok(event) => {
                         assert_eq!(event, connected(SERVER, b""));
                         assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
@@ -99,14 +102,16 @@ pub(crate) fn failures_wake_whoever_sleeps(net: &Net) {
             }
             let connecting = client.endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
-            // Its request is sent while somebody waits for something else.
-            assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Err(homespun::EqReadError::Empty));
+            // The request is sent while the client waits for another event.
+            assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
+            // A request leaves the server's queue with its requester.
+            is_arrived.recv().expect("the server has the request");
         });
     }
 }
 
-pub(crate) fn whoever_sleeps_on_a_completion_queue_is_connected(net: &Net) {
-    for wait in ASLEEP {
+pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
         let client = Side::waiting_by(net, WaitObject::None, wait);
         let server = Side::waiting_by(net, WaitObject::Unspec, wait);
         let listener = server.listener(LISTENER);
@@ -123,7 +128,7 @@ pub(crate) fn whoever_sleeps_on_a_completion_queue_is_connected(net: &Net) {
             connecting.enable().unwrap();
             connecting.recv(room(8), NOWHERE, 2).unwrap();
             connecting.connect(listener.name().unwrap(), b"").unwrap();
-            // Nobody reads the event queue meanwhile.
+            // The client reads no event meanwhile.
             let (completion, _) = next(&client.cq).unwrap();
             assert_eq!(received(&completion.buffer), payload(1, 8));
             drop(connecting);
@@ -131,7 +136,7 @@ pub(crate) fn whoever_sleeps_on_a_completion_queue_is_connected(net: &Net) {
     }
 }
 
-pub(crate) fn one_sleeps_on_each_queue(net: &Net) {
+pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
     const ROUNDS: u64 = 10;
     let side = || Side::waiting_by(net, WaitObject::Unspec, WaitObject::Fd);
     let (client, server) = (side(), side());
@@ -167,7 +172,7 @@ pub(crate) fn one_sleeps_on_each_queue(net: &Net) {
             connecting.send(payload(round, 8), NOWHERE, round).unwrap();
             // Both messages were sent and received.
             for _ in 0..4 {
-                assert!(is_done.recv_timeout(PATIENCE).expect("somebody was not woken"));
+                assert!(is_done.recv_timeout(PATIENCE).expect("a thread was not woken"));
             }
             connecting.shutdown().unwrap();
             assert_eq!(sleep_for_event(&client), Ok(shutdown(CLIENT)));
@@ -175,8 +180,8 @@ pub(crate) fn one_sleeps_on_each_queue(net: &Net) {
     });
 }
 
-pub(crate) fn an_event_of_the_applications_own_wakes_everybody(net: &Net) {
-    for wait in OBJECTS {
+pub(crate) fn application_event_wakes_every_waiter(net: &Net) {
+    for wait in WAIT_OBJECTS {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = net.fabric.open_eq(&attr).unwrap();
         let written = Event::Written { number: 7, data: b"wake up"[..].into() };
@@ -187,7 +192,7 @@ pub(crate) fn an_event_of_the_applications_own_wakes_everybody(net: &Net) {
                 scope.spawn(|| {
                     let ready = ready;
                     ready.send(()).unwrap();
-                    assert_eq!(eq.speek(Some(PATIENCE)), Ok(written.clone()));
+                    assert_eq!(eq.speek(Some(PATIENCE)), Ok(Some(written.clone())));
                 });
             }
             for _ in 0..3 {
@@ -196,6 +201,6 @@ pub(crate) fn an_event_of_the_applications_own_wakes_everybody(net: &Net) {
             let_sleep();
             eq.write(7, b"wake up").unwrap();
         });
-        assert_eq!(eq.read(), Ok(written));
+        assert_eq!(eq.read(), Ok(Some(written)));
     }
 }

@@ -1,4 +1,4 @@
-//! Peers that are not there, or not there any more.
+//! Peers that do not exist, or have closed.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
@@ -22,7 +22,7 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     5
 }
 
-/// Sends to the party's peer, with a completion that is worth something.
+/// Sends to the party's peer at a level that waits for the peer.
 fn send_acknowledged(party: &Party, context: u64) {
     let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
     party
@@ -38,12 +38,12 @@ fn failures(party: &Party, count: u64) -> Vec<CompletionError> {
     failed
 }
 
-pub(crate) fn nobody_listens(net: &Net) {
+pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.party();
     let vacancy = net.vacancy();
-    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     for _ in 0..2 {
-        let count = send_all_kinds(&alice, nobody);
+        let count = send_all_kinds(&alice, absent);
         let failed = failures(&alice, count);
         for (context, failed) in (1..).zip(&failed) {
             assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
@@ -62,7 +62,7 @@ pub(crate) fn nobody_listens(net: &Net) {
     }
 }
 
-pub(crate) fn somebody_listens_later(net: &Net) {
+pub(crate) fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     let alice = net.party();
     let vacancy = net.vacancy();
     let address = vacancy.address;
@@ -82,9 +82,9 @@ pub(crate) fn somebody_listens_later(net: &Net) {
 pub(crate) fn unreachable_injections_are_reported(net: &Net) {
     let alice = net.open(Setup { cq_depth_entries: 2, ..Setup::default() });
     let vacancy = net.vacancy();
-    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     for n in 0..7 {
-        alice.endpoint.inject(&payload(n, 30), nobody, Some(n), None).unwrap();
+        alice.endpoint.inject(&payload(n, 30), absent, Some(n), None).unwrap();
     }
     for failed in failures(&alice, 7) {
         assert_eq!((failed.completion.context, failed.errno()), (0, Errno::ECONNREFUSED));
@@ -93,9 +93,9 @@ pub(crate) fn unreachable_injections_are_reported(net: &Net) {
     }
 }
 
-pub(crate) fn the_peer_closes(net: &Net) {
+pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.pair();
-    // A link, so that closing is something that alice hears of.
+    // A link, so that alice notices the closing.
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     assert_eq!(bob.completion().context, 1);
@@ -105,7 +105,7 @@ pub(crate) fn the_peer_closes(net: &Net) {
     alice.endpoint.recv(room(8), ANY, 100).unwrap();
     alice.endpoint.recv(room(8), alice.peer(), 101).unwrap();
 
-    // Too much to be on its way all at once; bob takes none of it any more, and closes.
+    // More than the link holds; bob reads none of it, and closes.
     let sleeping = net.open(Setup { asleep: true, ..Setup::default() });
     let to_sleeping = alice.meet(&sleeping);
     for context in 2..6 {
@@ -119,7 +119,7 @@ pub(crate) fn the_peer_closes(net: &Net) {
     alice.silence();
     drop(sleeping);
     drop(bob);
-    // The receive that only bob could have filled ends as well.
+    // The receive directed to bob ends as well.
     let mut contexts: Vec<u64> = failures(&alice, 5)
         .iter()
         .map(|failed| {
@@ -134,7 +134,7 @@ pub(crate) fn the_peer_closes(net: &Net) {
     contexts.sort_unstable();
     assert_eq!(contexts, [2, 3, 4, 5, 101]);
 
-    // Whatever is sent from now on ends with an error too, and receives from anybody stay posted.
+    // Later sends fail too, and receives from any source stay posted.
     for context in 10..15 {
         send_acknowledged(&alice, context);
         assert_eq!(alice.failure().completion.context, context);
@@ -144,7 +144,7 @@ pub(crate) fn the_peer_closes(net: &Net) {
     assert_eq!(alice.completion().context, 100);
 }
 
-pub(crate) fn a_closed_peer_is_found_again_at_its_address(net: &Net) {
+pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
     let (alice, bob) = net.pair();
     let address = bob.endpoint.name().unwrap();
     let mut first = Some(bob);
@@ -152,7 +152,7 @@ pub(crate) fn a_closed_peer_is_found_again_at_its_address(net: &Net) {
         let setup = Setup { at: Some(address), ..Setup::default() };
         let bob = first.take().unwrap_or_else(|| net.open(setup));
         bob.endpoint.recv(room(8), ANY, round).unwrap();
-        // The first sends may still go to the one who is gone.
+        // The first sends may still go to the closed endpoint.
         let deadline = Deadline::new();
         loop {
             send_acknowledged(&alice, round);

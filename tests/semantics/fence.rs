@@ -1,15 +1,15 @@
-//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced send, and all that follow it to the same peer, wait for those before
-//! it.
+//! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation, and all later ones to the same peer, wait for
+//! the operations before it.
 
 use std::collections::BTreeSet;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::PULL_STEP_MAX_BYTES;
-use homespun::{Completion, FabricAddress, OperationError};
+use homespun::{Completion, FabricAddress, OperationError, Tag};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Kind as MemoryKind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -51,19 +51,19 @@ fn expect(party: &Party, tag: u64, len_bytes: usize) {
     assert!(received(&completion.buffer) == payload(tag, len_bytes));
 }
 
-/// Makes sure that no message with this tag is there, received or not.
+/// Checks that no message with this tag has arrived.
 #[track_caller]
-fn is_not_there(party: &Party, tag: u64) {
+fn assert_not_arrived(party: &Party, tag: u64) {
     let receive =
-        RecvMsg { tagged: Some((tag, 0)), context: 999, flags: OpFlags::PEEK, ..RecvMsg::default() };
+        RecvMsg { tagged: Some(Tag(tag).into()), context: 999, flags: OpFlags::PEEK, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
     let failed = party.failure();
     assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
 }
 
-pub(crate) fn a_fenced_match_waits_until_all_before_it_are_matched(net: &Net) {
+pub(crate) fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     let (alice, bob) = net.pair();
-    // Whether or not their own level says so.
+    // Of any level.
     for earlier in LEVELS {
         send(&alice, 1, earlier);
         send(&alice, 2, earlier);
@@ -72,7 +72,7 @@ pub(crate) fn a_fenced_match_waits_until_all_before_it_are_matched(net: &Net) {
         let (sends, _) = alice.completions(early);
         assert!(sends.iter().all(|send| [1, 2].contains(&send.context)));
         alice.silence();
-        is_not_there(&bob, 3);
+        assert_not_arrived(&bob, 3);
         post(&bob, 3, 64);
         bob.silence();
         post(&bob, 2, 64);
@@ -87,7 +87,7 @@ pub(crate) fn a_fenced_match_waits_until_all_before_it_are_matched(net: &Net) {
     }
 }
 
-pub(crate) fn a_fence_counts_what_is_silent_or_injected(net: &Net) {
+pub(crate) fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
     alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(1), None).unwrap();
     send(&alice, 2, OpFlags::INJECT_COMPLETE);
@@ -97,7 +97,7 @@ pub(crate) fn a_fence_counts_what_is_silent_or_injected(net: &Net) {
     post(&bob, 5, 64);
     for tag in [4, 2, 1, 3] {
         bob.silence();
-        is_not_there(&bob, 5);
+        assert_not_arrived(&bob, 5);
         post(&bob, tag, 64);
         expect(&bob, tag, 64);
     }
@@ -106,7 +106,7 @@ pub(crate) fn a_fence_counts_what_is_silent_or_injected(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_fence_may_be_silent_or_injected_itself(net: &Net) {
+pub(crate) fn fenced_send_may_be_unreported_or_injected(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
     for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
         send(&alice, 1, OpFlags::MATCH_COMPLETE);
@@ -125,11 +125,11 @@ pub(crate) fn a_fence_may_be_silent_or_injected_itself(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn the_weakest_fence_waits_for_the_completion_of_those_before_it(net: &Net) {
+pub(crate) fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
     send(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send(&alice, 2, fenced(OpFlags::INJECT_COMPLETE));
-    // It is not behind the fence by its own choice.
+    // Without a fence flag of its own it still stays behind the fence.
     send(&alice, 3, OpFlags::INJECT_COMPLETE);
     alice.silence();
     net.wake(&bob);
@@ -142,7 +142,7 @@ pub(crate) fn the_weakest_fence_waits_for_the_completion_of_those_before_it(net:
     }
 }
 
-pub(crate) fn fences_of_every_level_end_and_keep_the_order(net: &Net) {
+pub(crate) fn fences_of_every_level_complete_in_order(net: &Net) {
     let (alice, bob) = net.pair();
     let lens_bytes = [64, 300_000, 0, 9000];
     let mut messages = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn fences_of_every_level_end_and_keep_the_order(net: &Net) {
     let (sends, _) = alice.completions(messages.len());
     let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     assert_eq!(contexts.iter().collect::<BTreeSet<_>>().len(), messages.len());
-    // What is fenced completes after all that was before it.
+    // A fenced send completes after all sends before it.
     for (n, _) in (1..).zip(&messages).filter(|(_, (flags, _))| flags.contains(OpFlags::FENCE)) {
         let place = contexts.iter().position(|&context| context == n).unwrap();
         assert!((1..n).all(|before| contexts[..place].contains(&before)), "{n} in {contexts:?}");
@@ -176,7 +176,7 @@ pub(crate) fn fences_of_every_level_end_and_keep_the_order(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_fence_holds_up_nothing_to_another_peer(net: &Net) {
+pub(crate) fn fence_delays_no_send_to_another_peer(net: &Net) {
     let (alice, bob) = net.pair();
     let carol = net.party();
     let to_carol = alice.meet(&carol);
@@ -191,7 +191,7 @@ pub(crate) fn a_fence_holds_up_nothing_to_another_peer(net: &Net) {
     }
     send_long(&alice, to_carol, 6, 64, fenced(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.completion().context, 6);
-    // Nor what bob sends.
+    // Nor sends of bob's.
     post(&alice, 7, 64);
     send(&bob, 7, fenced(OpFlags::MATCH_COMPLETE));
     expect(&alice, 7, 64);
@@ -204,7 +204,7 @@ pub(crate) fn a_fence_holds_up_nothing_to_another_peer(net: &Net) {
     }
 }
 
-pub(crate) fn what_follows_a_fence_stays_behind_it(net: &Net) {
+pub(crate) fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     let (alice, bob) = net.pair();
     let everything = 2..=7_u64;
     for tag in everything.clone() {
@@ -222,7 +222,7 @@ pub(crate) fn what_follows_a_fence_stays_behind_it(net: &Net) {
     post(&bob, 1, 64);
     expect(&bob, 1, 64);
     let mut taken: Vec<u64> = everything.clone().map(|_| bob.completion().tag).collect();
-    // A long one may be there later than one that began later.
+    // A long message may arrive after one that was sent later.
     assert_eq!(taken[0], 2);
     assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");
     taken.sort_unstable();
@@ -234,7 +234,7 @@ pub(crate) fn what_follows_a_fence_stays_behind_it(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_fence_with_nothing_before_it_is_no_obstacle(net: &Net) {
+pub(crate) fn fence_with_nothing_before_it_completes(net: &Net) {
     let (alice, bob) = net.pair();
     for (context, level) in (1..).zip([LEVELS, LEVELS].concat()) {
         post(&bob, context, 64);
@@ -244,7 +244,7 @@ pub(crate) fn a_fence_with_nothing_before_it_is_no_obstacle(net: &Net) {
     }
 }
 
-pub(crate) fn messages_to_oneself_are_fenced_too(net: &Net) {
+pub(crate) fn fence_orders_messages_to_own_endpoint(net: &Net) {
     let narcissus = net.party();
     narcissus.meet(&narcissus);
     send(&narcissus, 1, OpFlags::INJECT_COMPLETE);
@@ -259,7 +259,7 @@ pub(crate) fn messages_to_oneself_are_fenced_too(net: &Net) {
     narcissus.silence();
 }
 
-pub(crate) fn a_fenced_send_is_taken_back(net: &Net) {
+pub(crate) fn fenced_send_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.pair();
     send(&alice, 1, OpFlags::MATCH_COMPLETE);
     send(&alice, 2, fenced(OpFlags::MATCH_COMPLETE));
@@ -273,20 +273,20 @@ pub(crate) fn a_fenced_send_is_taken_back(net: &Net) {
     expect(&bob, 3, 64);
     let (sends, _) = alice.completions(2);
     assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [1, 3].into());
-    is_not_there(&bob, 2);
+    assert_not_arrived(&bob, 2);
     alice.silence();
 }
 
-pub(crate) fn what_was_asked_for_a_fence_that_is_gone_is_asked_again(net: &Net) {
+pub(crate) fn fence_after_a_cancelled_fence_asks_for_matches_anew(net: &Net) {
     let (alice, bob) = net.pair();
     send(&alice, 1, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.completion().context, 1);
-    // Alice has nothing more to hear of the first, so she asks bob whether it was matched.
+    // The first send is complete for alice, so she asks bob whether it was matched.
     send(&alice, 2, fenced(OpFlags::MATCH_COMPLETE));
     alice.silence();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.failure().error, OperationError::Cancelled);
-    // This waits for nothing, and the next fence waits for this.
+    // This send waits for none, and the next fence waits for it.
     send(&alice, 3, OpFlags::INJECT_COMPLETE);
     send(&alice, 4, fenced(OpFlags::MATCH_COMPLETE));
     send(&alice, 5, OpFlags::INJECT_COMPLETE);
@@ -295,7 +295,7 @@ pub(crate) fn what_was_asked_for_a_fence_that_is_gone_is_asked_again(net: &Net) 
     post(&bob, 1, 64);
     expect(&bob, 1, 64);
     bob.silence();
-    is_not_there(&bob, 4);
+    assert_not_arrived(&bob, 4);
     post(&bob, 3, 64);
     expect(&bob, 3, 64);
     expect(&bob, 4, 64);
@@ -306,7 +306,7 @@ pub(crate) fn what_was_asked_for_a_fence_that_is_gone_is_asked_again(net: &Net) 
     alice.silence();
 }
 
-pub(crate) fn everything_behind_a_fence_ends_when_the_peer_does(net: &Net) {
+pub(crate) fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let stayer = net.party();
     let to_stayer = alice.meet(&stayer);
@@ -329,13 +329,13 @@ pub(crate) fn everything_behind_a_fence_ends_when_the_peer_does(net: &Net) {
     alice.silence();
 }
 
-/// The length of an access that takes a target several passes, however it travels.
+/// The length of an access that takes the target several passes in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
-/// Where the last bytes of a long access are.
+/// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 64;
 
-/// What can be fenced, or be before a fence.
+/// The operations that can be fenced, or precede a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -350,12 +350,18 @@ const KINDS: [Kind; 5] = [Kind::Send, Kind::InjectedSend, Kind::Write, Kind::Inj
 fn long_region(party: &Party) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     party
-        .register(Memory { len_bytes: LONG_BYTES, kind: MemoryKind::Raw, access, key: 7, is_counted: false })
+        .register(RegionSpec {
+            len_bytes: LONG_BYTES,
+            kind: MemoryKind::Raw,
+            access,
+            key: 7,
+            is_counted: false,
+        })
         .unwrap()
 }
 
-/// Posts an operation with this context. An access concerns so many bytes from a place in the region on; a message is 64
-/// bytes long, and has its context as its tag.
+/// Posts an operation with this context. An access has this offset and length in the region; a message has
+/// 64 bytes, and its context as its tag.
 fn post_of(
     kind: Kind,
     party: &Party,
@@ -375,7 +381,7 @@ fn post_of(
     party.endpoint.rma(RmaCall { address: region.at(place), flags, ..call }).unwrap();
 }
 
-/// Posts what is fenced, at the end of the region: the operation with the context 2.
+/// Posts the fenced operation, with the context 2, at the end of the region.
 fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
     post_of(kind, party, region, 2, (END, 64), fenced(level));
 }
@@ -388,7 +394,7 @@ fn both(party: &Party) -> (Completion, Completion) {
     (first, second)
 }
 
-pub(crate) fn whatever_is_fenced_waits_for_a_match(net: &Net) {
+pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.pair();
     let region = long_region(&bob);
     for kind in KINDS {
@@ -412,12 +418,12 @@ pub(crate) fn whatever_is_fenced_waits_for_a_match(net: &Net) {
     }
 }
 
-pub(crate) fn a_fenced_access_asks_for_the_match_of_messages(net: &Net) {
+pub(crate) fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = long_region(&bob);
     for kind in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
         region.put(END, &room(64));
-        // Of these alice has nothing more to hear.
+        // Both sends are complete for alice.
         alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(11), None).unwrap();
         send(&alice, 12, OpFlags::INJECT_COMPLETE);
         post_fenced(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
@@ -433,7 +439,7 @@ pub(crate) fn a_fenced_access_asks_for_the_match_of_messages(net: &Net) {
     }
 }
 
-pub(crate) fn whatever_is_fenced_is_done_after_a_long_write(net: &Net) {
+pub(crate) fn every_fenced_operation_follows_a_long_write(net: &Net) {
     let (alice, bob) = net.pair();
     let region = long_region(&bob);
     for kind in KINDS {
@@ -458,7 +464,7 @@ pub(crate) fn whatever_is_fenced_is_done_after_a_long_write(net: &Net) {
     }
 }
 
-pub(crate) fn whatever_is_fenced_is_done_after_a_long_read(net: &Net) {
+pub(crate) fn every_fenced_operation_follows_a_long_read(net: &Net) {
     let (alice, bob) = net.pair();
     let region = long_region(&bob);
     for (kind, read_bytes) in KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
@@ -475,12 +481,12 @@ pub(crate) fn whatever_is_fenced_is_done_after_a_long_read(net: &Net) {
     }
 }
 
-pub(crate) fn whatever_is_fenced_comes_after_a_failure(net: &Net) {
+pub(crate) fn every_fenced_operation_follows_a_failed_one(net: &Net) {
     let (alice, bob) = net.pair();
     let region = long_region(&bob);
     for kind in KINDS {
         for before in [Kind::Write, Kind::Read, Kind::InjectedWrite] {
-            // One byte too many.
+            // One byte beyond the region.
             post_of(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
             post_fenced(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(alice.failure().completion.context, 1);
@@ -493,14 +499,14 @@ pub(crate) fn whatever_is_fenced_comes_after_a_failure(net: &Net) {
     }
 }
 
-pub(crate) fn a_fenced_message_waits_for_the_answer_to_every_access(net: &Net) {
+pub(crate) fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
     for before in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
         for kind in [Kind::Send, Kind::InjectedSend] {
             let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
             let region = long_region(&bob);
             post_of(before, &alice, &region, 1, (END, 64), OpFlags::empty());
             post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-            // It is not behind the fence by its own choice.
+            // Without a fence flag of its own it still stays behind the fence.
             send(&alice, 3, OpFlags::INJECT_COMPLETE);
             alice.silence();
             net.wake(&bob);

@@ -1,14 +1,14 @@
-//! Flags that have no meaning for an operation, which ignores them, and those that it refuses: `fi_msg(3)`,
+//! Flags without a meaning for an operation, which ignores most and refuses some: `fi_msg(3)`,
 //! `fi_trigger(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Error, FabricAddress, Misuse};
+use homespun::{Error, FabricAddress, Misuse, Tag};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::raw::Post;
-use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, RmaBy, RmaCall};
+use crate::suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, RmaBy, RmaCall};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
@@ -24,16 +24,16 @@ const OF_SENDS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::REMOTE_CQ_DATA)
     .union(OpFlags::LEVELS.difference(OpFlags::COMMIT_COMPLETE));
 
-/// The flags that have no meaning for an operation which has others: each by itself, and all of them.
+/// The flags outside `meaningful`: each one alone, and all together.
 fn meaningless(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     let all = OpFlags::from_bits_retain(!(others | TRIGGER).bits());
     let single = (0..u64::BITS).map(|bit| OpFlags::from_bits_retain(1 << bit));
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
-fn memory(kind: Kind) -> Memory {
+fn memory(kind: Kind) -> RegionSpec {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    Memory { len_bytes: 8, kind, access, key: 1, is_counted: false }
+    RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
 }
 
 pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
@@ -43,7 +43,7 @@ pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
             let buffers = vec![payload(context, 8)];
             let send = SendMsg { buffers, tag, to: alice.peer(), context, flags, ..SendMsg::default() };
             alice.endpoint.sendmsg(send).unwrap();
-            let tagged = tag.map(|tag| (tag, 0));
+            let tagged = tag.map(|tag| Tag(tag).into());
             let receive = RecvMsg { buffers: vec![room(8)], tagged, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
             assert_eq!(alice.completion().context, context, "{flags:?}");
@@ -58,7 +58,7 @@ pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let levels = OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
     for tag in [None, Some(7)] {
-        let tagged = tag.map(|tag| (tag, 0));
+        let tagged = tag.map(|tag| Tag(tag).into());
         // Tagged messages have no buffers for many of them.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
         for (context, flags) in (1..).zip(meaningless(of_receives | many)) {
@@ -177,14 +177,14 @@ pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
     }
     let many = OpFlags::MULTI_RECV;
     for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
-        for tagged in [None, Some((7, 0))] {
+        for tagged in [None, Some(Tag(7).into())] {
             let flags = TRIGGER | kind;
             let receive = RecvMsg { buffers: vec![room(8)], tagged, flags, ..RecvMsg::default() };
             assert_eq!(bob.endpoint.recvmsg(receive), Err(expected(TRIGGER)), "{kind:?}");
         }
     }
     assert_eq!(region.content(), room(8));
-    // Nothing was posted by any of these.
+    // None of these calls posted anything.
     alice.exchange(&bob);
     alice.silence();
     bob.silence();

@@ -1,4 +1,4 @@
-//! What is bound to an endpoint that is enabled already: `fi_ep_bind` of `fi_endpoint(3)`.
+//! Binding to an endpoint that is already enabled: `fi_ep_bind` of `fi_endpoint(3)`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,19 +13,19 @@ use homespun::{
 use crate::binding::{errno, open, register};
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
 use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, OBJECTS, Over, PATIENCE, answer, let_sleep, reach};
+use crate::suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
 use crate::suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-/// Lengths that travel in one piece, in several, and at the receiver's request.
+/// Lengths sent in one piece, in several, and at the receiver's request.
 const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
 
 fn queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
     domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
 }
 
-/// An endpoint, and the address by which it talks to itself once it is enabled.
+/// An endpoint, and its own fabric address for use once it is enabled.
 fn endpoint(
     domain: &Domain,
     info: &Info,
@@ -42,7 +42,7 @@ fn endpoint(
 }
 
 /// Binds a counter for each kind of event, one by one, while the endpoint is used.
-pub(crate) fn counters_of_an_enabled_endpoint_count_what_follows(net: &Net) {
+pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
@@ -51,8 +51,8 @@ pub(crate) fn counters_of_an_enabled_endpoint_count_what_follows(net: &Net) {
     let exchange = |context| {
         endpoint.recv(room(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
-        endpoint.write(payload(context, 8), own, region.address(), region.key(), context).unwrap();
-        endpoint.read(room(8), own, region.address(), region.key(), context).unwrap();
+        endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
+        endpoint.read(room(8), own, region.remote(), context).unwrap();
         for _ in 0..4 {
             assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
         }
@@ -73,14 +73,14 @@ pub(crate) fn counters_of_an_enabled_endpoint_count_what_follows(net: &Net) {
     }
     drop(endpoint);
     for counter in bound {
-        counter.close().map_err(|(_, error)| error).expect("nothing is bound to it any more");
+        counter.close().expect("nothing is bound to it any more");
     }
 }
 
-/// The only counter is bound when the peer is connected and the endpoint is in use, and is all that its owner
-/// waits for.
-pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
-    for wait in OBJECTS.into_iter().chain([WaitObject::None]) {
+/// The only counter is bound while the endpoint is in use with a connected peer, and its owner waits for
+/// nothing else.
+pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
+    for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
         let (alice, bob) = net.pair_of(setup(), setup());
         let counter = open(bob.domain_here(), wait);
@@ -92,7 +92,7 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
                 is_reached.store(true, Ordering::SeqCst);
                 answer(&counter, &is_over);
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
                 let_sleep();
                 bob.endpoint.as_here().recv(room(len_bytes), ANY, context).unwrap();
@@ -111,14 +111,14 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
 }
 
 /// A peer that has mapped a region goes back to messages when its target binds a counter of accesses.
-pub(crate) fn a_late_counter_of_accesses_counts_those_to_mapped_memory(net: &Net) {
+pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.pair();
     let attr = MrAttr { access: EVERYTHING, requested_key: KEY, shareable: true, ..MrAttr::default() };
     let region = bob.domain_here().register(64, &attr).unwrap();
     let write = |context| {
         let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
-        endpoint.write(payload(context, 8), to, region.address(), region.key(), context).unwrap();
+        endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
         assert_eq!(alice.completion().context, context);
     };
     (0..ACCESSES).for_each(write);
@@ -130,9 +130,9 @@ pub(crate) fn a_late_counter_of_accesses_counts_those_to_mapped_memory(net: &Net
     assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
 }
 
-/// A queue that is bound when its reader sleeps already is all that moves the endpoint on.
-pub(crate) fn a_queue_of_an_enabled_endpoint_wakes_its_reader(net: &Net) {
-    for wait in OBJECTS {
+/// The queue is bound while its reader already sleeps, and only that reader drives the endpoint.
+pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
+    for wait in WAIT_OBJECTS {
         let domain = net.domain();
         let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
         let (endpoint, _own) = endpoint(&domain, &messages, &[]);
@@ -149,10 +149,10 @@ pub(crate) fn a_queue_of_an_enabled_endpoint_wakes_its_reader(net: &Net) {
                 assert_eq!(sleeping::next(&received).expect("no failure").0.context, 1, "{wait:?}");
                 is_received.store(true, Ordering::SeqCst);
                 while !is_over.load(Ordering::SeqCst) {
-                    assert!(received.read().is_err(), "there is one message");
+                    assert_eq!(received.read(), Ok(None), "there is one message");
                 }
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             let_sleep();
             endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
             let_sleep();
@@ -167,7 +167,7 @@ pub(crate) fn a_queue_of_an_enabled_endpoint_wakes_its_reader(net: &Net) {
 }
 
 /// An endpoint that was enabled with counters alone gets a queue for each direction, at different times.
-pub(crate) fn queues_of_an_enabled_endpoint_report_what_follows(net: &Net) {
+pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
     let (endpoint, own) = endpoint(&domain, &messages, &[]);
@@ -189,20 +189,20 @@ pub(crate) fn queues_of_an_enabled_endpoint_report_what_follows(net: &Net) {
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
     assert_eq!(sleeping::next(&transmitted).expect("no failure").0.context, 3);
-    assert!(transmitted.read().is_err(), "nothing else was to be reported");
+    assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
 
     let received = queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
     exchange(4, OpFlags::COMPLETION);
     for cq in [&transmitted, &received] {
         assert_eq!(sleeping::next(cq).expect("no failure").0.context, 4);
-        assert!(cq.read().is_err(), "nothing else was to be reported");
+        assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
     assert_eq!(errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
 }
 
-/// Enabling twice changes nothing, and what is bound stays bound.
-pub(crate) fn enabling_again_changes_nothing(net: &Net) {
+/// Enabling twice changes nothing, and bindings stay.
+pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
     let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
     let cq = queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
@@ -214,7 +214,7 @@ pub(crate) fn enabling_again_changes_nothing(net: &Net) {
             assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
         }
     }
-    assert!(cq.read().is_err(), "each operation completes once");
+    assert_eq!(cq.read(), Ok(None), "each operation completes once");
     assert_eq!(errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
     let av = domain.open_av(&AvAttr::default()).unwrap();
     assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);

@@ -9,8 +9,7 @@ use crate::suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Lengths of messages that travel in every way that there is; all of them together are within what a receiver keeps
-/// before it is asked for them.
+/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
 
 /// Every level, the weakest first.
@@ -52,7 +51,7 @@ fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
     assert!(received(&completion.buffer) == payload(tag, len_bytes));
 }
 
-pub(crate) fn a_small_message_is_injected_without_its_receiver(net: &Net) {
+pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
     let (alice, _bob) = with_sleeper(net, OpFlags::empty());
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
         send(&alice, context, flags);
@@ -60,12 +59,25 @@ pub(crate) fn a_small_message_is_injected_without_its_receiver(net: &Net) {
     }
 }
 
-pub(crate) fn the_stronger_levels_wait_for_the_receiver(net: &Net) {
+/// It is lost with its receiver, which has never looked, and its sender hears no more of it.
+pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
+    let (alice, bob) = with_sleeper(net, OpFlags::empty());
+    send(&alice, 1, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.completion().context, 1);
+    send(&alice, 2, OpFlags::TRANSMIT_COMPLETE);
+    drop(bob);
+    let failed = alice.failure();
+    assert_eq!(failed.completion.context, 2, "it would have been transmitted behind the first");
+    assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+    alice.silence();
+}
+
+pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         let (alice, bob) = with_sleeper(net, OpFlags::empty());
         send(&alice, 1, flags);
         alice.silence();
-        // Others do not wait behind it.
+        // Later sends do not wait for it.
         send(&alice, 2, OpFlags::INJECT_COMPLETE);
         assert_eq!(alice.completion().context, 2);
         alice.silence();
@@ -75,7 +87,7 @@ pub(crate) fn the_stronger_levels_wait_for_the_receiver(net: &Net) {
     }
 }
 
-pub(crate) fn a_match_waits_for_the_receiver_too(net: &Net) {
+pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
     let (alice, bob) = with_sleeper(net, OpFlags::empty());
     bob.endpoint.recv(room(100), ANY, 9).unwrap();
     send(&alice, 1, OpFlags::MATCH_COMPLETE);
@@ -88,11 +100,11 @@ pub(crate) fn a_match_waits_for_the_receiver_too(net: &Net) {
     assert_eq!(received(&bob.completion().buffer), payload(1, 100));
 }
 
-pub(crate) fn the_default_level_comes_from_the_endpoint(net: &Net) {
+pub(crate) fn default_level_comes_from_the_endpoint(net: &Net) {
     let (alice, bob) = with_sleeper(net, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
-    // Flags without a level leave the default level as it is.
+    // Flags without a level keep the default level.
     send(&alice, 2, OpFlags::COMPLETION);
     alice.silence();
     send(&alice, 3, OpFlags::INJECT_COMPLETE);
@@ -105,7 +117,7 @@ pub(crate) fn the_default_level_comes_from_the_endpoint(net: &Net) {
     assert_eq!([alice.completion().context, alice.completion().context], [1, 2]);
 }
 
-pub(crate) fn a_match_may_be_the_default_level(net: &Net) {
+pub(crate) fn match_may_be_the_default_level(net: &Net) {
     let tx_op_flags = OpFlags::MATCH_COMPLETE;
     let (alice, bob) = net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
@@ -118,7 +130,7 @@ pub(crate) fn a_match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.completion().context, 1);
 }
 
-pub(crate) fn of_several_levels_the_strongest_counts(net: &Net) {
+pub(crate) fn strongest_of_several_levels_applies(net: &Net) {
     let (alice, bob) = net.pair();
     send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
     alice.silence();
@@ -126,7 +138,7 @@ pub(crate) fn of_several_levels_the_strongest_counts(net: &Net) {
     assert_eq!(alice.completion().context, 1);
 }
 
-pub(crate) fn every_level_completes_in_the_end(net: &Net) {
+pub(crate) fn send_of_every_level_completes(net: &Net) {
     let (alice, bob) = net.pair();
     let levels = [
         OpFlags::empty(),
@@ -158,7 +170,7 @@ pub(crate) fn every_level_completes_in_the_end(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_delivery_needs_no_receive_to_be_posted(net: &Net) {
+pub(crate) fn delivery_level_needs_no_posted_receive(net: &Net) {
     let (alice, bob) = net.pair();
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -173,14 +185,14 @@ pub(crate) fn a_delivery_needs_no_receive_to_be_posted(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_match_needs_one(net: &Net) {
+pub(crate) fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.pair();
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
         alice.silence();
         receive_tagged(&bob, tag, len_bytes);
         assert_eq!(alice.completion().context, tag);
-        // The receive may as well be there first.
+        // The same with the receive posted first.
         bob.endpoint.recv(room(len_bytes), ANY, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
@@ -191,13 +203,13 @@ pub(crate) fn a_match_needs_one(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_late_match_holds_up_no_later_one(net: &Net) {
+pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
     for &(tag, len_bytes) in &messages {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
-    // Nor anything else.
+    // Nor do they delay a send of another level.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), 99, 99).unwrap();
     assert_eq!(alice.completion().context, 99);
     receive_tagged(&bob, 99, 8);
@@ -209,7 +221,7 @@ pub(crate) fn a_late_match_holds_up_no_later_one(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn what_a_cancelled_receive_wanted_is_not_matched(net: &Net) {
+pub(crate) fn cancelled_receive_matches_no_message(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.trecv(room(100), ANY, 1, 0, 5).unwrap();
     bob.endpoint.cancel(5).unwrap();
@@ -220,7 +232,7 @@ pub(crate) fn what_a_cancelled_receive_wanted_is_not_matched(net: &Net) {
     assert_eq!(alice.completion().context, 1);
 }
 
-pub(crate) fn a_message_that_was_cut_is_matched(net: &Net) {
+pub(crate) fn truncated_message_counts_as_matched(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in [100, 300_000] {
         for early in [true, false] {
@@ -239,7 +251,7 @@ pub(crate) fn a_message_that_was_cut_is_matched(net: &Net) {
     }
 }
 
-pub(crate) fn a_match_without_a_place_in_the_receivers_queue(net: &Net) {
+pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
     for tag in 1..=4 {
         bob.endpoint.trecv(room(100), ANY, tag, 0, tag).unwrap();
@@ -247,7 +259,7 @@ pub(crate) fn a_match_without_a_place_in_the_receivers_queue(net: &Net) {
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
-    // All of them are matched sooner or later, at the latest when bob reads.
+    // All are matched in the end, at the latest when bob reads.
     for tag in 1..=4 {
         let completion = bob.completion();
         assert_eq!((completion.context, received(&completion.buffer)), (tag, payload(tag, 100).to_vec()));
@@ -258,7 +270,7 @@ pub(crate) fn a_match_without_a_place_in_the_receivers_queue(net: &Net) {
     assert_eq!(contexts, [1, 2, 3, 4]);
 }
 
-pub(crate) fn every_level_carries_every_kind_of_message(net: &Net) {
+pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.pair();
     let mut context = 0;
     for level in LEVELS {
@@ -288,7 +300,7 @@ pub(crate) fn every_level_carries_every_kind_of_message(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn messages_to_oneself_reach_every_level(net: &Net) {
+pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     let narcissus = net.party();
     let own = narcissus.meet(&narcissus);
     for (n, level) in (0..).zip(LEVELS) {
@@ -310,10 +322,10 @@ pub(crate) fn messages_to_oneself_reach_every_level(net: &Net) {
     narcissus.silence();
 }
 
-pub(crate) fn many_matches_are_told_of_in_whatever_order_they_come(net: &Net) {
+pub(crate) fn match_completions_follow_any_order_of_receives(net: &Net) {
     let (alice, bob) = net.pair();
     let count = 200;
-    // Of every 7 the last is received first.
+    // Every group of 7 is received in reverse.
     let tags = (0..count).step_by(7).flat_map(|first| (first..count.min(first + 7)).rev());
     for tag in 0..count {
         send_tagged(&alice, tag, 8 + 10 * tag as usize, OpFlags::MATCH_COMPLETE);

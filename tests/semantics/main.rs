@@ -1,8 +1,9 @@
-//! What endpoints, completion queues and address vectors mean, told by tests that run over every transport.
+//! What applications may rely on: tests that run over every transport.
 //!
-//! Each test is a function of a [`Net`]; it is written once and listed once, below. "In turns" one thread drives all
-//! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time; "across processes" each
-//! endpoint lives in a process of its own, which drives it; "by itself" the library drives what nobody reads.
+//! Each test is a function of a [`Net`], written once and listed once, below. "In turns" one thread drives
+//! all endpoints; "in threads" each endpoint also has a thread that drives it all the time; "across
+//! processes" each endpoint lives in its own process; "by itself" the library's progress thread drives
+//! the endpoints.
 
 mod atomic_exclusion;
 mod atomic_rights;
@@ -74,245 +75,248 @@ macro_rules! tests {
     };
 }
 
-/// The tests that hold wherever the endpoints live and whoever drives them.
+/// The tests that run in turns, in threads and across processes.
 macro_rules! tests_of_parties {
     ($net:expr) => {
         tests! { $net;
             calls:
-                every_way_to_send_meets_every_way_to_receive
+                every_send_call_reaches_every_receive_call
                 messages_of_every_size_arrive
-                the_largest_messages_arrive
-                a_message_and_its_room_may_lie_in_pieces
-                a_raw_buffer_is_not_written_beyond_its_end
-                more_announces_what_follows_and_delays_nothing_for_ever;
+                largest_messages_arrive
+                vectors_gather_and_scatter_messages
+                raw_buffer_is_not_written_beyond_its_end
+                sends_flagged_more_arrive_without_a_following_post;
             entries:
-                every_format_tells_what_it_includes
-                many_entries_are_read_at_once_and_in_order
-                a_queue_for_each_direction
-                reading_no_entries_drives_progress;
+                completion_has_the_fields_of_its_format
+                one_read_returns_many_entries_in_order
+                separate_queues_report_sends_and_receives
+                read_of_zero_entries_drives_progress;
             cq_letter:
-                every_field_of_every_kind_of_operation
-                every_field_of_looks_and_claims
-                an_error_tells_what_there_is_to_tell
-                remote_data_is_there_if_its_flag_is
+                completion_fields_suit_every_operation
+                completion_fields_suit_peeks_and_claims
+                error_entries_describe_the_failed_operation
+                remote_data_is_valid_with_its_flag_alone
                 errors_are_read_one_by_one
-                every_number_of_an_error_has_a_text;
+                strerror_describes_every_provider_error;
             sources:
-                a_source_is_what_the_address_vector_calls_it
-                an_unknown_source_is_unspecified
-                a_removed_source_is_unspecified
-                of_several_names_the_lowest_is_the_source
-                without_the_capability_no_source_is_named
-                an_unknown_source_is_told_with_all_of_its_completion
-                whoever_was_told_of_can_be_inserted
-                unknown_sources_keep_their_place_among_completions
-                what_failed_has_failed_whoever_sent_it
-                an_unknown_source_is_looked_up_when_its_entry_is_written
-                unknown_sources_take_room_like_others
-                a_look_tells_of_an_unknown_source
-                a_silent_success_has_no_source
-                receives_with_a_queue_of_their_own_tell_of_unknown_sources_there;
+                source_is_the_address_vector_entry_of_the_sender
+                unknown_source_is_unspecified
+                removed_source_is_unspecified
+                source_is_the_lowest_of_several_entries
+                source_is_unspecified_without_the_capability
+                unknown_source_error_has_the_whole_completion
+                reported_source_address_can_be_inserted
+                unknown_source_errors_keep_completion_order
+                failed_receive_from_an_unknown_source_reports_the_failure
+                source_is_looked_up_when_its_entry_is_written
+                unknown_source_errors_take_room_in_the_queue
+                peek_reports_an_unknown_source
+                unreported_success_reports_no_unknown_source
+                separate_receive_queue_reports_unknown_sources;
             directed:
-                a_directed_receive_takes_messages_of_its_sender_alone
-                an_unspecified_sender_is_any
-                directed_and_undirected_receives_take_turns
-                a_directed_receive_ends_with_its_sender
-                without_the_capability_the_sender_does_not_matter;
+                directed_receive_takes_messages_of_its_source_alone
+                receive_from_unspecified_source_takes_any_message
+                directed_and_undirected_receives_match_in_posting_order
+                directed_receive_fails_when_its_source_closes
+                source_is_ignored_without_the_capability;
             truncation:
-                a_long_message_is_cut_and_said_to_be
-                a_cut_message_leaves_the_sender_and_the_next_message_alone
-                errors_keep_their_place_among_completions
-                room_for_nothing_takes_nothing;
+                long_message_is_truncated_with_etrunc
+                truncation_affects_neither_sender_nor_next_message
+                truncation_errors_keep_completion_order
+                empty_buffer_truncates_any_nonempty_message;
             ordering:
                 messages_of_mixed_sizes_arrive_in_order
-                tagged_messages_of_one_tag_are_received_in_order
-                the_earliest_posted_receive_takes_a_message
-                tagged_and_untagged_messages_do_not_meet
+                messages_of_one_tag_are_received_in_send_order
+                earliest_matching_receive_takes_a_message
+                tagged_and_untagged_messages_match_separately
                 tags_are_matched_bit_by_bit
                 both_directions_keep_their_order
-                a_message_does_not_overtake_a_write
-                a_read_does_not_overtake_a_write
-                a_write_does_not_overtake_a_write
-                a_write_does_not_overtake_a_read
-                a_message_does_not_overtake_a_read
-                a_read_does_not_overtake_a_read
-                a_fetch_does_not_overtake_a_read
-                an_access_does_not_overtake_messages
-                operations_of_all_kinds_are_done_as_if_one_by_one;
+                message_does_not_overtake_a_write
+                a_message_shows_earlier_writes_at_every_level
+                a_message_shows_what_was_delivered_before
+                fenced_send_and_later_ones_show_earlier_writes
+                read_does_not_overtake_a_write
+                write_does_not_overtake_a_write
+                write_does_not_overtake_a_read
+                message_does_not_overtake_a_read
+                read_does_not_overtake_a_read
+                fetch_does_not_overtake_a_read
+                access_does_not_overtake_messages
+                strictly_ordered_operations_take_effect_one_by_one;
             completion_order:
-                sends_and_accesses_complete_as_they_were_posted
-                what_fails_has_its_turn
-                what_is_silent_has_its_turn;
+                sends_and_accesses_complete_in_posting_order
+                failed_access_completes_in_posting_order
+                unreported_operations_end_in_posting_order;
             bounds:
-                sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue
-                sends_wait_for_room_in_the_queue
-                receives_wait_for_room_in_the_queue
-                the_receive_queue_has_a_depth;
+                sends_awaiting_a_match_leave_queue_room_to_other_operations
+                sends_wait_for_room_in_the_completion_queue
+                receives_wait_for_room_in_the_completion_queue
+                receives_beyond_the_receive_depth_are_refused;
             overrun:
-                entries_come_first_and_then_nothing_more
-                errors_are_lost_or_kept_like_successes
-                each_direction_is_overrun_for_itself
-                a_queue_that_is_read_in_time_loses_nothing;
+                overrun_queue_returns_its_entries_then_the_error_for_good
+                overrun_loses_errors_as_it_loses_successes
+                separate_queues_are_overrun_separately
+                queue_read_in_time_loses_nothing;
             levels:
-                a_match_may_be_the_default_level
-                of_several_levels_the_strongest_counts
-                every_level_completes_in_the_end
-                a_delivery_needs_no_receive_to_be_posted
-                a_match_needs_one
-                a_late_match_holds_up_no_later_one
-                what_a_cancelled_receive_wanted_is_not_matched
-                a_message_that_was_cut_is_matched
-                a_match_without_a_place_in_the_receivers_queue
-                every_level_carries_every_kind_of_message
-                messages_to_oneself_reach_every_level
-                many_matches_are_told_of_in_whatever_order_they_come;
+                match_may_be_the_default_level
+                strongest_of_several_levels_applies
+                send_of_every_level_completes
+                delivery_level_needs_no_posted_receive
+                match_level_needs_a_posted_receive
+                unmatched_send_delays_no_later_match
+                cancelled_receive_matches_no_message
+                truncated_message_counts_as_matched
+                match_level_completes_while_the_receivers_queue_is_full
+                every_kind_of_message_completes_at_every_level
+                messages_to_own_endpoint_complete_at_every_level
+                match_completions_follow_any_order_of_receives;
             fence:
-                a_fenced_match_waits_until_all_before_it_are_matched
-                a_fence_counts_what_is_silent_or_injected
-                a_fence_may_be_silent_or_injected_itself
-                fences_of_every_level_end_and_keep_the_order
-                a_fence_holds_up_nothing_to_another_peer
-                what_follows_a_fence_stays_behind_it
-                a_fence_with_nothing_before_it_is_no_obstacle
-                messages_to_oneself_are_fenced_too
-                a_fenced_send_is_taken_back
-                what_was_asked_for_a_fence_that_is_gone_is_asked_again
-                everything_behind_a_fence_ends_when_the_peer_does
-                whatever_is_fenced_waits_for_a_match
-                a_fenced_access_asks_for_the_match_of_messages
-                whatever_is_fenced_is_done_after_a_long_write
-                whatever_is_fenced_is_done_after_a_long_read
-                whatever_is_fenced_comes_after_a_failure;
+                match_fence_waits_until_preceding_sends_are_matched
+                fence_waits_for_unreported_and_injected_sends
+                fenced_send_may_be_unreported_or_injected
+                fences_of_every_level_complete_in_order
+                fence_delays_no_send_to_another_peer
+                operations_after_a_fence_do_not_pass_it
+                fence_with_nothing_before_it_completes
+                fence_orders_messages_to_own_endpoint
+                fenced_send_may_be_cancelled
+                fence_after_a_cancelled_fence_asks_for_matches_anew
+                operations_behind_a_fence_fail_when_the_peer_closes
+                every_fenced_operation_waits_for_a_match
+                fenced_access_waits_for_matches_of_injected_messages
+                every_fenced_operation_follows_a_long_write
+                every_fenced_operation_follows_a_long_read
+                every_fenced_operation_follows_a_failed_one;
             durability:
-                what_completes_as_committed_is_durable
-                what_is_not_committed_is_durable_when_a_fence_has_passed
-                the_target_is_told_of_what_is_durable
-                writes_may_be_committed_by_default
-                memory_that_is_not_persistent_is_not_committed_to
-                write_without_the_capability_cannot_commit;
+                committed_write_is_durable_at_completion
+                uncommitted_write_is_durable_after_a_fenced_commit
+                remote_data_of_a_committed_write_reports_durable_bytes
+                default_flag_commits_writes
+                commit_to_volatile_memory_fails
+                commit_without_the_capability_is_refused;
             peek:
-                a_look_tells_of_a_message_and_leaves_it
-                a_look_that_finds_nothing_leaves_nothing
-                peek_before_a_pass_does_not_see_what_the_pass_receives
-                peek_sees_what_was_received_before_a_completion_that_was_read
+                peek_reports_a_message_and_leaves_it
+                peek_without_a_message_fails_and_leaves_nothing_posted
+                peek_misses_messages_that_progress_has_not_received
+                peek_finds_messages_that_arrived_before_a_read_completion
                 peeks_that_read_no_queue_make_progress
-                a_look_finds_the_earliest_that_fits
-                a_look_may_ask_for_a_sender
-                what_a_posted_receive_takes_is_not_seen
-                a_claimed_message_is_received_by_its_claim_alone
-                what_is_discarded_is_gone
-                a_claim_matches_only_when_it_receives
-                a_claim_is_used_once
-                a_claimed_message_is_cut_like_any_other
-                a_message_that_is_still_arriving_is_seen_claimed_and_discarded
-                a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded
-                a_claimed_message_outlives_its_sender
-                whoever_has_claimed_a_message_may_close
-                peek_needs_no_place_among_posted_receives
-                messages_to_oneself_can_be_looked_at;
+                peek_finds_the_earliest_match
+                peek_may_name_a_source
+                peek_skips_messages_taken_by_a_posted_receive
+                claimed_message_is_received_by_its_claim_alone
+                discarded_message_is_never_received
+                claimed_send_matches_only_when_received
+                claim_is_used_once
+                claimed_message_is_truncated_to_its_buffer
+                arriving_message_may_be_peeked_claimed_and_discarded
+                message_held_by_its_sender_may_be_peeked_claimed_and_discarded
+                claimed_message_outlives_its_sender
+                closing_with_claimed_messages_fails_their_sends
+                peek_needs_no_room_among_posted_receives
+                peek_finds_messages_to_own_endpoint;
             multi_receive:
-                messages_share_a_buffer_in_the_order_of_their_posting
-                one_buffer_after_another_takes_a_stream
-                messages_from_everybody_go_into_one_buffer
-                what_came_before_goes_into_the_buffer
-                a_message_that_does_not_fit_goes_on
-                a_message_longer_than_the_whole_buffer_is_cut
-                the_minimum_is_that_of_the_time_of_posting
-                formats_tell_where_a_message_lies_or_do_not
-                only_the_release_of_a_silent_buffer_is_heard
-                a_cancelled_buffer_is_released_with_an_error
-                a_directed_buffer_ends_with_its_sender
-                a_buffer_takes_nothing_while_the_queue_is_full
-                a_buffer_may_overrun_a_queue_that_nothing_protects
-                a_buffer_is_not_written_to_after_its_endpoint_was_closed
-                a_match_is_told_of_when_the_buffer_has_the_message
-                a_buffer_takes_messages_to_oneself
-                many_messages_may_be_the_default
-                what_a_buffer_cannot_be;
+                messages_fill_a_buffer_in_send_order
+                stream_of_messages_fills_buffer_after_buffer
+                messages_of_several_senders_fill_one_buffer
+                unexpected_messages_go_into_a_buffer_posted_later
+                message_that_does_not_fit_goes_to_the_next_receive
+                message_longer_than_an_empty_buffer_is_truncated
+                buffer_keeps_the_minimum_set_when_posted
+                completion_gives_the_message_offset_if_the_format_has_it
+                selective_completion_reports_only_the_release_of_a_buffer
+                cancelled_buffer_is_released_with_an_error
+                directed_buffer_fails_when_its_source_closes
+                buffer_takes_no_message_while_the_queue_is_full
+                buffer_overruns_an_unprotected_queue
+                buffer_is_not_written_after_its_endpoint_closes
+                match_level_completes_when_a_buffer_takes_the_message
+                buffer_takes_messages_to_own_endpoint
+                default_flag_makes_receives_multi_receive
+                invalid_multi_receive_buffers_are_refused;
             credit:
-                many_long_messages_wait_for_a_small_budget
-                what_is_discarded_makes_room;
+                many_long_messages_arrive_through_a_small_budget
+                discarded_messages_return_credit;
             selective:
-                success_is_silent_unless_asked_for
-                a_level_is_no_request_for_a_completion
-                flags_of_a_call_take_the_place_of_the_default
-                an_injection_is_never_reported
-                failure_is_never_silent
-                truncation_is_never_silent;
+                success_is_reported_only_if_asked_for
+                completion_level_alone_requests_no_completion
+                flags_of_a_call_replace_the_default_flags
+                injection_is_never_reported
+                failure_is_always_reported
+                truncation_is_always_reported;
             failures:
-                nobody_listens
-                somebody_listens_later
+                missing_listener_fails_with_econnrefused
+                send_succeeds_after_a_refused_peer_starts_listening
                 unreachable_injections_are_reported
-                a_closed_peer_is_found_again_at_its_address;
+                reopened_peer_is_reached_at_its_old_address;
             restart:
-                what_a_former_peer_has_sent_arrives_all_the_same
-                what_was_meant_for_a_former_peer_fails_once
-                one_who_comes_back_is_known_to_all;
+                messages_of_a_closed_predecessor_still_arrive
+                operations_on_a_closed_predecessor_fail_once
+                reopened_endpoint_is_reached_by_every_peer;
             misuse:
-                an_address_that_is_not_known
-                default_flags_that_operations_lack_are_refused
-                capabilities_that_are_not_there
-                too_much_to_inject
-                too_many_pieces;
+                unknown_fabric_address_is_refused
+                default_flags_without_operations_are_refused
+                operations_without_the_capability_are_refused
+                inject_beyond_its_limit_is_refused
+                vectors_beyond_the_segment_limit_are_refused;
             cancel:
-                a_posted_receive_is_cancelled
-                what_is_not_posted_cannot_be_cancelled
-                a_cancelled_receive_takes_no_message
-                one_receive_of_several_is_cancelled
-                a_message_that_has_left_is_not_taken_back;
+                cancelled_receive_completes_with_ecanceled
+                cancel_of_unposted_or_ended_operation_fails_with_enoent
+                cancelled_receive_takes_no_message
+                cancel_takes_one_of_several_receives
+                cancel_of_a_transmitted_send_fails_with_enoent;
             naming:
-                a_name_is_specific_and_has_a_port
-                a_wildcard_endpoint_is_reached_by_its_name
-                a_name_that_is_taken
-                sixteen_endpoints_talk_to_each_other;
+                name_is_specific_and_has_a_port
+                wildcard_endpoint_is_reached_by_its_name
+                name_in_use_is_refused
+                sixteen_endpoints_exchange_messages_pairwise;
             closing:
-                everything_is_dropped_in_any_order
-                what_was_accepted_arrives_after_the_sender_is_gone
-                what_waits_to_be_matched_arrives_after_the_sender_is_gone
-                injected_messages_arrive_after_the_sender_is_gone
-                an_endpoint_that_was_never_enabled_is_dropped;
+                objects_may_be_dropped_in_any_order
+                posted_messages_arrive_after_the_sender_closes
+                unmatched_messages_arrive_after_the_sender_closes
+                injected_messages_arrive_after_the_sender_closes
+                disabled_endpoint_may_be_dropped;
             rma:
-                every_way_to_write_reaches_the_region
-                every_way_to_read_reaches_the_region
-                accesses_of_every_size_are_whole
-                what_is_not_allowed_fails_and_nothing_else_does
-                an_endpoint_is_a_target_of_what_it_was_opened_for
-                remote_data_completes_at_the_target
-                remote_data_waits_for_room_at_the_target
-                more_accesses_are_posted_than_a_target_takes_at_once
-                accesses_and_messages_go_both_ways_at_once
-                an_endpoint_accesses_its_own_memory
-                a_fence_waits_for_accesses
-                success_may_be_silent_and_failure_never_is
-                nothing_touches_the_memory_of_a_closed_region
-                a_key_belongs_to_one_region_at_a_time
-                accesses_end_with_their_target
-                an_endpoint_without_the_capability_has_no_access;
+                every_write_call_reaches_the_region
+                every_read_call_reads_the_region
+                accesses_of_every_size_move_every_byte
+                access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
+                target_without_remote_capability_refuses_the_access
+                write_with_remote_data_completes_at_the_target
+                write_with_remote_data_waits_for_room_at_the_target
+                accesses_beyond_the_limit_of_a_link_complete
+                rma_and_messages_flow_both_ways_at_once
+                endpoint_accesses_its_own_region
+                fence_waits_for_preceding_accesses
+                selective_completion_hides_success_and_reports_failure
+                memory_of_a_closed_region_is_never_accessed
+                key_in_use_is_refused
+                accesses_fail_when_the_target_closes
+                rma_without_the_capability_is_refused;
             atomics:
-                every_call_reaches_the_region
+                every_atomic_call_updates_the_region
                 every_operation_updates_every_datatype
-                arrays_of_every_length_are_whole
-                an_injected_operation_leaves_its_buffer_alone
-                what_was_posted_is_carried_out_after_its_initiator_is_gone
-                operations_take_effect_in_the_order_of_their_posting
-                more_operations_are_posted_than_a_target_takes_at_once
-                operations_accesses_and_messages_go_both_ways_at_once
-                an_endpoint_updates_its_own_memory
-                a_fence_waits_for_operations
-                every_level_completes
-                success_may_be_silent_and_failure_never_is
-                nothing_touches_the_memory_of_a_closed_region
-                operations_end_with_their_target;
+                arrays_of_every_length_are_updated_completely
+                injected_atomic_lets_its_buffer_be_reused_at_once
+                posted_atomics_take_effect_after_the_initiator_closes
+                atomics_take_effect_in_posting_order
+                atomics_beyond_the_limit_of_a_link_complete
+                atomics_rma_and_messages_flow_both_ways_at_once
+                endpoint_updates_its_own_region
+                fence_waits_for_preceding_atomics
+                atomics_complete_at_every_level
+                selective_completion_hides_success_and_reports_failure
+                memory_of_a_closed_region_is_never_accessed
+                atomics_fail_when_the_target_closes;
             atomic_rights:
-                what_is_not_allowed_fails_and_nothing_else_does
-                an_endpoint_is_a_target_of_what_it_was_opened_for
-                an_endpoint_begins_what_it_was_opened_for
-                an_endpoint_without_the_capability_has_no_atomics;
+                access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
+                target_without_remote_capability_refuses_the_access
+                initiator_without_read_or_write_capability_is_refused
+                atomic_without_the_capability_is_refused;
             empty_operations:
                 atomic_on_no_elements_completes_without_effect
                 atomic_on_no_elements_needs_no_region
                 atomic_on_no_elements_that_is_not_offered_is_refused
-                fence_waits_for_operations_of_nothing
+                fence_waits_for_empty_operations
                 access_of_no_bytes_needs_no_region
                 remote_data_with_no_bytes_and_no_region_arrives;
             ignored_flags:
@@ -323,34 +327,34 @@ macro_rules! tests_of_parties {
                 atomic_with_meaningless_flags_takes_effect
                 flag_that_cannot_be_ignored_is_refused;
             atomic_exclusion:
-                everybodys_updates_count
-                a_lock_can_be_made_of_a_swap;
+                concurrent_updates_by_all_parties_are_each_applied_once
+                compare_and_swap_lock_excludes_concurrent_holders;
             shareable:
-                what_is_mapped_is_written_and_read_like_any_other
-                what_is_over_at_once_waits_for_room_to_be_reported
-                what_is_over_at_once_overruns_a_queue_like_the_rest
-                what_is_mapped_is_counted_whether_it_is_reported_or_not
-                a_message_finds_what_was_written_before_it
-                rights_and_bounds_hold_for_what_is_mapped
-                an_endpoint_shows_no_more_than_it_allows
-                what_has_ended_is_mapped_no_longer
-                more_regions_are_accessed_than_are_mapped
-                what_the_owner_is_to_see_goes_through_it
-                the_end_of_the_owner_is_noticed;
+                mapped_region_is_written_and_read_correctly
+                immediate_completions_wait_for_room_in_the_queue
+                immediate_completions_overrun_an_unprotected_queue
+                accesses_to_a_mapped_region_are_counted_though_unreported
+                message_arrives_after_preceding_writes_to_a_mapped_region
+                rights_and_bounds_hold_for_a_mapped_region
+                shareable_region_of_a_read_only_target_refuses_writes
+                access_to_a_closed_shareable_region_fails
+                regions_beyond_the_mapping_limit_are_accessed
+                write_with_remote_data_to_a_mapped_region_notifies_its_owner
+                access_to_a_mapped_region_fails_when_its_owner_closes;
             counters:
                 messages_are_counted_at_both_ends
                 accesses_are_counted_at_both_ends
-                atomics_that_change_a_region_are_counted_as_writes_to_it
-                whoever_has_mapped_a_region_is_counted_all_the_same
-                what_is_silent_is_counted_like_the_rest
-                failures_are_counted_apart
-                what_cannot_be_reached_is_counted_as_a_failure
-                looks_are_no_receipts
-                each_message_in_a_buffer_is_counted
-                counting_waits_for_no_room
-                a_level_is_reached_before_it_is_counted
-                what_an_endpoint_does_to_itself_is_counted_twice
-                what_ends_with_its_peer_is_counted;
+                updating_atomics_are_counted_as_writes_by_the_region
+                accesses_to_a_mapped_region_are_counted
+                unreported_operations_are_counted
+                failures_are_counted_as_errors
+                operations_on_an_unreachable_peer_are_counted_as_errors
+                peeks_are_not_counted_as_receives
+                multi_receive_counts_each_message
+                full_completion_queue_delays_no_counting
+                send_is_counted_only_at_its_completion_level
+                operation_on_own_endpoint_is_counted_at_both_ends
+                operations_that_fail_with_their_peer_are_counted;
             threads:
                 two_threads_play_ping_pong
                 two_threads_flood_each_other;
@@ -358,52 +362,53 @@ macro_rules! tests_of_parties {
     };
 }
 
-/// The tests that need a party which makes no progress for a while, or count on it that whatever happens has happened when
-/// everybody was driven some times.
+/// The tests that need a party without progress for a while, or in which driving all parties some times
+/// completes everything.
 macro_rules! tests_of_sleepers {
     ($net:expr) => {
         tests! { $net;
             entries:
-                a_queue_that_is_never_empty_drives_progress_all_the_same;
+                read_of_a_nonempty_queue_drives_progress;
             bounds:
-                the_transmit_queue_has_a_depth
-                what_was_refused_has_had_no_effect;
+                sends_beyond_the_transmit_depth_are_refused
+                refused_posts_have_no_effect;
             overrun:
-                sends_have_no_places_but_still_a_depth
-                reads_drive_progress_all_the_same;
+                unprotected_sends_are_bounded_by_the_transmit_depth_alone
+                reads_of_an_overrun_queue_drive_progress;
             levels:
-                a_small_message_is_injected_without_its_receiver
-                a_match_waits_for_the_receiver_too
-                the_default_level_comes_from_the_endpoint
-                the_stronger_levels_wait_for_the_receiver;
+                small_inject_complete_send_needs_no_receiver
+                a_message_may_be_lost_after_it_was_injected
+                match_level_waits_for_the_receiver
+                default_level_comes_from_the_endpoint
+                transmit_and_delivery_levels_wait_for_the_receiver;
             fence:
-                the_weakest_fence_waits_for_the_completion_of_those_before_it
-                a_fenced_message_waits_for_the_answer_to_every_access;
+                inject_fence_waits_for_completion_of_preceding_sends
+                fenced_message_waits_for_responses_to_preceding_accesses;
             completion_order:
-                what_waits_for_its_turn_is_outstanding;
+                operation_awaiting_its_turn_counts_towards_the_depth;
             ordering:
-                what_is_mapped_does_not_overtake_messages_either;
+                access_to_a_mapped_region_does_not_overtake_messages;
             credit:
-                a_flood_waits_with_its_sender
-                a_flood_goes_on_as_it_is_received
-                nobody_else_is_held_up_by_a_flood
-                messages_that_no_budget_holds_arrive_when_they_are_received
-                a_message_that_waits_for_credit_is_taken_back
-                a_sender_that_closes_waits_for_credit
-                two_floods_meet
-                a_flood_to_oneself_waits_as_well
-                messages_that_wait_for_credit_end_when_the_receiver_does;
+                unexpected_messages_beyond_the_budget_wait_at_the_sender
+                waiting_sends_proceed_as_messages_are_received
+                flood_by_one_peer_delays_no_other_peer
+                messages_beyond_the_whole_budget_arrive_when_received
+                send_waiting_for_credit_may_be_cancelled
+                closing_sender_waits_for_credit
+                floods_in_both_directions_all_arrive
+                flood_to_own_endpoint_waits_for_credit
+                sends_waiting_for_credit_fail_when_the_receiver_closes;
             failures:
-                the_peer_closes;
+                operations_on_a_closed_peer_fail;
             rma:
-                an_access_waits_for_its_target
-                what_cannot_be_posted_is_refused;
+                access_waits_for_a_sleeping_target
+                post_with_invalid_arguments_is_refused;
             shareable:
-                what_is_mapped_is_accessed_without_its_owner;
+                mapped_region_is_accessed_while_its_owner_is_stopped;
             atomics:
-                an_operation_waits_for_its_target;
+                atomic_waits_for_a_sleeping_target;
             atomic_rights:
-                what_cannot_be_posted_is_refused;
+                post_with_invalid_arguments_is_refused;
         }
     };
 }
@@ -412,57 +417,58 @@ macro_rules! tests_of_sleepers {
 macro_rules! tests_of_objects {
     ($net:expr) => {
         tests! { $net;
-            // What takes entries is a closure that uses the queue: it cannot be sent to another process.
+            // The closure that takes entries uses the queue, so it cannot be sent to another process.
             entries:
-                what_reads_entries_may_use_the_queue_and_its_endpoints;
+                read_each_closure_may_call_queue_and_endpoints;
             // Two endpoints share one queue, which is an object of one process.
             bounds:
-                two_endpoints_share_a_queue;
+                endpoints_sharing_a_full_queue_all_complete;
             // A thread sleeps on a queue of this process.
             sources:
-                whoever_sleeps_is_told_of_an_unknown_source;
+                unknown_source_wakes_a_blocked_reader;
             // A queue is looked at before any endpoint is there, and after.
             cq_letter:
-                a_queue_holds_as_much_as_it_was_opened_for
-                a_queue_without_endpoints_has_nothing_to_tell
-                what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue
-                what_is_lost_with_its_queue_is_dropped;
-            // Whether a buffer was dropped is seen where it came from; two domains are objects of one process.
+                queue_holds_as_many_entries_as_asked
+                queue_without_endpoints_is_empty
+                unread_entries_outlive_the_endpoint_until_the_queue_closes
+                closing_a_queue_frees_unread_buffers;
+            // Whether a buffer was dropped is seen where it came from; two domains are objects of
+            // one process.
             overrun:
-                what_is_lost_is_dropped
-                the_domain_decides_for_its_endpoints;
+                overrun_frees_the_buffers_of_lost_entries
+                endpoints_take_resource_management_from_the_domain;
             // These are about objects as such, most of them before any peer is there.
             misuse:
-                an_endpoint_out_of_service_posts_nothing
-                enabling_needs_queues_and_addresses
-                everything_is_bound_once
-                what_getinfo_would_not_answer_cannot_be_opened
-                objects_of_two_domains_are_not_bound_together
-                what_is_bound_is_not_closed_even_before_it_is_used
-                what_is_in_use_is_not_closed;
+                endpoint_not_enabled_refuses_posts
+                enable_without_queues_or_address_vector_fails
+                second_binding_of_a_queue_is_refused
+                altered_info_is_refused
+                binding_across_domains_is_refused
+                object_bound_to_a_disabled_endpoint_is_not_closed
+                object_in_use_is_not_closed;
             // Whether a buffer that comes back is the one that was handed over is seen where it came from.
             rejected:
-                everything_comes_back_from_an_endpoint_out_of_service
-                everything_comes_back_if_the_peer_is_unknown
-                everything_comes_back_without_the_capability
-                everything_comes_back_if_there_is_no_room
-                too_many_pieces_and_a_claim_of_nothing_come_back
-                what_came_back_is_posted_again;
+                disabled_endpoint_returns_every_buffer
+                post_to_an_unknown_peer_returns_every_buffer
+                post_without_the_capability_returns_every_buffer
+                post_to_a_full_queue_returns_every_buffer
+                oversized_vector_and_unfounded_claim_return_their_buffers
+                returned_buffer_may_be_posted_again;
             // A context and its endpoints are objects of one process.
             shared_contexts:
                 receives_posted_before_binding_serve_every_endpoint
                 messages_of_each_peer_keep_their_order
-                receive_takes_message_that_came_before_it
+                receive_takes_an_earlier_unexpected_message
                 tagged_and_untagged_receives_take_messages_of_their_kind
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
-                buffer_takes_messages_of_all_endpoints
+                multi_receive_buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
                 peek_finds_messages_of_any_endpoint
                 closed_endpoint_leaves_receives_to_others
-                endpoints_come_and_go_while_messages_arrive
-                selective_endpoint_reports_asked_receives_alone
+                endpoints_join_and_leave_while_messages_arrive
+                selective_endpoint_reports_only_requested_receives
                 counters_count_what_their_endpoint_receives;
             shared_context_waits:
                 peeks_alone_make_progress
@@ -471,126 +477,127 @@ macro_rules! tests_of_objects {
                 threads_post_while_others_read
                 threads_post_while_others_read_one_queue;
             shared_context_bounds:
-                report_without_endpoints_waits_for_the_first
-                full_queue_of_one_endpoint_stops_no_other
+                completion_without_endpoints_waits_for_the_first
+                full_queue_of_one_endpoint_delays_no_other
                 buffer_serves_others_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
                 many_messages_wait_for_a_small_budget;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
                 context_with_endpoints_is_not_closed
-                wrong_use_is_refused;
+                invalid_use_is_refused;
             shared_context_works:
-                post_to_the_context_makes_work_of_its_endpoint_due
-                receive_of_an_endpoint_with_a_shared_context_cannot_wait;
+                post_to_the_context_counts_towards_deferred_work
+                deferred_receive_with_a_shared_context_is_refused;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
-                silent_access_frees_its_memory
-                what_is_posted_is_freed_with_its_endpoint
-                what_is_forgotten_harms_nobody
-                objects_are_closed_in_any_order_or_are_busy
-                everything_is_dropped_while_a_thread_polls
-                the_last_of_many_threads_closes_the_endpoint
-                an_endpoint_is_dropped_amid_traffic_in_both_directions;
+                unreported_access_frees_its_buffer
+                dropped_endpoint_frees_posted_buffers
+                forgotten_endpoint_harms_no_other_object
+                objects_close_in_any_order_or_are_busy
+                objects_may_be_dropped_while_a_thread_polls
+                last_of_many_threads_closes_the_endpoint
+                endpoint_may_be_dropped_amid_traffic_both_ways;
             // There is one endpoint only, or one of the domains is the network inside the process.
             naming:
-                an_endpoint_is_bound_where_it_is_told
-                two_domains_at_once
-                an_endpoint_talks_to_itself;
+                endpoint_has_the_name_it_was_given
+                two_domains_carry_messages_at_once
+                endpoint_exchanges_messages_with_itself;
             // Regions belong to a domain, with or without a peer.
             rma:
-                what_is_refused_is_handed_back
-                what_cannot_be_registered_is_refused
-                a_domain_may_pick_keys_and_count_from_addresses;
-            // Two domains know the same memory, in threads; what is offered and handed back concerns no peer.
+                refused_post_returns_its_buffers
+                invalid_registrations_are_refused
+                mr_mode_decides_keys_and_addresses;
+            // Threads of one process share memory between two domains; queries and refusals involve no peer.
             atomic_rights:
-                what_is_offered_is_said
-                what_is_refused_is_handed_back;
+                query_atomic_names_every_supported_operation
+                refused_post_returns_its_buffers;
             atomic_exclusion:
-                updates_by_all_transports_count;
-            // Counters, and what they are bound to, belong to a domain; threads of one process wait for them.
+                concurrent_updates_over_two_transports_are_each_applied_once;
+            // Counters and their bindings belong to a domain; threads of one process wait for them.
             binding:
-                counters_take_the_place_of_queues
-                one_counter_serves_several_endpoints_and_regions
-                what_cannot_be_bound_is_refused
-                a_region_is_enabled_when_it_has_its_counters;
+                endpoint_with_counters_needs_no_queues
+                one_counter_counts_for_several_endpoints_and_regions
+                invalid_counter_bindings_are_refused
+                region_is_accessible_only_after_it_is_enabled;
             late_binding:
-                counters_of_an_enabled_endpoint_count_what_follows
-                a_counter_of_an_enabled_endpoint_wakes_its_waiters
-                a_late_counter_of_accesses_counts_those_to_mapped_memory
-                a_queue_of_an_enabled_endpoint_wakes_its_reader
-                queues_of_an_enabled_endpoint_report_what_follows
-                enabling_again_changes_nothing;
+                counter_bound_after_enabling_counts_later_operations
+                counter_bound_after_enabling_wakes_its_waiters
+                access_counter_bound_after_mapping_counts_accesses
+                queue_bound_after_enabling_wakes_its_reader
+                queue_bound_after_enabling_reports_later_operations
+                enabling_twice_changes_nothing;
             counter_waits:
-                events_wake_whoever_waits
-                what_peers_do_to_a_region_wakes_whoever_waits
-                failures_end_waits
-                a_counter_and_a_queue_are_slept_on_at_once
-                one_thread_waits_for_a_counter_while_another_polls
-                endpoints_and_regions_come_and_go_while_a_thread_waits;
+                counter_waits_wake_for_endpoint_events
+                counter_wait_wakes_for_remote_accesses_to_a_region
+                counter_wait_ends_when_an_operation_fails
+                poll_of_counter_and_queue_descriptors_wakes_for_both
+                counter_wait_wakes_while_another_thread_polls
+                counter_wait_survives_closing_endpoints_and_regions;
             // Works refer to counters and endpoints of one process.
             triggered:
                 every_kind_of_work_waits_for_its_threshold
                 work_is_reported_only_if_it_asks_for_that
-                works_are_done_in_the_order_of_their_thresholds
-                works_trigger_works
-                work_whose_threshold_is_reached_is_done_at_once
+                work_that_reports_to_its_endpoints_own_counter_counts_once
+                works_run_in_threshold_order
+                completed_work_triggers_further_work
+                work_with_a_reached_threshold_runs_at_once
                 errors_count_towards_a_threshold
-                events_of_endpoints_and_regions_trigger_works
+                endpoint_and_region_events_trigger_work
                 work_waits_while_its_endpoint_has_no_room
-                cancelled_and_flushed_work_is_never_done
-                work_stays_due_when_its_counter_is_set_back
-                numbers_of_works_are_no_contexts_to_cancel
-                works_without_room_at_a_closed_endpoint_end_uncounted
-                work_that_is_queued_with_the_last_handle_is_forgotten
-                triggered_operations_end_as_any_operation
+                cancelled_and_flushed_work_never_runs
+                work_stays_due_when_its_counter_is_lowered
+                cancel_does_not_mistake_work_numbers_for_contexts
+                due_work_of_a_closing_full_endpoint_is_not_counted
+                work_that_holds_the_last_endpoint_handle_is_discarded
+                triggered_operations_complete_as_ordinary_ones
                 triggered_operation_is_cancelled_by_its_context
                 work_that_is_refused_when_due_fails
                 work_that_fails_is_counted_and_reported
                 counters_that_work_depends_on_are_busy
-                works_of_a_closed_endpoint_are_forgotten
-                what_cannot_wait_is_refused
-                sleepers_are_woken_by_works
-                threads_count_and_queue_at_once;
+                closing_an_endpoint_discards_its_work
+                invalid_deferred_work_is_refused
+                blocked_readers_wake_for_triggered_work
+                concurrent_counting_and_queueing_runs_each_work_once;
             // The members of a set are objects of one process.
             wait_sets:
-                what_happens_to_any_member_wakes_whoever_waits_for_the_set
-                two_sets_are_slept_on_at_once;
+                wait_set_wakes_for_events_of_any_member
+                two_wait_sets_are_polled_at_once;
             poll_sets:
-                whoever_polls_a_set_drives_all_its_members
-                what_is_in_a_set_is_not_closed;
+                poll_of_a_set_drives_all_members
+                member_of_a_poll_set_is_not_closed;
             // Contexts belong to a domain, as their endpoints do.
             transmit_contexts:
                 endpoints_that_share_a_context_complete_in_their_own_queues
-                wrong_uses_of_transmit_contexts_are_refused
-                a_context_with_endpoints_is_busy;
+                invalid_uses_of_transmit_contexts_are_refused
+                context_with_endpoints_is_busy;
             // Files are mapped by the test's own domain.
             durability:
-                a_file_is_one_with_its_region
-                what_is_not_persistent_is_not_registered_as_such;
+                registered_file_shares_its_content_with_the_region
+                persistent_registration_of_volatile_memory_is_refused;
             // Threads share an endpoint or a queue; across processes the calls would come one by one.
             threads:
-                an_endpoint_is_shared_by_threads
-                queues_may_be_shared_crosswise;
+                one_endpoint_serves_several_threads
+                queues_shared_crosswise_do_not_deadlock;
             // Threads of one process sleep on its queues.
             waiting:
                 messages_of_every_size_wake_both_sides
-                completions_of_every_level_wake
-                a_match_by_another_thread_is_told_of
-                errors_wake
-                the_end_of_a_peer_wakes
-                the_death_of_a_peer_wakes
-                a_timeout_ends_a_wait
-                a_signal_ends_all_waits_or_else_the_next
-                a_threshold_is_waited_for
-                a_threshold_beyond_the_depth_is_the_depth
-                several_threads_sleep_on_one_queue
-                one_thread_sleeps_while_another_polls
-                a_queue_of_one_direction_is_slept_on
-                endpoints_come_and_go_while_a_thread_sleeps
-                an_overrun_ends_every_wait
-                several_queues_are_slept_on_at_once
-                without_a_wait_object_nobody_waits;
+                completions_of_every_level_wake_the_sender
+                sender_wakes_when_another_thread_posts_the_match
+                errors_wake_a_blocked_reader
+                closing_peer_wakes_a_blocked_reader
+                killed_peer_wakes_a_blocked_reader
+                timeout_ends_a_blocking_read
+                signal_ends_all_current_waits_or_the_next
+                blocking_read_waits_for_the_threshold
+                threshold_beyond_the_depth_is_the_depth
+                several_threads_block_on_one_queue
+                blocked_reader_wakes_while_another_thread_polls
+                queue_of_one_direction_drives_the_whole_endpoint
+                endpoints_open_and_close_under_a_blocked_reader
+                overrun_ends_every_wait
+                several_queue_descriptors_are_polled_at_once
+                queue_without_a_wait_object_refuses_waits;
         }
     };
 }
@@ -600,51 +607,51 @@ macro_rules! tests_of_connections {
     ($net:expr) => {
         tests! { $net;
             connections:
-                a_request_is_accepted_and_both_are_connected
-                a_request_is_rejected
-                nobody_listens
-                messages_travel_both_ways_over_a_connection
-                memory_is_accessed_over_a_connection
-                accesses_of_every_kind_go_over_a_connection
-                nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
-                requests_of_those_who_are_gone_leave_the_queue_unread
-                the_requester_goes_before_it_is_accepted
-                who_waits_is_refused_when_the_listener_goes
-                another_endpoint_accepts_what_the_first_has_not
-                many_ask_at_once
-                the_backlog_is_limited
-                an_endpoint_takes_over_the_address_of_a_passive_one
-                a_name_is_chosen_before_it_is_needed
-                what_is_missing_or_too_much_is_refused
-                what_is_bound_keeps_the_event_queue
-                an_endpoint_reads_of_its_connection_through_its_completion_queue_too;
+                accepted_request_connects_both_endpoints
+                rejected_request_fails_with_econnrefused
+                missing_listener_fails_with_econnrefused
+                connection_carries_messages_both_ways
+                connection_carries_writes_with_remote_data
+                connection_carries_fenced_rma_and_atomics
+                send_before_connection_fails_with_enotconn
+                withdrawn_request_leaves_the_event_queue_unread
+                accept_after_requester_closed_fails_with_econnaborted
+                waiting_requests_are_refused_when_the_listener_closes
+                request_is_accepted_after_its_first_endpoint_closes
+                sixty_concurrent_requests_are_all_answered
+                requests_beyond_the_backlog_are_refused
+                endpoint_takes_over_address_of_passive_endpoint
+                passive_endpoint_may_be_named_before_it_listens
+                invalid_connection_calls_are_refused
+                bound_event_queue_is_not_closed
+                completion_queue_reads_drive_a_connection;
             connection_order:
-                receives_posted_early_complete_in_the_order_of_sending
-                receives_posted_late_complete_in_the_order_of_sending
-                tagged_and_untagged_receives_complete_in_one_order
-                messages_in_one_buffer_complete_in_the_order_of_sending
-                truncated_receives_keep_their_place
-                connections_of_a_shared_context_each_keep_their_order;
+                receives_posted_early_complete_in_send_order
+                receives_posted_late_complete_in_send_order
+                tagged_and_untagged_receives_complete_in_send_order
+                multi_receive_messages_complete_in_send_order
+                truncated_receives_complete_in_send_order
+                connections_of_a_shared_context_keep_send_order;
             partings:
-                what_was_sent_arrives_before_the_end
-                everything_ends_with_the_connection
-                what_was_received_has_succeeded_although_the_receiver_shuts_down
-                what_was_received_has_succeeded_although_the_receiver_is_sending
-                shutdowns_cross
-                a_long_message_that_is_under_way_ends_with_a_shutdown
-                what_was_accepted_is_connected_although_everything_is_closed_at_once
-                objects_go_in_any_order;
+                messages_sent_before_a_shutdown_arrive_before_its_event
+                operations_fail_when_the_connection_ends
+                received_send_succeeds_although_the_receiver_shuts_down
+                received_send_succeeds_although_the_receiver_closes_amid_sends
+                simultaneous_shutdowns_reach_both_sides
+                long_message_in_flight_fails_at_shutdown
+                accepted_request_connects_although_the_server_closes_at_once
+                connection_objects_may_be_dropped_in_any_order;
             event_waiting:
-                events_wake_whoever_sleeps
-                failures_wake_whoever_sleeps
-                whoever_sleeps_on_a_completion_queue_is_connected
-                one_sleeps_on_each_queue
-                an_event_of_the_applications_own_wakes_everybody;
+                event_wait_wakes_for_connection_events
+                event_wait_wakes_for_connection_failures
+                blocked_completion_read_completes_the_connection
+                threads_blocked_on_event_and_completion_queues_both_wake
+                application_event_wakes_every_waiter;
             shared_connections:
                 connections_share_receives
-                end_of_one_connection_leaves_receives_to_others;
+                closed_connection_leaves_receives_to_others;
             wait_sets:
-                events_and_completions_wake_whoever_waits_for_both;
+                wait_set_wakes_for_events_and_completions;
         }
     };
 }
@@ -669,45 +676,45 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections, of waits for several objects, of late binding, and of work that waits for
-/// counters, with automatic progress.
+/// The tests of endpoints with connections, of waits for several objects, of late binding, and of
+/// work that waits for counters, with automatic progress.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;
             connections:
-                connections_are_made_while_nobody_reads
-                requests_of_those_who_are_gone_leave_the_queue_unread
-                a_request_is_accepted_and_both_are_connected
-                a_request_is_rejected
-                messages_travel_both_ways_over_a_connection
-                many_ask_at_once;
+                connection_is_made_without_reads_by_the_application
+                withdrawn_request_leaves_the_event_queue_unread
+                accepted_request_connects_both_endpoints
+                rejected_request_fails_with_econnrefused
+                connection_carries_messages_both_ways
+                sixty_concurrent_requests_are_all_answered;
             connection_order:
-                receives_posted_early_complete_in_the_order_of_sending
-                connections_of_a_shared_context_each_keep_their_order;
+                receives_posted_early_complete_in_send_order
+                connections_of_a_shared_context_keep_send_order;
             partings:
-                what_was_sent_arrives_before_the_end
-                shutdowns_cross
-                objects_go_in_any_order;
+                messages_sent_before_a_shutdown_arrive_before_its_event
+                simultaneous_shutdowns_reach_both_sides
+                connection_objects_may_be_dropped_in_any_order;
             event_waiting:
-                events_wake_whoever_sleeps
-                one_sleeps_on_each_queue;
+                event_wait_wakes_for_connection_events
+                threads_blocked_on_event_and_completion_queues_both_wake;
             wait_sets:
-                what_happens_to_any_member_wakes_whoever_waits_for_the_set
-                events_and_completions_wake_whoever_waits_for_both;
+                wait_set_wakes_for_events_of_any_member
+                wait_set_wakes_for_events_and_completions;
             shared_contexts:
                 receives_posted_before_binding_serve_every_endpoint
                 messages_of_each_peer_keep_their_order
-                receive_takes_message_that_came_before_it
+                receive_takes_an_earlier_unexpected_message
                 tagged_and_untagged_receives_take_messages_of_their_kind
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
-                buffer_takes_messages_of_all_endpoints
+                multi_receive_buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
                 peek_finds_messages_of_any_endpoint
                 closed_endpoint_leaves_receives_to_others
-                endpoints_come_and_go_while_messages_arrive
-                selective_endpoint_reports_asked_receives_alone
+                endpoints_join_and_leave_while_messages_arrive
+                selective_endpoint_reports_only_requested_receives
                 counters_count_what_their_endpoint_receives;
             shared_context_waits:
                 peeks_alone_make_progress
@@ -716,34 +723,34 @@ macro_rules! tests_of_connections_by_themselves {
                 threads_post_while_others_read
                 threads_post_while_others_read_one_queue;
             shared_context_bounds:
-                report_without_endpoints_waits_for_the_first
-                full_queue_of_one_endpoint_stops_no_other
+                completion_without_endpoints_waits_for_the_first
+                full_queue_of_one_endpoint_delays_no_other
                 buffer_serves_others_while_one_queue_is_full
                 receives_beyond_the_depth_are_refused
                 many_messages_wait_for_a_small_budget;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
                 context_with_endpoints_is_not_closed
-                wrong_use_is_refused;
+                invalid_use_is_refused;
             shared_context_works:
-                post_to_the_context_makes_work_of_its_endpoint_due
-                receive_of_an_endpoint_with_a_shared_context_cannot_wait;
+                post_to_the_context_counts_towards_deferred_work
+                deferred_receive_with_a_shared_context_is_refused;
             shared_connections:
                 connections_share_receives
-                end_of_one_connection_leaves_receives_to_others;
+                closed_connection_leaves_receives_to_others;
             triggered:
                 every_kind_of_work_waits_for_its_threshold
-                works_trigger_works
-                events_of_endpoints_and_regions_trigger_works
+                completed_work_triggers_further_work
+                endpoint_and_region_events_trigger_work
                 work_waits_while_its_endpoint_has_no_room
-                sleepers_are_woken_by_works
-                threads_count_and_queue_at_once;
+                blocked_readers_wake_for_triggered_work
+                concurrent_counting_and_queueing_runs_each_work_once;
             late_binding:
-                counters_of_an_enabled_endpoint_count_what_follows
-                a_counter_of_an_enabled_endpoint_wakes_its_waiters
-                a_late_counter_of_accesses_counts_those_to_mapped_memory
-                a_queue_of_an_enabled_endpoint_wakes_its_reader
-                queues_of_an_enabled_endpoint_report_what_follows;
+                counter_bound_after_enabling_counts_later_operations
+                counter_bound_after_enabling_wakes_its_waiters
+                access_counter_bound_after_mapping_counts_accesses
+                queue_bound_after_enabling_wakes_its_reader
+                queue_bound_after_enabling_reports_later_operations;
         }
     };
 }
@@ -770,8 +777,8 @@ mod in_threads {
     }
 }
 
-/// With automatic progress, where nobody sleeps. The formats of addresses make no difference to it, and the backend is one
-/// that has to be polled.
+/// With automatic progress, so that no party is ever idle. IPv6 would add nothing, and the example backend
+/// must be polled.
 mod by_itself {
     mod backend {
         tests_of_parties! { crate::backend(crate::Turns::Automatic) }

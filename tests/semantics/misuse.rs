@@ -1,11 +1,11 @@
-//! Calls that cannot be granted: what they answer, and that they change nothing.
+//! Refused calls: their errors, and that they have no effect.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, Caps, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Address, AddressFormat, Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse,
-    WaitObject,
+    Rejected, WaitObject,
 };
 
 use crate::suite::payload::{payload, received, room};
@@ -21,7 +21,7 @@ fn errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
     }
 }
 
-/// Makes sure that whatever was refused before has left no trace: one message goes through, and nothing else ends.
+/// Checks that refused calls had no effect: one message arrives, and no other operation ends.
 #[track_caller]
 fn check_untouched(alice: &Party, bob: &Party) {
     bob.endpoint.recv(room(8), ANY, 7001).unwrap();
@@ -33,19 +33,19 @@ fn check_untouched(alice: &Party, bob: &Party) {
     bob.silence();
 }
 
-pub(crate) fn an_endpoint_out_of_service_posts_nothing(net: &Net) {
+pub(crate) fn endpoint_not_enabled_refuses_posts(net: &Net) {
     let endpoint = net.domain().endpoint(&net.info).unwrap();
-    let nobody = FabricAddress(0);
-    assert_eq!(errno(endpoint.send(Bytes::new(), nobody, 1)), Errno::EOPBADSTATE);
-    assert_eq!(errno(endpoint.inject(b"", nobody, None, None)), Errno::EOPBADSTATE);
+    let peer = FabricAddress(0);
+    assert_eq!(errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.inject(b"", peer, None, None)), Errno::EOPBADSTATE);
     assert_eq!(errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
     assert_eq!(errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
-    // That it has a name does not put it in service.
+    // A name does not enable it.
     endpoint.name().unwrap();
-    assert_eq!(errno(endpoint.send(Bytes::new(), nobody, 1)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn enabling_needs_queues_and_addresses(net: &Net) {
+pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
     let domain = net.domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn enabling_needs_queues_and_addresses(net: &Net) {
     assert_eq!(errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
     endpoint.enable().unwrap();
-    // One that only sends needs no queue for receives, and the other way round.
+    // A send-only endpoint needs no receive queue, and vice versa.
     for (caps, direction) in [(Caps::SEND, BindFlags::TRANSMIT), (Caps::RECV, BindFlags::RECV)] {
         let mut info = net.info.clone();
         info.caps = Caps::MSG | caps;
@@ -69,11 +69,11 @@ pub(crate) fn enabling_needs_queues_and_addresses(net: &Net) {
     }
 }
 
-pub(crate) fn everything_is_bound_once(net: &Net) {
+pub(crate) fn second_binding_of_a_queue_is_refused(net: &Net) {
     let domain = net.domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
-    // For no direction a queue is bound to nothing.
+    // A binding without a direction has no effect.
     for flags in [BindFlags::empty(), BindFlags::SELECTIVE_COMPLETION] {
         endpoint.bind_cq(&cq, flags).unwrap();
     }
@@ -91,7 +91,7 @@ pub(crate) fn everything_is_bound_once(net: &Net) {
     assert_eq!(errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
 }
 
-pub(crate) fn an_address_that_is_not_known(net: &Net) {
+pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
     let (alice, bob) = net.pair();
     for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
         let expected = || Err(Misuse::UnknownAddress(unknown.0).into());
@@ -108,7 +108,7 @@ pub(crate) fn an_address_that_is_not_known(net: &Net) {
     check_untouched(&alice, &bob);
 }
 
-pub(crate) fn default_flags_that_operations_lack_are_refused(net: &Net) {
+pub(crate) fn default_flags_without_operations_are_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let unknown = OpFlags::from_bits_retain(1);
     for flags in [unknown, OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD, OpFlags::FENCE] {
@@ -122,7 +122,7 @@ pub(crate) fn default_flags_that_operations_lack_are_refused(net: &Net) {
     check_untouched(&alice, &bob);
 }
 
-pub(crate) fn capabilities_that_are_not_there(net: &Net) {
+pub(crate) fn operations_without_the_capability_are_refused(net: &Net) {
     let base = net.info.caps - Caps::MSG - Caps::TAGGED - Caps::SEND - Caps::RECV - Caps::MULTI_RECV;
     let open = |caps: Caps| net.open(Setup { caps: base | caps, ..Setup::default() });
     let messages = open(Caps::MSG | Caps::SEND | Caps::RECV);
@@ -148,7 +148,7 @@ pub(crate) fn capabilities_that_are_not_there(net: &Net) {
     check_untouched(&sender, &receiver);
 }
 
-pub(crate) fn too_much_to_inject(net: &Net) {
+pub(crate) fn inject_beyond_its_limit_is_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let max = alice.endpoint.info().tx.inject_size_bytes;
     let too_long = || Err(Misuse::TooLong { len_bytes: max as u64 + 1, max_bytes: max as u64 }.into());
@@ -161,7 +161,7 @@ pub(crate) fn too_much_to_inject(net: &Net) {
     check_untouched(&alice, &bob);
 }
 
-pub(crate) fn too_many_pieces(net: &Net) {
+pub(crate) fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let max = alice.endpoint.info().tx.iov_limit;
     let too_many = || Err(Misuse::TooManySegments { count: max + 1, max }.into());
@@ -170,7 +170,7 @@ pub(crate) fn too_many_pieces(net: &Net) {
     check_untouched(&alice, &bob);
 }
 
-pub(crate) fn what_getinfo_would_not_answer_cannot_be_opened(net: &Net) {
+pub(crate) fn altered_info_is_refused(net: &Net) {
     let domain = net.domain();
     let refused = |change: fn(&mut Info)| {
         let mut info = net.info().clone();
@@ -200,7 +200,7 @@ pub(crate) fn what_getinfo_would_not_answer_cannot_be_opened(net: &Net) {
     assert!(granted.caps.contains(Caps::TAGGED | Caps::SEND | Caps::RECV));
 }
 
-pub(crate) fn objects_of_two_domains_are_not_bound_together(net: &Net) {
+pub(crate) fn binding_across_domains_is_refused(net: &Net) {
     let (here, there) = (net.domain(), net.domain());
     let endpoint = here.endpoint(net.info()).unwrap();
     let (cq, av) = (there.open_cq(&CqAttr::default()).unwrap(), there.open_av(&AvAttr::default()).unwrap());
@@ -210,24 +210,28 @@ pub(crate) fn objects_of_two_domains_are_not_bound_together(net: &Net) {
     av.close().unwrap();
 }
 
-pub(crate) fn what_is_bound_is_not_closed_even_before_it_is_used(net: &Net) {
+pub(crate) fn object_bound_to_a_disabled_endpoint_is_not_closed(net: &Net) {
     let domain = net.domain();
     let endpoint = domain.endpoint(net.info()).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
     endpoint.bind_av(&av).unwrap();
-    let Err((cq, _)) = cq.close() else { panic!("an endpoint is bound to the queue") };
-    let Err((av, _)) = av.close() else { panic!("an endpoint is bound to the address vector") };
+    let Err(Rejected { returned: cq, .. }) = cq.close() else { panic!("an endpoint is bound to the queue") };
+    let Err(Rejected { returned: av, .. }) = av.close() else {
+        panic!("an endpoint is bound to the address vector")
+    };
     drop(endpoint);
     cq.close().unwrap();
     av.close().unwrap();
 }
 
-pub(crate) fn what_is_in_use_is_not_closed(net: &Net) {
+pub(crate) fn object_in_use_is_not_closed(net: &Net) {
     let (alice, bob) = net.pair();
-    let Err((cq, error)) = alice.cq.as_here().clone().close() else { panic!("an endpoint uses the queue") };
+    let Err(Rejected { error, returned: cq }) = alice.cq.as_here().clone().close() else {
+        panic!("an endpoint uses the queue")
+    };
     assert_eq!(error.errno(), Errno::EBUSY);
-    let Err((av, error)) = alice.av.as_here().clone().close() else {
+    let Err(Rejected { error, returned: av }) = alice.av.as_here().clone().close() else {
         panic!("an endpoint uses the address vector")
     };
     assert_eq!(error.errno(), Errno::EBUSY);

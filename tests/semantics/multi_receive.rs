@@ -10,7 +10,7 @@ use homespun::{
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::raw::Post;
-use crate::suite::{Deadline, Net, Party, Room, Setup};
+use crate::suite::{Deadline, Net, Party, ReceiveBuffer, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
@@ -19,10 +19,10 @@ const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 /// The context of most buffers here.
 const BUFFER: u64 = 100;
 
-/// Lengths of messages that travel in every way there is.
+/// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 10] = [8, 0, 1000, 40_000, 31, 300_000, 8, 9, 70_000, 100];
 
-fn post_raw(party: &Party, len_bytes: usize, context: u64) -> Room {
+fn post_raw(party: &Party, len_bytes: usize, context: u64) -> ReceiveBuffer {
     let post = Post { peer: ANY, context, flags: Some(OpFlags::MULTI_RECV), ..Post::default() };
     party.endpoint.receive_raw(&[len_bytes], 0, post).unwrap()
 }
@@ -37,13 +37,13 @@ fn send(from: &Party, to: FabricAddress, number: u64, len_bytes: usize) {
     }
 }
 
-/// Sends a message and waits until the peer holds all of it.
+/// Sends a message and waits until it is delivered.
 fn send_and_wait(from: &Party, number: u64, len_bytes: usize) {
     let buffers = vec![payload(number, len_bytes)];
     from.send_and_wait(SendMsg { buffers, to: from.peer(), context: number, ..SendMsg::default() });
 }
 
-/// The place of a raw message.
+/// The offset of a message in a raw buffer.
 #[track_caller]
 fn place(completion: &Completion) -> SegmentMut {
     match completion.buffer {
@@ -52,7 +52,7 @@ fn place(completion: &Completion) -> SegmentMut {
     }
 }
 
-/// What was left of an owned buffer that was released.
+/// The length of the unused rest of a released buffer.
 #[track_caller]
 fn unused(completion: &Completion) -> usize {
     assert!(completion.flags.contains(RELEASED));
@@ -72,7 +72,7 @@ fn cancel_raw(party: &Party, context: u64) {
     assert_eq!((failed.completion.flags, failed.completion.buffer), (RECEIVED | RELEASED, Buffer::None));
 }
 
-pub(crate) fn messages_share_a_buffer_in_the_order_of_their_posting(net: &Net) {
+pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
     let (alice, bob) = net.pair();
     let len_bytes = 1 << 20;
     let buffer = post_raw(&bob, len_bytes, BUFFER);
@@ -108,7 +108,7 @@ pub(crate) fn messages_share_a_buffer_in_the_order_of_their_posting(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn one_buffer_after_another_takes_a_stream(net: &Net) {
+pub(crate) fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.set_min_multi_recv_bytes(64);
     let count = 200;
@@ -144,7 +144,7 @@ pub(crate) fn one_buffer_after_another_takes_a_stream(net: &Net) {
     assert!(next > 20, "many buffers were used up");
 }
 
-pub(crate) fn messages_from_everybody_go_into_one_buffer(net: &Net) {
+pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
     let bob = net.party();
     let peers: Vec<Party> = (0..3).map(|_| net.party()).collect();
     let buffer = post_raw(&bob, 4 << 20, BUFFER);
@@ -152,7 +152,7 @@ pub(crate) fn messages_from_everybody_go_into_one_buffer(net: &Net) {
         peer.meet(&bob);
         bob.meet(peer);
         for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-            // At least the number itself, by which a message is known.
+            // At least the 8 bytes of the number that identifies a message.
             send(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
         }
     }
@@ -181,7 +181,7 @@ pub(crate) fn messages_from_everybody_go_into_one_buffer(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn what_came_before_goes_into_the_buffer(net: &Net) {
+pub(crate) fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     let (alice, bob) = net.pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
         send_and_wait(&alice, number, len_bytes);
@@ -195,7 +195,7 @@ pub(crate) fn what_came_before_goes_into_the_buffer(net: &Net) {
     assert_eq!(alice.completion().context, 3);
 }
 
-pub(crate) fn a_message_that_does_not_fit_goes_on(net: &Net) {
+pub(crate) fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.set_min_multi_recv_bytes(8);
     bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
@@ -213,7 +213,7 @@ pub(crate) fn a_message_that_does_not_fit_goes_on(net: &Net) {
     assert_eq!((second.context, third.context), (2, 3));
     assert_eq!(received(&second.buffer), payload(1, 60));
     assert_eq!(received(&third.buffer), payload(2, 70));
-    // The last one has no other receive to go to, and waits.
+    // The last message fits into no receive, and waits.
     send_and_wait(&alice, 4, 950);
     assert_eq!(bob.completion().flags, RELEASED);
     bob.silence();
@@ -221,7 +221,7 @@ pub(crate) fn a_message_that_does_not_fit_goes_on(net: &Net) {
     assert_eq!(received(&bob.completion().buffer), payload(4, 950));
 }
 
-pub(crate) fn a_message_longer_than_the_whole_buffer_is_cut(net: &Net) {
+pub(crate) fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
     let (alice, bob) = net.pair();
     for (number, len_bytes) in (0..).zip([200, 100_000]) {
         let buffer = post_raw(&bob, 150, number);
@@ -239,7 +239,7 @@ pub(crate) fn a_message_longer_than_the_whole_buffer_is_cut(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn the_minimum_is_that_of_the_time_of_posting(net: &Net) {
+pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     let (alice, bob) = net.pair();
     assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
     for (context, min_bytes) in [(1, 60), (2, 0), (3, usize::MAX)] {
@@ -258,7 +258,7 @@ pub(crate) fn the_minimum_is_that_of_the_time_of_posting(net: &Net) {
         // 56 bytes are left after the second.
         (1, false, 64),
         (1, true, 8),
-        // Nothing is left, and 0 is not less than 0.
+        // No byte is left, and 0 is not less than 0.
         (2, false, 120),
         (2, false, 8),
         (2, true, 0),
@@ -267,7 +267,7 @@ pub(crate) fn the_minimum_is_that_of_the_time_of_posting(net: &Net) {
     assert_eq!(told, expected);
 }
 
-pub(crate) fn formats_tell_where_a_message_lies_or_do_not(net: &Net) {
+pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
     use CqFormat::{Context, Data, Msg, Tagged};
     for format in [Context, Msg, Data, Tagged] {
         let (alice, bob) =
@@ -296,7 +296,7 @@ pub(crate) fn formats_tell_where_a_message_lies_or_do_not(net: &Net) {
     }
 }
 
-pub(crate) fn only_the_release_of_a_silent_buffer_is_heard(net: &Net) {
+pub(crate) fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     let setup = || Setup { selective: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(setup(), setup());
     bob.endpoint.set_min_multi_recv_bytes(30);
@@ -321,7 +321,7 @@ pub(crate) fn only_the_release_of_a_silent_buffer_is_heard(net: &Net) {
     assert_eq!(failed.completion.buffer, Buffer::Unused(room(60)), "it has taken the fifth");
 }
 
-pub(crate) fn a_cancelled_buffer_is_released_with_an_error(net: &Net) {
+pub(crate) fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
     let raw = post_raw(&bob, 100, 2);
@@ -342,7 +342,7 @@ pub(crate) fn a_cancelled_buffer_is_released_with_an_error(net: &Net) {
     raw.released(2, 16);
 }
 
-pub(crate) fn a_directed_buffer_ends_with_its_sender(net: &Net) {
+pub(crate) fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let carol = net.party();
     carol.meet(&bob);
@@ -362,7 +362,7 @@ pub(crate) fn a_directed_buffer_ends_with_its_sender(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn a_buffer_takes_nothing_while_the_queue_is_full(net: &Net) {
+pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
     bob.endpoint.set_min_multi_recv_bytes(0);
@@ -371,10 +371,10 @@ pub(crate) fn a_buffer_takes_nothing_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait(&alice, number, lens_bytes(number));
     }
-    // Which messages the buffer takes is open, so that a peek cannot tell what stays.
+    // A peek cannot tell which messages stay, since the buffer may take any.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
-    // Later receives, which must not come first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
+    // Later receives must not match first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
     bob.endpoint.recv(room(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
     let mut told = Vec::new();
@@ -396,7 +396,7 @@ pub(crate) fn a_buffer_takes_nothing_while_the_queue_is_full(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn a_buffer_may_overrun_a_queue_that_nothing_protects(net: &Net) {
+pub(crate) fn buffer_overruns_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), unprotected);
@@ -405,12 +405,12 @@ pub(crate) fn a_buffer_may_overrun_a_queue_that_nothing_protects(net: &Net) {
         send_and_wait(&alice, number, 8);
     }
     for number in 0..2 {
-        assert_eq!(received(&bob.cq.read().unwrap().buffer), payload(number, 8));
+        assert_eq!(received(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
     }
     assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
 }
 
-pub(crate) fn a_buffer_is_not_written_to_after_its_endpoint_was_closed(net: &Net) {
+pub(crate) fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let buffer = post_raw(&bob, 1 << 20, BUFFER);
     send_and_wait(&alice, 0, 100);
@@ -428,7 +428,7 @@ pub(crate) fn a_buffer_is_not_written_to_after_its_endpoint_was_closed(net: &Net
     assert!(buffer.contents() == at_the_end);
 }
 
-pub(crate) fn a_match_is_told_of_when_the_buffer_has_the_message(net: &Net) {
+pub(crate) fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     let (alice, bob) = net.pair();
     for (number, len_bytes) in (0..).zip([10, 100_000]) {
         let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
@@ -443,7 +443,7 @@ pub(crate) fn a_match_is_told_of_when_the_buffer_has_the_message(net: &Net) {
     assert!(received(&bob.completion().buffer) == payload(1, 100_000));
 }
 
-pub(crate) fn a_buffer_takes_messages_to_oneself(net: &Net) {
+pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     let alice = net.party();
     let own = alice.meet(&alice);
     alice.endpoint.recv_multi(room(1 << 20), ANY, BUFFER).unwrap();
@@ -460,7 +460,7 @@ pub(crate) fn a_buffer_takes_messages_to_oneself(net: &Net) {
     assert!(messages.is_empty());
 }
 
-pub(crate) fn many_messages_may_be_the_default(net: &Net) {
+pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
     bob.endpoint.recv(room(100), ANY, 1).unwrap();
@@ -468,7 +468,7 @@ pub(crate) fn many_messages_may_be_the_default(net: &Net) {
     let pieces = vec![room(10), room(10)];
     let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
-    // With flags of their own, or a tag, receives are what they always are.
+    // Receives with flags of their own, or a tag, are ordinary ones.
     bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
     bob.endpoint.trecv(room(8), ANY, 7, 0, 5).unwrap();
     bob.endpoint.trecvv(pieces, ANY, 7, 0, 6).unwrap();
@@ -492,7 +492,7 @@ pub(crate) fn many_messages_may_be_the_default(net: &Net) {
     assert_eq!(tagged.taken(&all[7]), payload(7, 8));
 }
 
-pub(crate) fn what_a_buffer_cannot_be(net: &Net) {
+pub(crate) fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let flags = OpFlags::MULTI_RECV;
     let post = |buffers| {
@@ -509,7 +509,7 @@ pub(crate) fn what_a_buffer_cannot_be(net: &Net) {
     };
     assert_eq!(refused(&[8, 0, 8]), too_many);
     assert_eq!(refused(&[]).errno(), Errno::EINVAL);
-    // Nothing was posted by any of these.
+    // None of these calls posted anything.
     send_and_wait(&alice, 1, 8);
     bob.silence();
 }

@@ -1,4 +1,4 @@
-//! Names, and who can be reached by them.
+//! Names of endpoints, and reaching endpoints by them.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
@@ -19,7 +19,7 @@ fn exchange(from: &Party, to: &Party) {
     assert_eq!(from.completion().context, 2);
 }
 
-pub(crate) fn a_name_is_specific_and_has_a_port(net: &Net) {
+pub(crate) fn name_is_specific_and_has_a_port(net: &Net) {
     let party = net.party();
     let name = party.endpoint.name().unwrap();
     assert!(name.is_specific());
@@ -28,7 +28,7 @@ pub(crate) fn a_name_is_specific_and_has_a_port(net: &Net) {
     assert_eq!(party.endpoint.name().unwrap(), name, "it stays the same");
 }
 
-pub(crate) fn a_wildcard_endpoint_is_reached_by_its_name(net: &Net) {
+pub(crate) fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info.addr_format.expect("an answer has a format");
     let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
     let (alice, bob) = net.pair_of(everywhere(), everywhere());
@@ -40,7 +40,7 @@ pub(crate) fn a_wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     exchange(&bob, &alice);
 }
 
-pub(crate) fn an_endpoint_is_bound_where_it_is_told(net: &Net) {
+pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
     let vacancy = net.vacancy();
     let address = vacancy.address;
     drop(vacancy);
@@ -56,7 +56,7 @@ pub(crate) fn an_endpoint_is_bound_where_it_is_told(net: &Net) {
     assert_eq!(endpoint.name().unwrap(), address);
 }
 
-pub(crate) fn a_name_that_is_taken(net: &Net) {
+pub(crate) fn name_in_use_is_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let domain = net.domain();
     let second = domain.endpoint(&net.info).unwrap();
@@ -64,13 +64,13 @@ pub(crate) fn a_name_that_is_taken(net: &Net) {
     assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE);
     assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE, "every time");
     exchange(&alice, &bob);
-    // Nothing is decided yet, so it may go elsewhere.
+    // The failed endpoint may take another name.
     second.set_name(net.info.src_addr.expect("the transport has an address")).unwrap();
     second.name().unwrap();
 }
 
-pub(crate) fn two_domains_at_once(net: &Net) {
-    // Two domains of one transport, and a transport of another kind beside it.
+pub(crate) fn two_domains_carry_messages_at_once(net: &Net) {
+    // Two domains with different transports.
     let elsewhere = Net::choppy(3, net.turns);
     let (alice, bob) = net.pair();
     let (carol, dave) = elsewhere.pair();
@@ -85,7 +85,7 @@ pub(crate) fn two_domains_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_talks_to_itself(net: &Net) {
+pub(crate) fn endpoint_exchanges_messages_with_itself(net: &Net) {
     let narcissus = net.party();
     let own = narcissus.meet(&narcissus);
     for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
@@ -119,7 +119,7 @@ pub(crate) fn an_endpoint_talks_to_itself(net: &Net) {
     narcissus.silence();
 }
 
-pub(crate) fn sixteen_endpoints_talk_to_each_other(net: &Net) {
+pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;
     let rounds = 3;
     let parties: Vec<Party> = (0..count).map(|_| net.party()).collect();

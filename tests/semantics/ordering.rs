@@ -1,27 +1,27 @@
-//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender are matched in the order of their sending; and
-//! whatever else was agreed on: read, write or send after read, write or send.
+//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in send order; so do other
+//! pairs of read, write and send, if both endpoints have agreed on their order.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, Order};
+use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
 use homespun::{Again, Bytes, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// The length of an access that takes a target several passes, however it travels.
+/// The length of an access that takes the target several passes in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
-/// Where the last bytes of a long access are, which are accessed last.
+/// The offset of the last bytes of a long access, which are accessed last.
 const END: usize = LONG_BYTES - 100;
 
-/// Lengths around everything that treats small and large messages differently.
+/// Lengths around every limit between protocols.
 const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
 
-/// Posts something, waiting for room by reading the party's completions, which are counted.
+/// Posts an operation; reads and counts the party's completions while there is no room.
 #[track_caller]
 fn post(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
@@ -51,7 +51,7 @@ pub(crate) fn messages_of_mixed_sizes_arrive_in_order(net: &Net) {
         let message = payload(n as u64, len_bytes(n));
         post(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
     }
-    // Half of the receives were there early.
+    // Half of the receives were posted early.
     for n in (1..count).step_by(2) {
         bob.endpoint.recv(room(200_000), ANY, n as u64).unwrap();
     }
@@ -70,7 +70,7 @@ pub(crate) fn messages_of_mixed_sizes_arrive_in_order(net: &Net) {
     }
 }
 
-pub(crate) fn tagged_messages_of_one_tag_are_received_in_order(net: &Net) {
+pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
     let (alice, bob) = net.pair();
     let count = 24;
     for n in 0..count {
@@ -92,9 +92,9 @@ pub(crate) fn tagged_messages_of_one_tag_are_received_in_order(net: &Net) {
     }
 }
 
-pub(crate) fn the_earliest_posted_receive_takes_a_message(net: &Net) {
+pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.pair();
-    // More than are looked through one by one.
+    // More than a linear search handles.
     let others = 40;
     for context in 0..others {
         bob.endpoint.trecv(room(8), ANY, 100 + context, 0, context).unwrap();
@@ -127,7 +127,7 @@ pub(crate) fn the_earliest_posted_receive_takes_a_message(net: &Net) {
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
-pub(crate) fn tagged_and_untagged_messages_do_not_meet(net: &Net) {
+pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 1).unwrap();
     alice.send_and_wait(SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() });
@@ -157,7 +157,7 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
         assert_eq!((completion.context, completion.tag), (context, tag));
         alice.completion();
     }
-    // A bit that differs and is not ignored keeps them apart.
+    // A tag that differs in a bit that is not ignored does not match.
     bob.endpoint.trecv(room(8), ANY, 0b1000, 0b0111, 4).unwrap();
     alice.send_and_wait(SendMsg {
         buffers: vec![payload(1, 8)],
@@ -188,7 +188,7 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
     for party in [&alice, &bob] {
         let (sends, mut receives) = party.completions(2 * count as usize);
         assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
-        // They are matched in order, and may end in another.
+        // They match in order, but may complete in another.
         receives.sort_by_key(|completion| completion.context);
         for (n, completion) in (0..count).zip(receives) {
             assert_eq!(completion.context, n, "each receive ends once");
@@ -198,29 +198,29 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
     }
 }
 
-/// Two parties that have agreed on these orders, and a region of the second.
+/// Two parties with these message orders, and a region of the second.
 fn agreed(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
     let (alice, bob) = net.pair_of(setup(), setup());
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region =
-        bob.register(Memory { len_bytes, kind: Kind::Raw, access, key: 7, is_counted: false }).unwrap();
+        bob.register(RegionSpec { len_bytes, kind: Kind::Raw, access, key: 7, is_counted: false }).unwrap();
     (alice, bob, region)
 }
 
-/// Posts a write of the text with this identity, to a place in the region. The identity is its context.
+/// Posts a write of the payload with this identity to an offset of the region. Its context is the identity.
 fn write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
     party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
 }
 
-/// Posts a read from a place in the region.
+/// Posts a read from an offset of the region.
 fn read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context);
     party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
 }
 
-/// What was read by the operations with these contexts, when everything that was posted has ended.
+/// Waits until all operations have ended, and returns the results of the reads with these contexts.
 fn contents(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
     let completions: Vec<_> = (0..ended).map(|_| party.completion()).collect();
     let content = |context: &u64| {
@@ -230,7 +230,7 @@ fn contents(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
     contexts.iter().map(content).collect()
 }
 
-pub(crate) fn a_message_does_not_overtake_a_write(net: &Net) {
+pub(crate) fn message_does_not_overtake_a_write(net: &Net) {
     let (alice, bob, region) = agreed(net, Order::SAW, LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
         bob.endpoint.recv(room(8), ANY, 0).unwrap();
@@ -248,7 +248,90 @@ pub(crate) fn a_message_does_not_overtake_a_write(net: &Net) {
     }
 }
 
-pub(crate) fn a_read_does_not_overtake_a_write(net: &Net) {
+/// The levels of sends and writes, the weakest first.
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+fn write_at(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize, flags: OpFlags) {
+    let call = RmaCall::new(RmaBy::Writemsg, payload(identity, len_bytes), party.peer(), region, identity);
+    party.endpoint.rma(RmaCall { address: region.at(place), flags, ..call }).unwrap();
+}
+
+fn send_at(party: &Party, context: u64, flags: OpFlags) {
+    let (buffers, to) = (vec![payload(context, 8)], party.peer());
+    party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
+}
+
+/// When a message has arrived, so has what was written before it, whatever completes when. Both are
+/// posted at once.
+pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
+    let (alice, bob, region) = agreed(net, Order::SAW, LONG_BYTES);
+    let mut identity = 0;
+    for of_write in LEVELS {
+        for of_send in LEVELS {
+            for len_bytes in [8, 20_000, LONG_BYTES] {
+                identity += 1;
+                bob.endpoint.recv(room(8), ANY, 0).unwrap();
+                write_at(&alice, &region, 0, identity, len_bytes, of_write);
+                send_at(&alice, 999, of_send);
+                bob.completion();
+                let place = len_bytes - len_bytes.min(100);
+                let end = region.part(place, len_bytes - place);
+                let expected = &payload(identity, len_bytes)[place..];
+                assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
+                contents(&alice, &[], 2);
+            }
+        }
+    }
+}
+
+/// Without an order, the initiator waits until the write is delivered.
+pub(crate) fn a_message_shows_what_was_delivered_before(net: &Net) {
+    let (alice, bob, region) = agreed(net, Order::empty(), LONG_BYTES);
+    for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
+        bob.endpoint.recv(room(8), ANY, 0).unwrap();
+        write_at(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.completion().context, identity);
+        send_at(&alice, 999, OpFlags::INJECT_COMPLETE);
+        bob.completion();
+        assert!(region.part(0, len_bytes) == payload(identity, len_bytes), "{len_bytes} bytes");
+        assert_eq!(alice.completion().context, 999);
+    }
+}
+
+/// Without an order and without waiting: a fenced transfer tells of what was before it, or else any
+/// transfer behind that.
+pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
+    let (alice, bob, region) = agreed(net, Order::empty(), LONG_BYTES);
+    let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
+    let weak = OpFlags::INJECT_COMPLETE;
+    let mut identity = 0;
+    for is_told_itself in [true, false] {
+        for len_bytes in [8, 20_000, LONG_BYTES] {
+            identity += 1;
+            bob.endpoint.recv(room(8), ANY, 0).unwrap();
+            write_at(&alice, &region, 0, identity, len_bytes, weak);
+            if is_told_itself {
+                send_at(&alice, 999, fenced);
+            } else {
+                // Its target is not told of the fenced one.
+                write_at(&alice, &region, 0, 998, 0, fenced);
+                send_at(&alice, 999, weak);
+            }
+            bob.completion();
+            let place = len_bytes - len_bytes.min(100);
+            let end = region.part(place, len_bytes - place);
+            assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {is_told_itself}");
+            contents(&alice, &[], if is_told_itself { 2 } else { 3 });
+        }
+    }
+}
+
+pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
         let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
@@ -261,7 +344,7 @@ pub(crate) fn a_read_does_not_overtake_a_write(net: &Net) {
     }
 }
 
-pub(crate) fn a_write_does_not_overtake_a_write(net: &Net) {
+pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
         let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
@@ -274,7 +357,7 @@ pub(crate) fn a_write_does_not_overtake_a_write(net: &Net) {
     }
 }
 
-pub(crate) fn a_write_does_not_overtake_a_read(net: &Net) {
+pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
         let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
@@ -282,7 +365,7 @@ pub(crate) fn a_write_does_not_overtake_a_read(net: &Net) {
             let before = payload(identity, LONG_BYTES);
             region.put(0, &before[..len_bytes]);
             region.put(END, &before[END..]);
-            // Behind the second one a short one waits as well.
+            // A short message after the second read waits as well.
             read(&alice, &region, 0, 50, len_bytes);
             read(&alice, &region, END, 51, 100);
             write(&alice, &region, 0, 99, len_bytes.min(40_000));
@@ -295,9 +378,9 @@ pub(crate) fn a_write_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn a_message_does_not_overtake_a_read(net: &Net) {
+pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
     let (alice, bob, region) = agreed(net, Order::SAR, LONG_BYTES);
-    // One that is long, and so many short ones that no link takes all of them at once.
+    // A long read, and more short ones than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
     {
@@ -318,7 +401,7 @@ pub(crate) fn a_message_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn a_read_does_not_overtake_a_read(net: &Net) {
+pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
     let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
     let mut version: u64 = 0;
     region.put(END, &version.to_le_bytes());
@@ -343,14 +426,14 @@ pub(crate) fn a_read_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn a_fetch_does_not_overtake_a_read(net: &Net) {
+pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
     let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
     let what = (AtomicOp::Sum, Datatype::Uint64);
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
         region.put(LAST, &number.to_le_bytes());
-        // Behind the long ones a short one waits as well.
+        // A short fetch after the long reads waits as well.
         read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
         read(&alice, &region, LAST, 51, 8);
         let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
@@ -363,15 +446,16 @@ pub(crate) fn a_fetch_does_not_overtake_a_read(net: &Net) {
     }
 }
 
-pub(crate) fn an_access_does_not_overtake_messages(net: &Net) {
-    // More than the target keeps for nobody.
+pub(crate) fn access_does_not_overtake_messages(net: &Net) {
+    // More messages than the target's budget for unexpected ones holds.
     const COUNT: u64 = 100;
     let order = Order::RAS | Order::WAS;
     for kind in Kind::ALL {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
         let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, target);
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let region = bob.register(Memory { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
+        let region =
+            bob.register(RegionSpec { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
         for context in 0..COUNT {
             alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
         }
@@ -396,14 +480,14 @@ pub(crate) fn an_access_does_not_overtake_messages(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_mapped_does_not_overtake_messages_either(net: &Net) {
+pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let order = Order::RAS | Order::WAS;
     let asleep = Setup { order, asleep: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, asleep);
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let memory = Memory { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+    let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
     let region = bob.register(memory).unwrap();
-    // Bob does something only when he looks for completions, of which there are none.
+    // Bob makes progress only when he polls, and has no completions.
     let together = || {
         assert!(bob.poll().is_none());
         alice.poll().map(|ended| ended.expect("nothing fails").0)
@@ -428,14 +512,14 @@ pub(crate) fn what_is_mapped_does_not_overtake_messages_either(net: &Net) {
     assert!(received(&bob.completion().buffer) == payload(2, 8));
 }
 
-pub(crate) fn operations_of_all_kinds_are_done_as_if_one_by_one(net: &Net) {
+pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     const REGION_BYTES: usize = 200_000;
     const COUNT: u64 = 120;
     let (alice, bob, region) = agreed(net, Order::STRICT, REGION_BYTES);
     let mut random = fastrand::Rng::with_seed(0x0de5);
     let mut memory = room(REGION_BYTES).to_vec();
     region.put(0, &memory);
-    // What each read must find, and what must have been written when a message is received.
+    // The expected result of each read, and the expected memory at the arrival of each message.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
     for context in 0..COUNT {

@@ -1,5 +1,5 @@
-//! Completion queues that nothing keeps from being overrun: `FI_RM_DISABLED` of `fi_domain(3)`, and the end of the
-//! notes of `fi_cq(3)`.
+//! Overruns of unprotected completion queues: `FI_RM_DISABLED` of `fi_domain(3)`, and the end of the notes of
+//! `fi_cq(3)`.
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::InfoFlags;
@@ -20,13 +20,13 @@ fn unprotected(depth_entries: usize) -> Setup {
     }
 }
 
-/// Sends a message of 24 bytes, and waits until the peer holds all of it and has reported it or lost the report.
+/// Sends a message of 24 bytes, and waits until the peer has received it and written or lost its entry.
 fn send_and_wait(party: &Party, context: u64) {
     let buffers = vec![payload(context, 24)];
     party.send_and_wait(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
 }
 
-/// Asserts that the queue was overrun and read to its end, however it is read and however often.
+/// Asserts that every read of the queue returns the overrun.
 #[track_caller]
 fn assert_overrun(queue: &Queue) {
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn assert_overrun(queue: &Queue) {
     }
 }
 
-pub(crate) fn entries_come_first_and_then_nothing_more(net: &Net) {
+pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth));
     for context in 0..2 * depth as u64 {
@@ -48,13 +48,13 @@ pub(crate) fn entries_come_first_and_then_nothing_more(net: &Net) {
         send_and_wait(&alice, context);
     }
     for context in 0..depth as u64 {
-        let (completion, source) = bob.cq.read_from().unwrap();
+        let (completion, source) = bob.cq.read_from().unwrap().unwrap();
         assert_eq!((completion.context, source), (context, bob.peer()));
         assert_eq!(received(&completion.buffer), payload(context, 24));
     }
     assert_overrun(&bob.cq);
 
-    // Operations go on, without a report; there is room now, but it is not used.
+    // Operations go on without entries, although the queue has room now.
     bob.endpoint.recv(room(24), ANY, 10).unwrap();
     send_and_wait(&alice, 10);
     alice.endpoint.recv(room(24), ANY, 11).unwrap();
@@ -63,8 +63,9 @@ pub(crate) fn entries_come_first_and_then_nothing_more(net: &Net) {
     assert_overrun(&bob.cq);
 }
 
-pub(crate) fn errors_are_lost_or_kept_like_successes(net: &Net) {
-    // Every other message is cut, so that the first one to be lost is a failure here and a success there.
+pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
+    // Every other message is truncated, so that the first lost entry is an error in one case and a success
+    // in the other.
     for depth in [1, 4] {
         let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth as usize));
         for context in 0..depth + 2 {
@@ -73,13 +74,13 @@ pub(crate) fn errors_are_lost_or_kept_like_successes(net: &Net) {
         for context in 0..depth + 2 {
             send_and_wait(&alice, context);
         }
-        assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "a success is on top");
+        assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
         for context in 0..depth {
             if context % 2 == 0 {
-                assert_eq!(bob.cq.read().unwrap().context, context);
+                assert_eq!(bob.cq.read().unwrap().unwrap().context, context);
             } else {
                 assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
-                let failed = bob.cq.read_error().unwrap();
+                let failed = bob.cq.read_error().unwrap().unwrap();
                 assert_eq!((failed.completion.context, failed.overflow_bytes()), (context, 14));
             }
         }
@@ -87,7 +88,7 @@ pub(crate) fn errors_are_lost_or_kept_like_successes(net: &Net) {
     }
 }
 
-pub(crate) fn sends_have_no_places_but_still_a_depth(net: &Net) {
+pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     const DEPTH_OPS: u64 = 5;
     let alice = net.open(Setup { tx_depth_ops: DEPTH_OPS as usize, ..unprotected(DEPTH_ENTRIES) });
@@ -103,7 +104,7 @@ pub(crate) fn sends_have_no_places_but_still_a_depth(net: &Net) {
         bob.endpoint.recv(room(24), ANY, context).unwrap();
     }
     net.wake(&bob);
-    // Each send that is taken shows that another one has ended, and nobody reads of it.
+    // Each accepted send shows that another one has ended, though its entry stays unread.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
         match send_acknowledged(&alice, sent) {
@@ -120,12 +121,12 @@ pub(crate) fn sends_have_no_places_but_still_a_depth(net: &Net) {
         assert_eq!(received(&completion.buffer), payload(context, 24), "what is lost is not the message");
     }
     for _ in 0..DEPTH_ENTRIES {
-        assert!(alice.cq.read().unwrap().context < DEPTH_OPS);
+        assert!(alice.cq.read().unwrap().unwrap().context < DEPTH_OPS);
     }
     assert_overrun(&alice.cq);
 }
 
-pub(crate) fn reads_drive_progress_all_the_same(net: &Net) {
+pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..unprotected(1) });
     for context in 0..6 {
         bob.endpoint.recv(room(24), ANY, context).unwrap();
@@ -139,7 +140,7 @@ pub(crate) fn reads_drive_progress_all_the_same(net: &Net) {
         ended += usize::from(alice.poll().is_some());
         deadline.pause("messages that overrun the queue");
     }
-    assert_eq!(bob.cq.read().unwrap().context, 0);
+    assert_eq!(bob.cq.read().unwrap().unwrap().context, 0);
     for context in 3..6 {
         send_acknowledged(&alice, context).unwrap();
         let deadline = Deadline::new();
@@ -151,25 +152,25 @@ pub(crate) fn reads_drive_progress_all_the_same(net: &Net) {
     net.wake(&bob);
 }
 
-pub(crate) fn each_direction_is_overrun_for_itself(net: &Net) {
+pub(crate) fn separate_queues_are_overrun_separately(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { separate_queues: true, ..unprotected(1) });
     for context in 0..2 {
         bob.endpoint.recv(room(24), ANY, context).unwrap();
         send_and_wait(&alice, context);
     }
     let receive_cq = bob.receive_cq.clone().expect("it has two queues");
-    assert_eq!(receive_cq.read().unwrap().context, 0);
+    assert_eq!(receive_cq.read().unwrap().unwrap().context, 0);
     assert_overrun(&receive_cq);
     for context in 2..4 {
         alice.endpoint.recv(room(24), ANY, context).unwrap();
         send_and_wait(&bob, context);
         assert_eq!(alice.completion().context, context);
     }
-    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read(), Ok(None));
     assert_overrun(&receive_cq);
 }
 
-pub(crate) fn a_queue_that_is_read_in_time_loses_nothing(net: &Net) {
+pub(crate) fn queue_read_in_time_loses_nothing(net: &Net) {
     let (alice, bob) = net.pair_of(unprotected(1), unprotected(1));
     for context in 0..10 {
         for (from, to) in [(&alice, &bob), (&bob, &alice)] {
@@ -179,11 +180,11 @@ pub(crate) fn a_queue_that_is_read_in_time_loses_nothing(net: &Net) {
         }
     }
     for party in [&alice, &bob] {
-        assert_eq!(party.cq.read(), Err(ReadError::Empty));
+        assert_eq!(party.cq.read(), Ok(None));
     }
 }
 
-pub(crate) fn what_is_lost_is_dropped(net: &Net) {
+pub(crate) fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
     let (alice, bob) = net.pair_of(unprotected(1), Setup::default());
     let messages: Vec<Bytes> = (0..3).map(|n| payload(n, 40_000)).collect();
     for (context, message) in (0..).zip(&messages) {
@@ -201,12 +202,12 @@ pub(crate) fn what_is_lost_is_dropped(net: &Net) {
         deadline.pause("buffers of sends whose completions are lost");
     }
     assert_eq!(given_back(), 2, "the queue holds one");
-    alice.cq.read().unwrap();
+    alice.cq.read().unwrap().unwrap();
     assert_eq!(given_back(), 3);
     assert_overrun(&alice.cq);
 }
 
-pub(crate) fn the_domain_decides_for_its_endpoints(net: &Net) {
+pub(crate) fn endpoints_take_resource_management_from_the_domain(net: &Net) {
     use ResourceManagement::{Disabled, Enabled};
     for (asked, granted) in [(None, Enabled), (Some(Enabled), Enabled), (Some(Disabled), Disabled)] {
         let mut info = net.info().clone();

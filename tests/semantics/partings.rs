@@ -1,4 +1,4 @@
-//! How connections end: `fi_shutdown`, and the end of an endpoint, `fi_cm(3)`.
+//! Ends of connections: `fi_shutdown`, and closing an endpoint, `fi_cm(3)`.
 
 use std::thread;
 
@@ -6,14 +6,14 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
 use homespun::{
-    ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError, ReadError,
+    ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError, Tag,
 };
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net};
 
-/// What posts are given in place of an address, which is not looked at.
+/// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
 fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
@@ -29,7 +29,7 @@ fn errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
-pub(crate) fn what_was_sent_arrives_before_the_end(net: &Net) {
+pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
         let (one, other) = pair(&client, &server);
@@ -45,7 +45,7 @@ pub(crate) fn what_was_sent_arrives_before_the_end(net: &Net) {
         }
         assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
         assert_eq!(received(&completion(&[&server, &client]).buffer), payload(0, 100));
-        // The connection is over, but nothing of what has arrived is lost.
+        // The connection has ended, but no message that has arrived is lost.
         for context in 1..count {
             other.recv(room(100), NOWHERE, context).unwrap();
             assert_eq!(received(&completion(&[&server, &client]).buffer), payload(context, 100));
@@ -60,20 +60,20 @@ pub(crate) fn what_was_sent_arrives_before_the_end(net: &Net) {
     }
 }
 
-pub(crate) fn everything_ends_with_the_connection(net: &Net) {
+pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
     other.recv(room(8), NOWHERE, 1).unwrap();
-    other.trecv(room(8), NOWHERE, 7, 0, 2).unwrap();
+    other.trecv(room(8), NOWHERE, Tag(7), 2).unwrap();
     one.recv(room(8), NOWHERE, 3).unwrap();
-    // Nobody receives it.
+    // The peer posts no receive for it.
     let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
     let send = SendMsg { buffers, tag: Some(1), context: 4, flags, ..SendMsg::default() };
     one.sendmsg(send).unwrap();
     one.shutdown().unwrap();
     let mut ended = Vec::new();
     for _ in 0..2 {
-        // What is cancelled has ended when the call returns.
+        // A cancelled operation has ended when the call returns.
         let failed = end(&[&client]).expect_err("it was cancelled");
         assert_eq!(failed.error, OperationError::Cancelled);
         ended.push(failed.completion.context);
@@ -81,7 +81,7 @@ pub(crate) fn everything_ends_with_the_connection(net: &Net) {
     ended.sort_unstable();
     assert_eq!(ended, [3, 4]);
     for context in [1, 2] {
-        let failed = end(&[&server, &client]).expect_err("nobody sends any more");
+        let failed = end(&[&server, &client]).expect_err("no sender is left");
         assert_eq!(
             (failed.completion.context, failed.error),
             (context, OperationError::Link(LinkError::Closed))
@@ -91,7 +91,7 @@ pub(crate) fn everything_ends_with_the_connection(net: &Net) {
     assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
 }
 
-pub(crate) fn what_was_received_has_succeeded_although_the_receiver_shuts_down(net: &Net) {
+pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [0, 8, 5000, 300_000] {
         let (one, other) = pair(&client, &server);
@@ -101,7 +101,7 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_shuts_down(n
             client.progress();
             server.progress();
         }
-        // Whether it is there by now, or comes only now.
+        // The message may have arrived already, or arrives now.
         other.recv(room(len_bytes), NOWHERE, 2).unwrap();
         assert!(received(&completion(&[&server, &client]).buffer) == payload(1, len_bytes));
         other.shutdown().unwrap();
@@ -111,8 +111,8 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_shuts_down(n
     }
 }
 
-/// What the receiver has to say waits behind what it sends itself, of which the link may have taken half.
-pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(net: &Net) {
+/// The acknowledgement waits behind the receiver's own sends, of which the link may have taken half.
+pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net: &Net) {
     const REPLIES: u64 = 8;
     const LOOKS: u32 = 30;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -121,7 +121,7 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(n
         other.recv(room(8), NOWHERE, 1).unwrap();
         for context in 0..REPLIES {
             let whole = payload(context, 900);
-            // What is in several places is not taken at once or not at all.
+            // The link may take a part of a message in several segments.
             let buffers = vec![whole.slice(..1), whole.slice(1..)];
             other.sendmsg(SendMsg { buffers, context: 10 + context, ..SendMsg::default() }).unwrap();
         }
@@ -130,10 +130,10 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(n
         let (mut sent, mut looks, deadline) = (0, 0, Deadline::new());
         loop {
             match server.cq.read() {
-                Ok(completion) if completion.context == 1 => break,
-                Ok(_) => sent += 1,
-                Err(ReadError::Empty) => {
-                    // Until then nobody takes anything off the link.
+                Ok(Some(completion)) if completion.context == 1 => break,
+                Ok(Some(_)) => sent += 1,
+                Ok(None) => {
+                    // Until then the server reads nothing off the link.
                     looks += 1;
                     if looks % LOOKS == 0 {
                         client.progress();
@@ -145,13 +145,13 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(n
         }
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
-            // Done before, or cancelled; the memory is the application's again.
+            // Completed before, or cancelled; the memory is the application's again.
             let _either = end(&[&server]);
         }
         assert_eq!(completion(&[&client, &server]).context, 2, "round {round}");
         assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
         assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
-        // What has arrived has arrived whole.
+        // No message has arrived in part.
         for context in 0..REPLIES {
             let Ok(()) = one.recv(room(900), NOWHERE, 3).map_err(Error::from) else { break };
             assert_eq!(received(&completion(&[&client]).buffer), payload(context, 900), "round {round}");
@@ -159,7 +159,7 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(n
     }
 }
 
-pub(crate) fn shutdowns_cross(net: &Net) {
+pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for _ in 0..10 {
         let (one, other) = pair(&client, &server);
@@ -172,7 +172,7 @@ pub(crate) fn shutdowns_cross(net: &Net) {
     }
 }
 
-pub(crate) fn a_long_message_that_is_under_way_ends_with_a_shutdown(net: &Net) {
+pub(crate) fn long_message_in_flight_fails_at_shutdown(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for shuts_down in [0, 1] {
         let (one, other) = pair(&client, &server);
@@ -183,7 +183,7 @@ pub(crate) fn a_long_message_that_is_under_way_ends_with_a_shutdown(net: &Net) {
             client.progress();
         }
         [&one, &other][shuts_down].shutdown().unwrap();
-        // Whether it has succeeded is up to how fast it was. It ends, and the other side's is the same or has failed.
+        // The send may succeed or fail. If the sender shut down, a message whose send succeeded was received.
         let sent = end(&[&client, &server]).is_ok();
         let arrived = end(&[&server, &client]);
         assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
@@ -195,7 +195,7 @@ pub(crate) fn a_long_message_that_is_under_way_ends_with_a_shutdown(net: &Net) {
     }
 }
 
-pub(crate) fn what_was_accepted_is_connected_although_everything_is_closed_at_once(net: &Net) {
+pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for round in 0..10 {
         let listener = server.listener(LISTENER);
@@ -209,7 +209,7 @@ pub(crate) fn what_was_accepted_is_connected_although_everything_is_closed_at_on
         assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")), "{round}");
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         completion(&[&server]);
-        // The client has had no turn since; closing waits for what was sent.
+        // The client was not driven since; closing waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
             assert_eq!(hear(&[&client]), Ok(connected(CLIENT, b"welcome")), "{round}");
@@ -220,7 +220,7 @@ pub(crate) fn what_was_accepted_is_connected_although_everything_is_closed_at_on
     }
 }
 
-pub(crate) fn objects_go_in_any_order(net: &Net) {
+pub(crate) fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
     for order in 0..6 {
         let (client, server) = (Side::new(net), Side::new(net));
         let listener = server.listener(LISTENER);

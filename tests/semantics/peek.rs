@@ -1,34 +1,34 @@
-//! Looking at messages that nobody has asked for yet, claiming them and throwing them away: `FI_PEEK`, `FI_CLAIM` and
-//! `FI_DISCARD` of `fi_tagged(3)`.
+//! Peeking at unexpected messages, claiming and discarding them: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`
+//! of `fi_tagged(3)`.
 
 use std::thread;
 use std::time::Duration;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError};
+use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError, Tag, TagMatch};
 
 use crate::suite::payload::{payload, received, room, room_in_pieces};
 use crate::suite::{Deadline, Ended, Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Lengths of messages that travel in every way that there is.
+/// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 100, 100_000, 300_000, 1 << 20];
 
-/// How much the smallest receivers keep before they are asked for it.
+/// The smallest unexpected budget of a receiver.
 const SMALL_BUDGET_BYTES: usize = 20_000;
 
-/// Longer than that.
+/// A length beyond that budget.
 const LONG_BYTES: usize = 100_000;
 
-/// Sends a tagged message whose bytes and data are those of `identity`. It is there when this returns.
+/// Sends a tagged message with the bytes and data of `identity`, and waits until it has arrived.
 fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
     from.send_and_wait(SendMsg { buffers, to: from.peer(), tag: Some(tag), data, ..SendMsg::default() });
 }
 
-/// As `deliver`, without waiting for more than that it was matched.
+/// Sends as `deliver` does, to complete when matched, without waiting.
 fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
@@ -36,9 +36,9 @@ fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     from.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
 }
 
-/// Asks for a message in one of the ways that do not need room for it.
+/// Posts a peek, a claim or a discard, which need no buffer.
 #[track_caller]
-fn ask(party: &Party, tagged: (u64, u64), from: FabricAddress, context: u64, flags: OpFlags) -> Ended {
+fn post_peek(party: &Party, tagged: TagMatch, from: FabricAddress, context: u64, flags: OpFlags) -> Ended {
     let receive = RecvMsg { tagged: Some(tagged), from, context, flags, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
     let ended = party.next();
@@ -51,39 +51,39 @@ fn ask(party: &Party, tagged: (u64, u64), from: FabricAddress, context: u64, fla
     ended
 }
 
-/// Looks for a message from anybody, which must be there. Returns whose it is.
+/// Peeks at a message from any source, which must be there. Returns its identity.
 #[track_caller]
-fn look(party: &Party, tagged: (u64, u64), context: u64, then: OpFlags) -> u64 {
-    ask(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
+fn peek_at(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
+    post_peek(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
-/// Looks for a message until it comes. It may be there in part only.
+/// Peeks until the message is found. It may have arrived in part only.
 #[track_caller]
-fn look_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
+fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
     loop {
-        match ask(party, (tag, 0), ANY, context, OpFlags::PEEK | then) {
+        match post_peek(party, Tag(tag).into(), ANY, context, OpFlags::PEEK | then) {
             Ok((completion, _)) => return completion,
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
         }
         party.progress_all();
-        deadline.pause("a message to look at");
+        deadline.pause("a message to peek_at at");
     }
 }
 
 #[track_caller]
-fn finds_nothing(party: &Party, tagged: (u64, u64)) {
-    let failed = ask(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
+fn finds_nothing(party: &Party, tagged: TagMatch) {
+    let failed = post_peek(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
     assert_eq!((failed.error.clone(), failed.errno()), (OperationError::NoMessage, Errno::ENOMSG));
     assert_eq!((failed.completion.len_bytes, failed.overflow_bytes()), (0, 0));
 }
 
 fn post_claim(party: &Party, context: u64, len_bytes: usize) -> Result<(), Error> {
-    let (buffers, tagged, flags) = (vec![room(len_bytes)], Some((0, 0)), OpFlags::CLAIM);
+    let (buffers, tagged, flags) = (vec![room(len_bytes)], Some(Tag(0).into()), OpFlags::CLAIM);
     party.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() })
 }
 
-/// Receives the message that was claimed with this context.
+/// Receives the message claimed with this context.
 #[track_caller]
 fn claim(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
     post_claim(party, context, len_bytes).unwrap();
@@ -105,47 +105,47 @@ fn receive(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
     expect(party, 88, tag, identity, len_bytes);
 }
 
-pub(crate) fn a_look_tells_of_a_message_and_leaves_it(net: &Net) {
+pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
     let (alice, bob) = net.pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         deliver(&alice, 5, identity, len_bytes);
         for context in 1..=3 {
-            let (completion, source) = ask(&bob, (5, 0), ANY, context, OpFlags::PEEK).unwrap();
+            let (completion, source) = post_peek(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(completion.flags, flags);
             assert_eq!((completion.len_bytes, completion.tag, completion.data), (len_bytes, 5, identity));
             assert_eq!(source, bob.peer());
         }
         receive(&bob, 5, identity, len_bytes);
-        finds_nothing(&bob, (5, 0));
+        finds_nothing(&bob, Tag(5).into());
     }
-    // A message without data has none.
+    // A message without remote data reports none.
     alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(6), ..SendMsg::default() });
-    let (completion, _) = ask(&bob, (6, 0), ANY, 1, OpFlags::PEEK).unwrap();
+    let (completion, _) = post_peek(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!((completion.len_bytes, completion.data), (0, 0));
     bob.silence();
 }
 
-pub(crate) fn a_look_that_finds_nothing_leaves_nothing(net: &Net) {
+pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     let (alice, bob) = net.pair();
-    finds_nothing(&bob, (5, 0));
+    finds_nothing(&bob, Tag(5).into());
     for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
-        let failed = ask(&bob, (5, 0), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        let failed = post_peek(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
         assert_eq!(failed.error, OperationError::NoMessage);
     }
     assert!(matches!(bob.endpoint.cancel(77), Err(Error::Misuse(Misuse::NotFound(_)))), "it has ended");
     deliver(&alice, 5, 1, 100);
-    finds_nothing(&bob, (6, 0));
-    finds_nothing(&bob, (4, 2));
-    // Nor are untagged messages looked at.
+    finds_nothing(&bob, Tag(6).into());
+    finds_nothing(&bob, Tag(4).ignoring(2));
+    // Nor do tagged peeks find untagged messages.
     alice.send_and_wait(SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() });
     receive(&bob, 5, 1, 100);
-    finds_nothing(&bob, (5, u64::MAX));
+    finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
     bob.silence();
 }
 
-/// Has the second party, which nothing drives but its own calls, know the first.
+/// Connects the parties; the second makes progress only in its own calls.
 fn connect(alice: &Party, bob: &Party) {
     bob.endpoint.trecv(room(8), ANY, 1, 0, 88).unwrap();
     alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), 1, 99).unwrap();
@@ -160,7 +160,7 @@ fn send_without_waiting(alice: &Party, tag: u64, identity: u64) {
     assert_eq!(alice.completion().context, 99);
 }
 
-pub(crate) fn peek_before_a_pass_does_not_see_what_the_pass_receives(net: &Net) {
+pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
@@ -168,13 +168,13 @@ pub(crate) fn peek_before_a_pass_does_not_see_what_the_pass_receives(net: &Net) 
         for _ in 0..100 {
             alice.progress_all();
         }
-        let first = ask(&bob, (5, 0), ANY, 11, OpFlags::PEEK | then);
+        let first = post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
         // A progress thread may have received the message.
         if net.turns != Turns::Automatic {
             assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
         }
         if first.is_err() {
-            assert_eq!(look_until_found(&bob, 5, 11, then).data, 2);
+            assert_eq!(peek_until_found(&bob, 5, 11, then).data, 2);
         }
         match then {
             OpFlags::CLAIM => claim(&bob, 11, 5, 2, 8),
@@ -184,7 +184,7 @@ pub(crate) fn peek_before_a_pass_does_not_see_what_the_pass_receives(net: &Net) 
     }
 }
 
-pub(crate) fn peek_sees_what_was_received_before_a_completion_that_was_read(net: &Net) {
+pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
     connect(&alice, &bob);
     for identity in 2..20 {
@@ -192,30 +192,29 @@ pub(crate) fn peek_sees_what_was_received_before_a_completion_that_was_read(net:
         send_without_waiting(&alice, 5, identity);
         send_without_waiting(&alice, 1, 1);
         expect(&bob, 88, 1, 1, 8);
-        assert_eq!(look(&bob, (5, 0), 11, OpFlags::empty()), identity);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
         receive(&bob, 5, identity, 8);
     }
 }
 
-/// How often a party peeks before it gives others more time than it takes itself.
+/// How often a party peeks before it sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-/// For all ends of peeks of which none is read. A party that gives others time makes fewer before a test
-/// fails.
+/// The queue depth: room for the completions of all peeks, since none is read meanwhile.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
     let (alice, bob) = net.pair_of(setup(), setup());
     let peek = |party: &Party, tag, context, flags| {
-        let tagged = Some((tag, 0));
+        let tagged = Some(Tag(tag).into());
         party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
     };
-    // The first one connects them.
+    // The first message makes the link.
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
-        // The context that holds a claimed message is refused, which tells without a queue that one was
+        // A context with a claimed message is refused, which shows without a queue that a message was
         // found.
         while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
             peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
@@ -227,7 +226,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
         }
         let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
         assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{refused:?}");
-        // Nothing but what they do themselves drives them, so they take turns from here on.
+        // Only their own calls drive them, so they take turns from here on.
         let mut is_claimed = false;
         let [mut found, mut received, mut sent] = [None, None, None];
         while received.is_none() || sent.is_none() {
@@ -250,8 +249,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     }
 }
 
-/// Reads until there is nothing to read or an operation has succeeded. No other than peeks that have found
-/// nothing may fail.
+/// Reads until the queue is empty or an operation has succeeded. Only peeks without a message may fail.
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
@@ -262,26 +260,26 @@ fn poll_success(party: &Party) -> Option<Completion> {
     }
 }
 
-pub(crate) fn a_look_finds_the_earliest_that_fits(net: &Net) {
+pub(crate) fn peek_finds_the_earliest_match(net: &Net) {
     let (alice, bob) = net.pair();
     for identity in 1..=4 {
         deliver(&alice, identity, identity, 16);
     }
-    let all = (0, u64::MAX);
-    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 1);
-    assert_eq!(look(&bob, (3, 0), 9, OpFlags::empty()), 3);
-    assert_eq!(look(&bob, (2, 1), 9, OpFlags::empty()), 2);
-    assert_eq!(look(&bob, all, 9, OpFlags::DISCARD), 1);
-    assert_eq!(look(&bob, all, 10, OpFlags::CLAIM), 2);
-    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 3);
+    let all = TagMatch::ANY;
+    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 1);
+    assert_eq!(peek_at(&bob, Tag(3).into(), 9, OpFlags::empty()), 3);
+    assert_eq!(peek_at(&bob, Tag(2).ignoring(1), 9, OpFlags::empty()), 2);
+    assert_eq!(peek_at(&bob, all, 9, OpFlags::DISCARD), 1);
+    assert_eq!(peek_at(&bob, all, 10, OpFlags::CLAIM), 2);
+    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 3);
     receive(&bob, 3, 3, 16);
-    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 4);
+    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 4);
     claim(&bob, 10, 2, 2, 16);
     receive(&bob, 4, 4, 16);
     finds_nothing(&bob, all);
 }
 
-pub(crate) fn a_look_may_ask_for_a_sender(net: &Net) {
+pub(crate) fn peek_may_name_a_source(net: &Net) {
     let bob = net.party();
     let senders = [net.party(), net.party()];
     for (identity, sender) in (1..).zip(&senders) {
@@ -291,39 +289,39 @@ pub(crate) fn a_look_may_ask_for_a_sender(net: &Net) {
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (from, identity) in [(second, 2), (first, 1), (ANY, 1)] {
-        let (completion, source) = ask(&bob, (5, 0), from, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) = post_peek(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
         assert_eq!(completion.data, identity);
         assert_eq!(source, FabricAddress(identity - 1));
     }
-    ask(&bob, (5, 0), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
-    let failed = ask(&bob, (5, 0), second, 9, OpFlags::PEEK).unwrap_err();
+    post_peek(&bob, Tag(5).into(), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
+    let failed = post_peek(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
     assert_eq!(failed.error, OperationError::NoMessage);
     receive(&bob, 5, 1, 16);
 }
 
-pub(crate) fn what_a_posted_receive_takes_is_not_seen(net: &Net) {
+pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.trecv(room(16), ANY, 5, 0, 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
     expect(&bob, 1, 5, 1, 16);
-    assert_eq!(look(&bob, (5, 0), 9, OpFlags::empty()), 2);
+    assert_eq!(peek_at(&bob, Tag(5).into(), 9, OpFlags::empty()), 2);
     receive(&bob, 5, 2, 16);
 }
 
-pub(crate) fn a_claimed_message_is_received_by_its_claim_alone(net: &Net) {
+pub(crate) fn claimed_message_is_received_by_its_claim_alone(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=3 {
             deliver(&alice, 5, identity, len_bytes);
         }
-        assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
-        assert_eq!(look(&bob, (5, 0), 12, OpFlags::CLAIM), 2);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
         receive(&bob, 5, 3, len_bytes);
-        finds_nothing(&bob, (5, 0));
+        finds_nothing(&bob, Tag(5).into());
         bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 13).unwrap();
         bob.silence();
-        // In whatever order they are wanted.
+        // In any order.
         claim(&bob, 12, 5, 2, len_bytes);
         claim(&bob, 11, 5, 1, len_bytes);
         bob.silence();
@@ -332,7 +330,7 @@ pub(crate) fn a_claimed_message_is_received_by_its_claim_alone(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_discarded_is_gone(net: &Net) {
+pub(crate) fn discarded_message_is_never_received(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=4 {
@@ -340,35 +338,35 @@ pub(crate) fn what_is_discarded_is_gone(net: &Net) {
         }
         deliver(&alice, 6, 5, 8);
         alice.silence();
-        // One is discarded as soon as it is seen, another when it was claimed.
-        assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 1);
+        // One message is discarded by a peek, another after it was claimed.
+        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
         assert_eq!(alice.completion().context, 1);
-        assert_eq!(look(&bob, (5, 0), 12, OpFlags::CLAIM), 2);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
         alice.silence();
-        ask(&bob, (5, 0), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        post_peek(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.completion().context, 2);
         receive(&bob, 5, 3, len_bytes);
         assert_eq!(alice.completion().context, 3);
-        assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 4);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 4);
         assert_eq!(alice.completion().context, 4);
-        finds_nothing(&bob, (5, 0));
+        finds_nothing(&bob, Tag(5).into());
         receive(&bob, 6, 5, 8);
         bob.silence();
     }
 }
 
-pub(crate) fn a_claim_matches_only_when_it_receives(net: &Net) {
+pub(crate) fn claimed_send_matches_only_when_received(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in LENS_BYTES {
         send(&alice, 5, 1, len_bytes);
-        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
         alice.silence();
         claim(&bob, 11, 5, 1, len_bytes);
         assert_eq!(alice.completion().context, 1);
     }
 }
 
-pub(crate) fn a_claim_is_used_once(net: &Net) {
+pub(crate) fn claim_is_used_once(net: &Net) {
     let (alice, bob) = net.pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
@@ -376,9 +374,9 @@ pub(crate) fn a_claim_is_used_once(net: &Net) {
         assert!(matches!(result, Err(Error::Misuse(Misuse::NotFound(_)))), "{result:?}");
     };
     is_unknown(post_claim(&bob, 11, 16));
-    assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
+    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
     is_unknown(post_claim(&bob, 12, 16));
-    // A claim is no operation that could be taken back.
+    // A claim cannot be cancelled.
     is_unknown(bob.endpoint.cancel(11));
     claim(&bob, 11, 5, 1, 16);
     is_unknown(post_claim(&bob, 11, 16));
@@ -386,30 +384,30 @@ pub(crate) fn a_claim_is_used_once(net: &Net) {
     bob.silence();
 }
 
-pub(crate) fn a_claimed_message_is_cut_like_any_other(net: &Net) {
+pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
     let (alice, bob) = net.pair();
     for len_bytes in [100, 1 << 20] {
         deliver(&alice, 5, 1, len_bytes);
-        look(&bob, (5, 0), 11, OpFlags::CLAIM);
+        peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
         post_claim(&bob, 11, 60).unwrap();
         let failed = bob.failure();
         assert_eq!((failed.completion.context, failed.overflow_bytes()), (11, len_bytes as u64 - 60));
         assert_eq!(received(&failed.completion.buffer), payload(1, 60));
-        // It may also go to several places.
+        // The claim may have several segments.
         deliver(&alice, 5, 2, len_bytes);
-        look(&bob, (5, 0), 11, OpFlags::CLAIM);
+        peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
         let (buffers, flags) = (room_in_pieces(len_bytes, 3), OpFlags::CLAIM);
-        let tagged = Some((5, 0));
+        let tagged = Some(Tag(5).into());
         let receive = RecvMsg { buffers, tagged, context: 11, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap();
         expect(&bob, 11, 5, 2, len_bytes);
     }
 }
 
-/// What becomes of a long message while it arrives.
-pub(crate) fn a_message_that_is_still_arriving_is_seen_claimed_and_discarded(net: &Net) {
+/// Peeks at a long message while it arrives.
+pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.pair();
-    // More than the system's own buffers take; the network inside the process has none, and its pieces are small.
+    // More than the system's buffers hold; the loopback network has none, and its pieces are small.
     let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
     for len_bytes in [200_000, 1 << 20, longest_bytes] {
         let mut identity = 0;
@@ -419,26 +417,26 @@ pub(crate) fn a_message_that_is_still_arriving_is_seen_claimed_and_discarded(net
             identity
         };
         let number = send_next();
-        let seen = look_until_found(&bob, 5, 11, OpFlags::empty());
+        let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
         assert_eq!((seen.len_bytes, seen.data), (len_bytes, number));
         receive(&bob, 5, number, len_bytes);
         assert_eq!(alice.completion().context, number);
 
         let number = send_next();
-        look_until_found(&bob, 5, 11, OpFlags::DISCARD);
+        peek_until_found(&bob, 5, 11, OpFlags::DISCARD);
         assert_eq!(alice.completion().context, number);
 
         let number = send_next();
-        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
         claim(&bob, 11, 5, number, len_bytes);
         assert_eq!(alice.completion().context, number);
 
         let number = send_next();
-        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        ask(&bob, (5, 0), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.completion().context, number);
 
-        // Others are whole.
+        // Other messages arrive whole.
         let number = send_next();
         receive(&bob, 5, number, len_bytes);
         assert_eq!(alice.completion().context, number);
@@ -447,7 +445,7 @@ pub(crate) fn a_message_that_is_still_arriving_is_seen_claimed_and_discarded(net
     bob.silence();
 }
 
-pub(crate) fn a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded(net: &Net) {
+pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
     let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), small);
     let send_beyond = |identity: u64, flags: OpFlags| {
@@ -457,30 +455,30 @@ pub(crate) fn a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded
     };
     for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
         (1..=4).for_each(|identity| send_beyond(identity, flags));
-        let seen = look_until_found(&bob, 5, 11, OpFlags::empty());
+        let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
         assert_eq!((seen.len_bytes, seen.data), (LONG_BYTES, 1));
         alice.silence();
         receive(&bob, 5, 1, LONG_BYTES);
         assert_eq!(alice.completion().context, 1);
-        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        look_until_found(&bob, 5, 12, OpFlags::CLAIM);
-        look_until_found(&bob, 5, 13, OpFlags::DISCARD);
+        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 12, OpFlags::CLAIM);
+        peek_until_found(&bob, 5, 13, OpFlags::DISCARD);
         assert_eq!(alice.completion().context, 4);
         alice.silence();
         claim(&bob, 12, 5, 3, LONG_BYTES);
         assert_eq!(alice.completion().context, 3);
-        ask(&bob, (5, 0), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
         assert_eq!(alice.completion().context, 2);
-        finds_nothing(&bob, (5, 0));
+        finds_nothing(&bob, Tag(5).into());
     }
 }
 
-pub(crate) fn a_claimed_message_outlives_its_sender(net: &Net) {
+pub(crate) fn claimed_message_outlives_its_sender(net: &Net) {
     for len_bytes in LENS_BYTES {
         let (alice, bob) = net.pair();
         deliver(&alice, 5, 1, len_bytes);
         deliver(&alice, 5, 2, len_bytes);
-        assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
         drop(alice);
         bob.silence();
         let carol = net.party();
@@ -493,11 +491,11 @@ pub(crate) fn a_claimed_message_outlives_its_sender(net: &Net) {
     }
 }
 
-pub(crate) fn whoever_has_claimed_a_message_may_close(net: &Net) {
+pub(crate) fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
     let (alice, bob) = net.pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send(&alice, identity, identity, len_bytes);
-        look_until_found(&bob, identity, identity, OpFlags::CLAIM);
+        peek_until_found(&bob, identity, identity, OpFlags::CLAIM);
     }
     alice.silence();
     drop(bob);
@@ -514,36 +512,36 @@ pub(crate) fn whoever_has_claimed_a_message_may_close(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn peek_needs_no_place_among_posted_receives(net: &Net) {
+pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
     bob.endpoint.trecv(room(16), ANY, 1, 0, 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
-    assert_eq!(look(&bob, (5, 0), 11, OpFlags::empty()), 1);
-    assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 1);
-    assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 2);
+    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::empty()), 1);
+    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
+    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 2);
     for _ in 0..5 {
-        finds_nothing(&bob, (5, 0));
+        finds_nothing(&bob, Tag(5).into());
     }
-    // A claimed message has none.
+    // A claimed message takes no room among the receives.
     bob.endpoint.trecv(room(16), ANY, 2, 0, 2).unwrap();
-    finds_nothing(&bob, (5, 0));
+    finds_nothing(&bob, Tag(5).into());
     assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));
     deliver(&alice, 1, 3, 16);
     expect(&bob, 1, 1, 3, 16);
     claim(&bob, 11, 5, 2, 16);
 }
 
-pub(crate) fn messages_to_oneself_can_be_looked_at(net: &Net) {
+pub(crate) fn peek_finds_messages_to_own_endpoint(net: &Net) {
     let narcissus = net.party();
     let own = narcissus.meet(&narcissus);
     for len_bytes in LENS_BYTES {
         deliver(&narcissus, 5, 1, len_bytes);
         deliver(&narcissus, 5, 2, len_bytes);
-        let (completion, source) = ask(&narcissus, (5, 0), own, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) = post_peek(&narcissus, Tag(5).into(), own, 9, OpFlags::PEEK).unwrap();
         assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
-        assert_eq!(look(&narcissus, (5, 0), 11, OpFlags::CLAIM), 1);
-        assert_eq!(look(&narcissus, (5, 0), 12, OpFlags::DISCARD), 2);
+        assert_eq!(peek_at(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_at(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);
         claim(&narcissus, 11, 5, 1, len_bytes);
     }
     narcissus.silence();

@@ -1,7 +1,7 @@
-//! Driving several queues and counters at once: `fi_poll(3)`.
+//! Poll sets, which drive several queues and counters: `fi_poll(3)`.
 
 use homespun::flags::{CounterEvents, MrFlags};
-use homespun::{Errno, FabricAddress, WaitObject};
+use homespun::{Errno, FabricAddress, Rejected, WaitObject};
 
 use crate::binding::{open, register};
 use crate::suite::payload::{payload, room};
@@ -9,12 +9,12 @@ use crate::suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// What the members are called.
+/// The contexts of the members.
 const FIRST: u64 = 10;
 const SECOND: u64 = 20;
 const WRITES: u64 = 30;
 
-pub(crate) fn whoever_polls_a_set_drives_all_its_members(net: &Net) {
+pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     const ROUNDS: u64 = 20;
     let asleep = || Setup { asleep: true, ..Setup::default() };
     let (alice, bob) = (net.open(Setup::default()), net.open(asleep()));
@@ -35,18 +35,18 @@ pub(crate) fn whoever_polls_a_set_drives_all_its_members(net: &Net) {
         bob.endpoint.recv(room(8), ANY, context).unwrap();
         second.endpoint.recv(room(8), ANY, context).unwrap();
         let endpoint = alice.endpoint.as_here();
-        endpoint.write(payload(context, 8), to_bob, region.address(), region.key(), context).unwrap();
+        endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
         endpoint.send(payload(context, 8), to_second, context).unwrap();
         let deadline = Deadline::new();
-        // There is room for one at a time, and each has its turn all the same.
+        // With room for one context at a time, each member still gets its turn.
         while seen != [context + 1; 3] {
             let mut contexts = [0; 1];
             let found = set.poll(&mut contexts);
             match &contexts[..found] {
                 [] => {}
-                [FIRST] => seen[0] += u64::from(bob.cq_here().read().is_ok()),
-                [SECOND] => seen[1] += u64::from(second.cq_here().read().is_ok()),
+                [FIRST] => seen[0] += u64::from(bob.cq_here().read().is_ok_and(|read| read.is_some())),
+                [SECOND] => seen[1] += u64::from(second.cq_here().read().is_ok_and(|read| read.is_some())),
                 [WRITES] => seen[2] = counter.read(),
                 other => panic!("{other:?} is no context of a member"),
             }
@@ -68,12 +68,12 @@ pub(crate) fn whoever_polls_a_set_drives_all_its_members(net: &Net) {
         (1, FIRST),
         "a change is told once, an entry until it is read"
     );
-    bob.cq_here().read_error().expect("a receive that was cancelled");
+    bob.cq_here().read_error().unwrap().expect("a receive that was cancelled");
     net.wake(&bob);
     net.wake(&second);
 }
 
-pub(crate) fn what_is_in_a_set_is_not_closed(net: &Net) {
+pub(crate) fn member_of_a_poll_set_is_not_closed(net: &Net) {
     let (domain, other_domain) = (net.domain(), net.domain());
     let (cq, counter) = (domain.open_cq(&Default::default()).unwrap(), open(&domain, WaitObject::None));
     let set = domain.open_poll_set();
@@ -83,11 +83,11 @@ pub(crate) fn what_is_in_a_set_is_not_closed(net: &Net) {
     assert_eq!(errno(set.add(&cq, 3)), Errno::EINVAL);
     assert_eq!(errno(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3)), Errno::EDOMAIN);
     assert_eq!(errno(set.add(&open(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
-    let (cq, error) = cq.close().expect_err("a set holds it");
+    let Rejected { error, returned: cq } = cq.close().expect_err("a set holds it");
     assert_eq!(error.errno(), Errno::EBUSY);
-    let (counter, error) = counter.close().expect_err("a set holds it");
+    let Rejected { error, returned: counter } = counter.close().expect_err("a set holds it");
     assert_eq!(error.errno(), Errno::EBUSY);
-    let (set, error) = set.close().expect_err("it has members");
+    let Rejected { error, returned: set } = set.close().expect_err("it has members");
     assert_eq!(error.errno(), Errno::EBUSY);
     set.remove(&cq).unwrap();
     assert_eq!(errno(set.remove(&cq)), Errno::ENOENT);

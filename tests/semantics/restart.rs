@@ -1,5 +1,4 @@
-//! Peers that close and come back at the same address: each of them is another peer, and nothing of one is taken for the
-//! other's.
+//! Peers that close and reopen at the same address: each is a new peer, never confused with the former one.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +11,10 @@ use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Lengths of what is sent by those who close.
+/// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Closes a party and opens another at its address, who knows the same peer.
+/// Closes a party and opens another at its address, which inserts the same peer.
 fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
     drop(party);
@@ -24,14 +23,14 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends messages of many lengths, whose data say by which of a peer's lives they were sent.
+/// Sends messages of many lengths; their remote data names the incarnation of the sender.
 fn send_all(from: &Party, life: u64) {
     for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
         from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
     }
 }
 
-/// Sends until something arrives, at a level that tells whether it has. Returns how it was called in the end.
+/// Sends with delivery completion until a message arrives. Returns its number.
 #[track_caller]
 fn send_until_delivered(from: &Party, context: u64) -> u64 {
     let deadline = Deadline::new();
@@ -51,12 +50,12 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
                 assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
             }
         }
-        deadline.pause("a message to one who is there again");
+        deadline.pause("a message to the reopened peer");
     }
     unreachable!("there are enough numbers")
 }
 
-pub(crate) fn what_a_former_peer_has_sent_arrives_all_the_same(net: &Net) {
+pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     let (alice, bob) = net.pair();
     let mut bob = Some(bob);
     let lives = 3;
@@ -68,7 +67,7 @@ pub(crate) fn what_a_former_peer_has_sent_arrives_all_the_same(net: &Net) {
         send_all(&present, life);
         bob = Some(present);
     }
-    // What each of them has sent comes in order.
+    // The messages of each incarnation arrive in order.
     let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); lives as usize];
     for context in 0..lives * LENS_BYTES.len() as u64 {
         alice.endpoint.recv(room(300_000), ANY, context).unwrap();
@@ -88,10 +87,10 @@ pub(crate) fn what_a_former_peer_has_sent_arrives_all_the_same(net: &Net) {
     assert!(sends.iter().all(|send| send.context / 100 == lives));
 }
 
-pub(crate) fn what_was_meant_for_a_former_peer_fails_once(net: &Net) {
+pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
     let (alice, bob) = net.pair();
     alice.exchange(&bob);
-    // Nobody receives these, so they end with bob at the latest.
+    // Bob posts no receive for these, so they fail when he closes at the latest.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
         let buffers = vec![payload(context, 64)];
@@ -111,7 +110,7 @@ pub(crate) fn what_was_meant_for_a_former_peer_fails_once(net: &Net) {
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
     alice.silence();
-    // Nothing of it reaches the present bob, whose message anybody's receive takes.
+    // None of it reaches the reopened bob, whose message a receive from any source takes.
     let delivered = send_until_delivered(&alice, 20);
     bob.endpoint.trecv(room(64), ANY, 7, 0, 1).unwrap();
     assert_eq!(received(&bob.completion().buffer), payload(delivered, 64));
@@ -125,7 +124,7 @@ pub(crate) fn what_was_meant_for_a_former_peer_fails_once(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn one_who_comes_back_is_known_to_all(net: &Net) {
+pub(crate) fn reopened_endpoint_is_reached_by_every_peer(net: &Net) {
     let hub = net.party();
     let mut rim: Vec<Party> = (0..3).map(|_| net.party()).collect();
     for party in &rim {
@@ -138,7 +137,7 @@ pub(crate) fn one_who_comes_back_is_known_to_all(net: &Net) {
         }
         let leaver = rim.remove(0);
         rim.push(reopen(net, leaver, &hub));
-        // It speaks first, so that the hub has heard of it before it answers.
+        // It sends first, so that the hub knows it before it replies.
         let back = rim.last().unwrap();
         back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
         hub.endpoint.recv(room(64), ANY, round).unwrap();

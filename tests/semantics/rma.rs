@@ -3,20 +3,20 @@
 use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
+use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory};
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-/// Lengths of accesses that travel in every way that there is.
+/// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
 
-fn memory(len_bytes: usize, kind: Kind) -> Memory {
-    Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
+fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
 fn writing(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
@@ -27,7 +27,7 @@ fn reading(party: &Party, region: &Region, context: u64, len_bytes: usize) -> Rm
     RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context)
 }
 
-/// Writes, and waits for it.
+/// Writes, and waits for the completion.
 #[track_caller]
 fn write(party: &Party, call: RmaCall) {
     let context = call.context;
@@ -37,7 +37,7 @@ fn write(party: &Party, call: RmaCall) {
     assert_eq!((completion.context, completion.flags), (context, flags));
 }
 
-/// Reads, and waits for it.
+/// Reads, and waits for the completion.
 #[track_caller]
 fn read(party: &Party, call: RmaCall) -> Vec<u8> {
     let context = call.context;
@@ -48,7 +48,7 @@ fn read(party: &Party, call: RmaCall) -> Vec<u8> {
     received(&completion.buffer)
 }
 
-pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
+pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.pair();
     for kind in Kind::ALL {
         let region = bob.register(memory(300, kind)).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
             };
             if by == RmaBy::InjectWrite {
                 alice.endpoint.rma(call).unwrap();
-                // A fenced send comes after it, and nothing is heard of the write itself.
+                // The write reports nothing; a fenced send completes after it.
                 let send =
                     SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
                 alice.send_and_wait(send);
@@ -78,7 +78,7 @@ pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn every_way_to_read_reaches_the_region(net: &Net) {
+pub(crate) fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.pair();
     for kind in Kind::ALL {
         let region = bob.register(memory(300, kind)).unwrap();
@@ -94,7 +94,7 @@ pub(crate) fn every_way_to_read_reaches_the_region(net: &Net) {
     }
 }
 
-pub(crate) fn accesses_of_every_size_are_whole(net: &Net) {
+pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.pair();
     for kind in Kind::ALL {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -109,14 +109,14 @@ pub(crate) fn accesses_of_every_size_are_whole(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
+pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.pair();
     for kind in Kind::ALL {
         let region = bob.register(memory(100, kind)).unwrap();
         let unreadable =
-            bob.register(Memory { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, kind) }).unwrap();
+            bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, kind) }).unwrap();
         let unwritable =
-            bob.register(Memory { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, kind) }).unwrap();
+            bob.register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, kind) }).unwrap();
         for len_bytes in [8, 50, 20_000] {
             let write = writing(&alice, &region, 1, len_bytes);
             let read = reading(&alice, &region, 1, len_bytes);
@@ -144,7 +144,7 @@ pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
     alice.exchange(&bob);
 }
 
-pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
+pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
@@ -158,7 +158,7 @@ pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
     assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability("READ")))));
 }
 
-pub(crate) fn remote_data_completes_at_the_target(net: &Net) {
+pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), target);
@@ -183,14 +183,14 @@ pub(crate) fn remote_data_completes_at_the_target(net: &Net) {
             }
         }
     }
-    // What is refused tells the target nothing.
+    // A refused write delivers no remote data.
     let call = RmaCall { key: 1, data: Some(9), ..writing(&alice, &region, 9, 10) };
     alice.endpoint.rma(call).unwrap();
     assert_eq!(alice.failure().completion.context, 9);
     bob.silence();
 }
 
-pub(crate) fn remote_data_waits_for_room_at_the_target(net: &Net) {
+pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), target);
@@ -210,7 +210,7 @@ pub(crate) fn remote_data_waits_for_room_at_the_target(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
-pub(crate) fn an_access_waits_for_its_target(net: &Net) {
+pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
         let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
         let region = bob.register(memory(len_bytes, Kind::Raw)).unwrap();
@@ -223,7 +223,7 @@ pub(crate) fn an_access_waits_for_its_target(net: &Net) {
     }
 }
 
-pub(crate) fn more_accesses_are_posted_than_a_target_takes_at_once(net: &Net) {
+pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8 * COUNT, Kind::Owned)).unwrap();
@@ -243,16 +243,17 @@ pub(crate) fn more_accesses_are_posted_than_a_target_takes_at_once(net: &Net) {
     assert!(region.content() == expected);
 }
 
-pub(crate) fn accesses_and_messages_go_both_ways_at_once(net: &Net) {
+pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const SLOT_BYTES: usize = 40_000;
     let (alice, bob) = net.pair();
     let parties = [&alice, &bob];
     let region_of = |party: &Party| party.register(memory(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
-    // In a process of their own they have a domain of their own; here they share one, and its keys.
+    // Parties in other processes have their own domains; here both share one, with its keys.
     let regions = [
         region_of(&alice),
-        bob.register(Memory { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, Kind::Owned) }).unwrap(),
+        bob.register(RegionSpec { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, Kind::Owned) })
+            .unwrap(),
     ];
     for number in 0..COUNT {
         let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
@@ -281,7 +282,7 @@ pub(crate) fn accesses_and_messages_go_both_ways_at_once(net: &Net) {
     }
 }
 
-pub(crate) fn an_endpoint_accesses_its_own_memory(net: &Net) {
+pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
     let alice = net.party();
     let own = alice.meet(&alice);
     let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
@@ -292,14 +293,14 @@ pub(crate) fn an_endpoint_accesses_its_own_memory(net: &Net) {
     }
 }
 
-pub(crate) fn a_fence_waits_for_accesses(net: &Net) {
+pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     const LEN_BYTES: usize = 200_000;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(LEN_BYTES, Kind::Raw)).unwrap();
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(writing(&alice, &region, context, LEN_BYTES)).unwrap();
-        // Behind a fence a read finds what was written before it, and a message says so to whoever receives it.
+        // A fenced read finds what was written before it, and the receiver of a fenced message does too.
         let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..reading(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
@@ -315,7 +316,7 @@ pub(crate) fn a_fence_waits_for_accesses(net: &Net) {
     }
 }
 
-pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
+pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
     alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
@@ -329,14 +330,14 @@ pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
     for by in [RmaBy::Write, RmaBy::InjectWrite] {
         let call = RmaCall { by, key: 1, ..writing(&alice, &region, 5, 10) };
         alice.endpoint.rma(call).unwrap();
-        // What is injected has no context.
+        // Injected accesses have no context.
         let context = if by == RmaBy::Write { 5 } else { 0 };
         assert_eq!(alice.failure().completion.context, context);
     }
     alice.silence();
 }
 
-pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
+pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
         let (alice, bob) = net.pair();
@@ -351,7 +352,7 @@ pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
         }
         let (before, closed) = region.close_raw();
         for _ in 0..count {
-            // Whichever had ended by then has succeeded.
+            // Accesses that had ended by then have succeeded.
             if let Err(failed) = alice.next() {
                 assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
             }
@@ -363,7 +364,7 @@ pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
     }
 }
 
-pub(crate) fn a_key_belongs_to_one_region_at_a_time(net: &Net) {
+pub(crate) fn key_in_use_is_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let first = bob.register(memory(10, Kind::Raw)).unwrap();
     let Err(Error::Misuse(misuse)) = bob.register(memory(20, Kind::Owned)) else {
@@ -376,7 +377,7 @@ pub(crate) fn a_key_belongs_to_one_region_at_a_time(net: &Net) {
     assert!(second.content() == payload(1, 20));
 }
 
-pub(crate) fn accesses_end_with_their_target(net: &Net) {
+pub(crate) fn accesses_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(100_000, Kind::Raw)).unwrap();
     write(&alice, writing(&alice, &region, 1, 10));
@@ -393,7 +394,7 @@ pub(crate) fn accesses_end_with_their_target(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
+pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net
         .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
@@ -422,7 +423,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn an_endpoint_without_the_capability_has_no_access(net: &Net) {
+pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
@@ -432,27 +433,28 @@ pub(crate) fn an_endpoint_without_the_capability_has_no_access(net: &Net) {
     alice.exchange(&bob);
 }
 
-pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
+pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let caps = Caps::MSG;
     let alice = net.open(Setup { caps, ..Setup::default() });
     let endpoint = alice.endpoint.as_here();
     let (bytes, pieces) = (payload(1, 8), pieces(&payload(2, 8), 2));
-    let rejected = endpoint.write(bytes.clone(), ANY, 0, KEY, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, bytes));
+    let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes));
     let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
     let rejected = endpoint.writemsg(write).unwrap_err();
     assert_eq!(
-        (rejected.buffer.buffers, rejected.buffer.data, rejected.buffer.context),
+        (rejected.returned.buffers, rejected.returned.data, rejected.returned.context),
         (pieces, Some(3), 4)
     );
-    let rejected = endpoint.readv(vec![room(3), room(4)], ANY, 0, KEY, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, vec![room(3), room(4)]));
+    let rejected =
+        endpoint.readv(vec![room(3), room(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, vec![room(3), room(4)]));
     let read = ReadMsg { buffers: vec![room(5)], context: 6, ..ReadMsg::default() };
     let rejected = endpoint.readmsg(read).unwrap_err();
-    assert_eq!((rejected.buffer.buffers, rejected.buffer.context), (vec![room(5)], 6));
+    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![room(5)], 6));
 }
 
-pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
+pub(crate) fn invalid_registrations_are_refused(net: &Net) {
     let domain = net.domain();
     let attr = MrAttr { access: EVERYTHING, requested_key: 1, ..MrAttr::default() };
     let refused =
@@ -462,7 +464,7 @@ pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
     assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
     let flags = MrFlags::from_bits_retain(1);
     assert!(domain.register(8, &MrAttr { flags, ..attr }).is_ok(), "flags without a meaning are ignored");
-    // Programs pass capabilities here, such as FI_RMA; every provider looks at the rights alone.
+    // Some programs pass capabilities such as FI_RMA here; providers check the rights alone.
     let access = EVERYTHING | MrAccess::from_bits_retain(Caps::RMA.bits() | Caps::MSG.bits() | 1);
     let region = domain.register(8, &MrAttr { access, ..attr }).unwrap();
     assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));
@@ -470,7 +472,7 @@ pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
     assert_eq!(refused(8, attr), Errno::ENOKEY);
 }
 
-pub(crate) fn a_domain_may_pick_keys_and_count_from_addresses(net: &Net) {
+pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
     use homespun::info::MrMode;
 
     for (mode, picks, counts) in [

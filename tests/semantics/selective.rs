@@ -23,7 +23,7 @@ fn send_signalled(party: &Party, context: u64) {
         .unwrap();
 }
 
-pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
+pub(crate) fn success_is_reported_only_if_asked_for(net: &Net) {
     let (alice, bob) = pair(net);
     bob.endpoint.recv(room(64), ANY, 1).unwrap();
     let buffers = vec![room(64)];
@@ -42,7 +42,7 @@ pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
     alice.silence();
     bob.silence();
     assert!(bob.endpoint.cancel(3).is_err(), "the third has taken the third message");
-    // With the flag by default everything is reported.
+    // With the default flag every operation is reported.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.recv(room(64), ANY, 4).unwrap();
@@ -51,8 +51,8 @@ pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
     assert_eq!(alice.completion().context, 5);
 }
 
-/// A level says when a completion may appear, and not that there is to be one.
-pub(crate) fn a_level_is_no_request_for_a_completion(net: &Net) {
+/// A level says when a completion may appear, but does not request one.
+pub(crate) fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = pair(net);
     let levels = [
         OpFlags::INJECT_COMPLETE,
@@ -61,7 +61,7 @@ pub(crate) fn a_level_is_no_request_for_a_completion(net: &Net) {
         OpFlags::MATCH_COMPLETE,
     ];
     for (context, level) in (1..).zip(levels) {
-        // The level of a call, and the default one.
+        // As a level of the call, and as the default level.
         let send = || SendMsg {
             buffers: vec![payload(context, 64)],
             to: alice.peer(),
@@ -83,7 +83,7 @@ pub(crate) fn a_level_is_no_request_for_a_completion(net: &Net) {
         alice.endpoint.sendmsg(SendMsg { flags, ..send() }).unwrap();
         assert_eq!(alice.completion().context, context, "{level:?} with a completion");
     }
-    // Nor do receives ask for one with a level.
+    // Nor does a level request one for receives.
     let flags = OpFlags::DELIVERY_COMPLETE;
     bob.endpoint.recvmsg(RecvMsg { buffers: vec![room(64)], flags, ..RecvMsg::default() }).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn a_level_is_no_request_for_a_completion(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn flags_of_a_call_take_the_place_of_the_default(net: &Net) {
+pub(crate) fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     let (alice, bob) = pair(net);
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn flags_of_a_call_take_the_place_of_the_default(net: &Net) {
     }
 }
 
-pub(crate) fn an_injection_is_never_reported(net: &Net) {
+pub(crate) fn injection_is_never_reported(net: &Net) {
     let (alice, bob) = pair(net);
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
@@ -118,7 +118,7 @@ pub(crate) fn an_injection_is_never_reported(net: &Net) {
     alice.endpoint.inject(&payload(1, 64), alice.peer(), None, None).unwrap();
     assert_eq!(bob.completion().context, 1);
     alice.silence();
-    // The flag of the same name is about the buffer alone.
+    // `FI_INJECT` concerns the buffer alone.
     bob.endpoint.recv(room(64), ANY, 2).unwrap();
     let (buffers, flags) = (vec![payload(2, 64)], OpFlags::INJECT | OpFlags::COMPLETION);
     alice
@@ -129,11 +129,11 @@ pub(crate) fn an_injection_is_never_reported(net: &Net) {
     assert_eq!(bob.completion().context, 2);
 }
 
-pub(crate) fn failure_is_never_silent(net: &Net) {
+pub(crate) fn failure_is_always_reported(net: &Net) {
     let (alice, _bob) = pair(net);
     let vacancy = net.vacancy();
-    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
-    alice.endpoint.send(payload(1, 64), nobody, 1).unwrap();
+    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 64), absent, 1).unwrap();
     let failed = alice.failure();
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
     alice.endpoint.recv(room(8), ANY, 2).unwrap();
@@ -141,7 +141,7 @@ pub(crate) fn failure_is_never_silent(net: &Net) {
     assert_eq!(alice.failure().errno(), Errno::ECANCELED);
 }
 
-pub(crate) fn truncation_is_never_silent(net: &Net) {
+pub(crate) fn truncation_is_always_reported(net: &Net) {
     let (alice, bob) = pair(net);
     bob.endpoint.recv(room(10), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();

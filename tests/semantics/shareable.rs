@@ -1,4 +1,4 @@
-//! Memory that peers map: [`homespun::MrAttr::shareable`].
+//! Regions that peers map: [`homespun::MrAttr::shareable`].
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
@@ -8,13 +8,13 @@ use homespun::{
 };
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
+use crate::suite::{Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-fn memory(len_bytes: usize, key: u64) -> Memory {
-    Memory { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key, is_counted: false }
+fn memory(len_bytes: usize, key: u64) -> RegionSpec {
+    RegionSpec { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key, is_counted: false }
 }
 
 fn call(by: RmaBy, party: &Party, region: &Region, context: u64, at: usize, len_bytes: usize) -> RmaCall {
@@ -22,14 +22,14 @@ fn call(by: RmaBy, party: &Party, region: &Region, context: u64, at: usize, len_
     RmaCall { address: region.at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
 }
 
-/// Writes by frames, after which the region is mapped where that is possible.
+/// Writes over the link, after which the region is mapped if the transport can.
 #[track_caller]
 fn meet(party: &Party, region: &Region) {
     party.endpoint.rma(call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
     assert_eq!(party.completion().context, 1);
 }
 
-pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
+pub(crate) fn mapped_region_is_written_and_read_correctly(net: &Net) {
     const LEN_BYTES: usize = 300_001;
     let (alice, bob) = net.pair();
     let region = bob.register(memory(LEN_BYTES, 5)).unwrap();
@@ -74,7 +74,7 @@ pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
     assert!(received(&alice.completion().buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
-pub(crate) fn what_is_over_at_once_overruns_a_queue_like_the_rest(net: &Net) {
+pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     for format in [CqFormat::Context, CqFormat::Msg] {
         let setup = Setup {
@@ -99,7 +99,7 @@ pub(crate) fn what_is_over_at_once_overruns_a_queue_like_the_rest(net: &Net) {
         let mut contexts = Vec::new();
         loop {
             match alice.cq.read_from() {
-                Ok((completion, _)) => {
+                Ok(Some((completion, _))) => {
                     let (is_told, flags) = (format == CqFormat::Msg, completion.flags);
                     let write = CompletionFlags::RMA | CompletionFlags::WRITE;
                     assert_eq!(flags, if is_told { write } else { CompletionFlags::empty() });
@@ -110,8 +110,8 @@ pub(crate) fn what_is_over_at_once_overruns_a_queue_like_the_rest(net: &Net) {
                     );
                     contexts.push(completion.context);
                 }
-                // The last one is counted a moment before it is reported.
-                Err(ReadError::Empty) => deadline.pause("the end of a queue that is overrun"),
+                // The last access is counted a moment before it is reported.
+                Ok(None) => deadline.pause("the end of a queue that is overrun"),
                 Err(error) => break assert_eq!(error, ReadError::Overrun),
             }
         }
@@ -119,7 +119,7 @@ pub(crate) fn what_is_over_at_once_overruns_a_queue_like_the_rest(net: &Net) {
     }
 }
 
-pub(crate) fn what_is_over_at_once_waits_for_room_to_be_reported(net: &Net) {
+pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
     const DEPTH_ENTRIES: usize = 3;
     const TX_DEPTH_OPS: usize = 4;
     const END: u64 = 60;
@@ -164,7 +164,7 @@ pub(crate) fn what_is_over_at_once_waits_for_room_to_be_reported(net: &Net) {
     assert!(region.content() == expected);
 }
 
-pub(crate) fn what_is_mapped_is_counted_whether_it_is_reported_or_not(net: &Net) {
+pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
     let (alice, bob) =
         net.pair_of(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
     let region = bob.register(memory(16, 5)).unwrap();
@@ -185,8 +185,8 @@ pub(crate) fn what_is_mapped_is_counted_whether_it_is_reported_or_not(net: &Net)
     assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
-/// Needs a party that stands still.
-pub(crate) fn what_is_mapped_is_accessed_without_its_owner(net: &Net) {
+/// Needs a stopped party.
+pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     if !net.maps() {
         return;
     }
@@ -206,7 +206,7 @@ pub(crate) fn what_is_mapped_is_accessed_without_its_owner(net: &Net) {
     assert!(region.content()[10..30] == payload(2, 20));
 }
 
-pub(crate) fn a_message_finds_what_was_written_before_it(net: &Net) {
+pub(crate) fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(8, 5)).unwrap();
     meet(&alice, &region);
@@ -221,10 +221,10 @@ pub(crate) fn a_message_finds_what_was_written_before_it(net: &Net) {
     }
 }
 
-pub(crate) fn rights_and_bounds_hold_for_what_is_mapped(net: &Net) {
+pub(crate) fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     let (alice, bob) = net.pair();
-    let readable = bob.register(Memory { access: MrAccess::REMOTE_READ, ..memory(100, 1) }).unwrap();
-    let writable = bob.register(Memory { access: MrAccess::REMOTE_WRITE, ..memory(100, 2) }).unwrap();
+    let readable = bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..memory(100, 1) }).unwrap();
+    let writable = bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, ..memory(100, 2) }).unwrap();
     alice.endpoint.rma(call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     alice.completion();
     meet(&alice, &writable);
@@ -242,7 +242,7 @@ pub(crate) fn rights_and_bounds_hold_for_what_is_mapped(net: &Net) {
     assert!(readable.content() == room(100));
 }
 
-pub(crate) fn an_endpoint_shows_no_more_than_it_allows(net: &Net) {
+pub(crate) fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
     let alice = net.party();
     let bob = net.open(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
     let peer = alice.meet(&bob);
@@ -257,7 +257,7 @@ pub(crate) fn an_endpoint_shows_no_more_than_it_allows(net: &Net) {
     }
 }
 
-pub(crate) fn what_has_ended_is_mapped_no_longer(net: &Net) {
+pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
     let (alice, bob) = net.pair();
     for round in 0..4 {
         let first = bob.register(memory(1000, 5)).unwrap();
@@ -269,7 +269,7 @@ pub(crate) fn what_has_ended_is_mapped_no_longer(net: &Net) {
         alice.endpoint.rma(late.clone()).unwrap();
         let failure = alice.failure();
         assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
-        // Another region has the key now, and nothing of the first.
+        // Another region has the key now, and none of the first one's bytes.
         let second = bob.register(memory(50, 5)).unwrap();
         alice.endpoint.rma(late).unwrap();
         alice.completion();
@@ -277,7 +277,7 @@ pub(crate) fn what_has_ended_is_mapped_no_longer(net: &Net) {
     }
 }
 
-pub(crate) fn more_regions_are_accessed_than_are_mapped(net: &Net) {
+pub(crate) fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
     const COUNT: u64 = homespun::limits::SHOWN_LINK_MAX_REGIONS as u64 + 6;
     let (alice, bob) = net.pair();
     let regions: Vec<Region> = (0..COUNT).map(|key| bob.register(memory(16, key)).unwrap()).collect();
@@ -291,7 +291,7 @@ pub(crate) fn more_regions_are_accessed_than_are_mapped(net: &Net) {
     }
 }
 
-pub(crate) fn what_the_owner_is_to_see_goes_through_it(net: &Net) {
+pub(crate) fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(16, 5)).unwrap();
     meet(&alice, &region);
@@ -301,7 +301,7 @@ pub(crate) fn what_the_owner_is_to_see_goes_through_it(net: &Net) {
     let completion = bob.completion();
     assert_eq!((completion.data, completion.len_bytes), (77, 16));
     assert!(completion.flags.contains(CompletionFlags::REMOTE_WRITE));
-    // A fence is one for what is mapped, too.
+    // A fence orders accesses to mapped regions, too.
     bob.endpoint.recv(room(8), ANY, 3).unwrap();
     alice
         .endpoint
@@ -320,13 +320,13 @@ pub(crate) fn what_the_owner_is_to_see_goes_through_it(net: &Net) {
     assert!(region.content() == payload(4, 16));
 }
 
-pub(crate) fn the_end_of_the_owner_is_noticed(net: &Net) {
+pub(crate) fn access_to_a_mapped_region_fails_when_its_owner_closes(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(16, 5)).unwrap();
     meet(&alice, &region);
     let write = call(RmaBy::Write, &alice, &region, 2, 0, 16);
     drop((region, bob));
-    // The region has ended before its owner has.
+    // The region closed before its owner.
     alice.endpoint.rma(write).unwrap();
     alice.failure();
 }

@@ -35,7 +35,7 @@ pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     for number in 0..4 {
-        // Whom a connection is with need not be asked.
+        // A connection identifies its peer.
         context.recv(room(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
     }
     let (first, first_served) = connected(&client, &server, &context);
@@ -55,7 +55,7 @@ pub(crate) fn connections_share_receives(net: &Net) {
     connecting::close((first, second, first_served, second_served), &[&client, &server]);
 }
 
-pub(crate) fn end_of_one_connection_leaves_receives_to_others(net: &Net) {
+pub(crate) fn closed_connection_leaves_receives_to_others(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     let (first, first_served) = connected(&client, &server, &context);
@@ -70,7 +70,7 @@ pub(crate) fn end_of_one_connection_leaves_receives_to_others(net: &Net) {
         assert_eq!(connecting::completion(&[&server, &client]).context, number);
     }
     drop(first_served);
-    let (_, error) = context.clone().close().unwrap_err();
+    let error = context.clone().close().unwrap_err().error;
     assert_eq!(error.errno(), Errno::EBUSY, "one endpoint is left");
     connecting::close((first, second, second_served), &[&client, &server]);
     context.close().expect("no endpoint is left");

@@ -1,4 +1,4 @@
-//! What a shared receive context has room for, and what waits where there is none.
+//! Limits of a shared receive context, and operations that wait for room.
 
 use homespun::info::RxAttr;
 use homespun::{Again, CqAttr, FabricAddress, OperationError};
@@ -7,7 +7,7 @@ use crate::shared_contexts::{ANY, BOTH, Sharers};
 use crate::suite::Net;
 use crate::suite::payload::{payload, received, room};
 
-pub(crate) fn full_queue_of_one_endpoint_stops_no_other(net: &Net) {
+pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.peer();
@@ -60,7 +60,7 @@ pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
     for _ in 0..3 {
         sharers.deliver(&peer, 1, payload(1, 8), None);
     }
-    // One is in the queue, and two wait for room there.
+    // One entry is in the queue, and two wait for room there.
     sharers.context.recv(room(8), ANY, 3).unwrap();
     assert_eq!(sharers.context.recv(room(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
     for context in 0..3 {
@@ -90,7 +90,7 @@ pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
     }
 }
 
-pub(crate) fn report_without_endpoints_waits_for_the_first(net: &Net) {
+pub(crate) fn completion_without_endpoints_waits_for_the_first(net: &Net) {
     let mut sharers = Sharers::empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
     sharers.context.recv(room(8), ANY, 1).unwrap();
     sharers.context.recv(room(8), ANY, 2).unwrap();

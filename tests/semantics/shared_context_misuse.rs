@@ -1,9 +1,9 @@
-//! Wrong uses of shared receive contexts, and what they are answered.
+//! Wrong uses of shared receive contexts, and their errors.
 
 use homespun::endpoint::RecvMsg;
 use homespun::flags::{Caps, OpFlags};
 use homespun::info::RxAttr;
-use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse};
+use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Tag};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
 use crate::suite::Net;
@@ -13,14 +13,14 @@ pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
     let sharers = Sharers::empty(net, &RxAttr::default());
     let endpoint = sharers.endpoint();
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
-    let (context, error) = sharers.context.close().unwrap_err();
+    let Rejected { error, returned: context } = sharers.context.close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(endpoint);
     context.recv(room(8), ANY, 1).unwrap();
     context.close().expect("nothing is bound to it");
 }
 
-pub(crate) fn wrong_use_is_refused(net: &Net) {
+pub(crate) fn invalid_use_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
     let other = net.domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
@@ -30,8 +30,8 @@ pub(crate) fn wrong_use_is_refused(net: &Net) {
     let untagged = RxAttr { caps: Caps::MSG | Caps::RECV, ..RxAttr::default() };
     let untagged = sharers.domain.shared_receive_context(&untagged).unwrap();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&untagged)), Errno::EINVAL, "it is for less");
-    let refused = untagged.trecv(room(8), ANY, 0, 0, 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::EOPNOTSUPP, 8));
+    let refused = untagged.trecv(room(8), ANY, Tag(0), 1).unwrap_err();
+    assert_eq!((refused.errno(), refused.returned.len()), (Errno::EOPNOTSUPP, 8));
 
     let cq = sharers.domain.open_cq(&CqAttr::default()).unwrap();
     endpoint.bind_cq(&cq, BOTH).unwrap();
@@ -42,8 +42,8 @@ pub(crate) fn wrong_use_is_refused(net: &Net) {
     assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
 
     let refused = endpoint.recv(room(8), ANY, 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOSYS, 8), "receives are the context's");
-    assert_eq!(endpoint.trecv(room(8), ANY, 1, 0, 1).unwrap_err().errno(), Errno::ENOSYS);
+    assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOSYS, 8), "receives are the context's");
+    assert_eq!(endpoint.trecv(room(8), ANY, Tag(1), 1).unwrap_err().errno(), Errno::ENOSYS);
     assert_eq!(endpoint.recv_multi(room(8), ANY, 1).unwrap_err().errno(), Errno::ENOSYS);
     for flags in [OpFlags::PEEK, OpFlags::CLAIM, OpFlags::CLAIM | OpFlags::DISCARD] {
         let refused = endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }).unwrap_err();
@@ -69,9 +69,9 @@ pub(crate) fn wrong_use_is_refused(net: &Net) {
 pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 0);
     let refused = sharers.context.recv(room(8), FabricAddress(0), 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOAV, 8));
+    assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOAV, 8));
     sharers.context.recv(room(8), ANY, 1).expect("an undirected one waits");
     let sharers = Sharers::new(net, 1);
-    let refused = sharers.context.trecv(room(8), FabricAddress(17), 0, 0, 1).unwrap_err();
+    let refused = sharers.context.trecv(room(8), FabricAddress(17), Tag(0), 1).unwrap_err();
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }

@@ -1,20 +1,20 @@
-//! Threads that sleep on, post to and read what shares a receive context.
+//! Threads that wait for, post to and read endpoints with a shared receive context.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use homespun::endpoint::RecvMsg;
 use homespun::flags::{BindFlags, OpFlags};
-use homespun::{CompletionQueue, CqAttr, FabricAddress, WaitObject};
+use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
 
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
 use crate::suite::party::poll;
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, ASLEEP, Over, let_sleep};
+use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_sleep};
 use crate::suite::{Deadline, Net};
 
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
-    for wait in ASLEEP {
+    for wait in BLOCKING_WAIT_OBJECTS {
         let mut sharers = Sharers::new(net, 1);
         sharers.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
         let (peer, _) = sharers.peer();
@@ -30,9 +30,9 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
                 let reader = scope.spawn(move || sleeping::next(cq));
-                let _over = Over(&is_over);
+                let _over = StopOnDrop(&is_over);
                 let_sleep();
-                // Nothing happens at the endpoint but by this.
+                // Only this call drives the endpoint.
                 sharers.context.recv(room(len_bytes), ANY, context).unwrap();
                 while !reader.is_finished() {
                     net.progress();
@@ -69,7 +69,7 @@ pub(crate) fn threads_post_while_others_read(net: &Net) {
 pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
-    // Three threads drive the endpoints, which report all that they receive to the last of these queues.
+    // Three threads drive the endpoints, which report their receives to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
         sharers.join_at(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
@@ -137,9 +137,14 @@ pub(crate) fn peeks_alone_make_progress(net: &Net) {
     loop {
         sharers
             .context
-            .recvmsg(RecvMsg { tagged: Some((7, 0)), context: 2, flags: OpFlags::PEEK, ..RecvMsg::default() })
+            .recvmsg(RecvMsg {
+                tagged: Some(Tag(7).into()),
+                context: 2,
+                flags: OpFlags::PEEK,
+                ..RecvMsg::default()
+            })
             .unwrap();
-        // Where nothing was found is said at the first endpoint, which is not the one that has received it.
+        // A peek without a message is reported at the first endpoint, not at the one that has received it.
         match poll(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,

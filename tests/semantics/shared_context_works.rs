@@ -1,4 +1,4 @@
-//! Work that waits for counters, at endpoints that share a receive context: `fi_trigger(3)`.
+//! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
 
 use homespun::endpoint::RecvMsg;
 use homespun::flags::{Caps, CounterEvents};
@@ -13,7 +13,7 @@ fn counter(sharers: &Sharers<'_>) -> Counter {
     sharers.domain.open_counter(&CounterAttr::default()).unwrap()
 }
 
-pub(crate) fn post_to_the_context_makes_work_of_its_endpoint_due(net: &Net) {
+pub(crate) fn post_to_the_context_counts_towards_deferred_work(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
     let (received, done) = (counter(&sharers), counter(&sharers));
     sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn post_to_the_context_makes_work_of_its_endpoint_due(net: &Net) {
     sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
     sharers.context.recv(room(8), ANY, 1).unwrap();
-    // Nothing is driven: the work is done by the thread that has counted.
+    // No progress is needed: the posting thread runs the due work.
     let deadline = Deadline::new();
     while done.is_in_use() {
         deadline.pause("the work");
@@ -40,7 +40,7 @@ pub(crate) fn post_to_the_context_makes_work_of_its_endpoint_due(net: &Net) {
     sharers.members.clear();
 }
 
-pub(crate) fn receive_of_an_endpoint_with_a_shared_context_cannot_wait(net: &Net) {
+pub(crate) fn deferred_receive_with_a_shared_context_is_refused(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
         *caps |= Caps::TRIGGER;
@@ -51,10 +51,10 @@ pub(crate) fn receive_of_an_endpoint_with_a_shared_context_cannot_wait(net: &Net
     let receive = || Operation::Receive(RecvMsg { buffers: vec![room(8)], ..RecvMsg::default() });
     let back = Buffer::ReceivedVector(vec![room(8)]);
     let rejected = endpoint.trigger(&trigger, receive()).unwrap_err();
-    assert_eq!((rejected.error.errno(), rejected.buffer), (Errno::ENOSYS, back.clone()));
+    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back.clone()));
     let action = DeferredAction::Post { endpoint, operation: receive() };
     let work = DeferredWork { context: 1, trigger, action, completion: None };
     let rejected = sharers.domain.queue_work(work).unwrap_err();
-    assert_eq!((rejected.error.errno(), rejected.buffer), (Errno::ENOSYS, back));
+    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back));
     assert!(!waited_for.is_in_use());
 }

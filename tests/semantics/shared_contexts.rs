@@ -8,7 +8,7 @@ use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
     AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
-    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext,
+    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
 };
 
 use crate::suite::party::poll;
@@ -18,7 +18,7 @@ use crate::suite::{Deadline, Ended, Net, Party};
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
-/// Small, eager in pieces, and long enough to be fetched or asked for.
+/// Lengths of small messages, of eager ones in pieces, and of ones to be fetched or requested.
 pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
 
 /// An endpoint of the context, and its queue.
@@ -27,7 +27,7 @@ pub(crate) struct Member {
     pub(crate) cq: CompletionQueue,
 }
 
-/// A context, the endpoints that share it, and what they have in common.
+/// A context, the endpoints that share it, and their common objects.
 pub(crate) struct Sharers<'a> {
     pub(crate) net: &'a Net,
     pub(crate) domain: Domain,
@@ -38,7 +38,7 @@ pub(crate) struct Sharers<'a> {
 }
 
 impl<'a> Sharers<'a> {
-    /// A context for so many endpoints, which are enabled.
+    /// Opens a context with so many enabled endpoints.
     pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
         let mut sharers = Sharers::empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
         (0..members).for_each(|_| sharers.join());
@@ -79,14 +79,14 @@ impl<'a> Sharers<'a> {
         self.members.push(Member { endpoint, cq });
     }
 
-    /// An endpoint that has no context and no queue yet.
+    /// Opens an endpoint without a context or queue.
     pub(crate) fn endpoint(&self) -> Endpoint {
         let endpoint = self.domain.endpoint(&self.info).unwrap();
         endpoint.bind_av(&self.av).unwrap();
         endpoint
     }
 
-    /// A peer that knows all endpoints by their places, and that they know by the number that is returned.
+    /// Opens a peer whose addresses are the indices of the members, and returns the members' address of it.
     pub(crate) fn peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.party();
         for member in &self.members {
@@ -96,7 +96,7 @@ impl<'a> Sharers<'a> {
         (peer, name)
     }
 
-    /// The next operation of a member to end, while everybody goes on.
+    /// The next operation of a member to end, while all parties make progress.
     #[track_caller]
     pub(crate) fn next(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
@@ -117,7 +117,7 @@ impl<'a> Sharers<'a> {
         completion
     }
 
-    /// The next operation of any member to end, and where.
+    /// The next operation of any member to end, and the index of the member.
     #[track_caller]
     pub(crate) fn next_anywhere(&self) -> (usize, Ended) {
         let deadline = Deadline::new();
@@ -138,7 +138,7 @@ impl<'a> Sharers<'a> {
         self.net.progress();
     }
 
-    /// Drives everybody, without reading anything, for so long that whatever was to happen has.
+    /// Drives all parties, without reading, until nothing more happens.
     pub(crate) fn settle(&self) {
         for _ in 0..100 {
             self.members.iter().for_each(|member| member.cq.progress());
@@ -146,7 +146,7 @@ impl<'a> Sharers<'a> {
         }
     }
 
-    /// Sends a message to a member, and waits until it is there.
+    /// Sends a message to a member, and waits until it has arrived.
     #[track_caller]
     pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
         let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
@@ -165,7 +165,7 @@ impl<'a> Sharers<'a> {
     }
 }
 
-/// A party that ends while everybody goes on.
+/// Closes a party while all others make progress.
 fn close<T: Send>(sharers: &Sharers<'_>, closing: T) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(closing));
@@ -202,7 +202,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     let (left, left_name) = sharers.peer();
     let (right, right_name) = sharers.peer();
     let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
-    // The identity of a message says who has sent it where, and which it is.
+    // The identity of a message encodes its sender, its receiver and its number.
     let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
     let mut posted = 0;
     let mut arrived: BTreeMap<(usize, usize), BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
@@ -227,7 +227,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
         let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
         let from = usize::from(source == right_name);
         assert!(source == left_name || source == right_name);
-        // Long messages complete later than they were matched.
+        // Long messages may complete long after their match.
         arrived.entry((from, to)).or_default().insert(completion.context, received(&completion.buffer));
     }
     for ((from, to), messages) in arrived {
@@ -239,7 +239,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     }
 }
 
-pub(crate) fn receive_takes_message_that_came_before_it(net: &Net) {
+pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
     let sharers = Sharers::new(net, 3);
     let (peer, name) = sharers.peer();
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
@@ -263,9 +263,9 @@ pub(crate) fn receive_takes_message_that_came_before_it(net: &Net) {
 pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.peer();
-    sharers.context.trecv(room(8), ANY, 5, 0, 1).unwrap();
+    sharers.context.trecv(room(8), ANY, Tag(5), 1).unwrap();
     sharers.context.recv(room(8), ANY, 2).unwrap();
-    sharers.context.trecv(room(8), ANY, 4, 3, 3).unwrap();
+    sharers.context.trecv(room(8), ANY, Tag(4).ignoring(3), 3).unwrap();
     sharers.deliver(&peer, 1, payload(10, 8), None);
     sharers.deliver(&peer, 0, payload(11, 8), Some(6));
     sharers.deliver(&peer, 1, payload(12, 8), Some(5));
@@ -305,9 +305,9 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     let mut sharers = Sharers::new(net, 2);
     let (peer, name) = sharers.peer();
     sharers.context.recv(room(8), name, 1).unwrap();
-    sharers.context.trecv(room(8), name, 7, 0, 2).unwrap();
+    sharers.context.trecv(room(8), name, Tag(7), 2).unwrap();
     sharers.context.recv(room(8), ANY, 3).unwrap();
-    // Both endpoints have heard of the peer.
+    // Both endpoints have a link to the peer.
     for to in 0..2 {
         sharers.deliver(&peer, to, payload(1, 8), Some(9));
     }
@@ -325,7 +325,7 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     sharers.context.cancel(3).expect("it accepts messages of others");
 }
 
-pub(crate) fn buffer_takes_messages_of_all_endpoints(net: &Net) {
+pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.peer();
     sharers.deliver(&peer, 1, payload(1, 64), None);
@@ -364,7 +364,7 @@ pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
 pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.peer();
-    let look = |context, flags| RecvMsg { tagged: Some((7, 0)), context, flags, ..RecvMsg::default() };
+    let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
     sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
     let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::NoMessage, 1));
@@ -375,7 +375,7 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     sharers.context.recvmsg(look(2, OpFlags::PEEK | OpFlags::CLAIM)).unwrap();
     let found = sharers.receipt(1);
     assert_eq!((found.context, found.len_bytes), (2, 30));
-    sharers.context.trecv(room(40), ANY, 7, 0, 3).unwrap();
+    sharers.context.trecv(room(40), ANY, Tag(7), 3).unwrap();
     let taken = sharers.receipt(1);
     assert!(taken.context == 3 && received(&taken.buffer) == payload(2, 31), "the claimed one is left alone");
     let buffers = vec![room(40)];
@@ -396,7 +396,7 @@ pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
     sharers.deliver(&peer, 1, payload(2, 8), None);
     let second = sharers.members.remove(1);
     close(&sharers, second);
-    sharers.context.trecv(room(8), ANY, 1, 0, 1).unwrap();
+    sharers.context.trecv(room(8), ANY, Tag(1), 1).unwrap();
     sharers.context.recv(room(8), ANY, 2).unwrap();
     sharers.settle();
     assert!(poll(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
@@ -407,7 +407,7 @@ pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
     assert_eq!(sharers.next(0).unwrap_err().completion.context, 1);
 }
 
-pub(crate) fn endpoints_come_and_go_while_messages_arrive(net: &Net) {
+pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     let (peer, _) = sharers.peer();
     for round in 0..5_u64 {
@@ -423,7 +423,7 @@ pub(crate) fn endpoints_come_and_go_while_messages_arrive(net: &Net) {
         peer.endpoint.send(payload(round, 12), to, 1).unwrap();
         let gone = sharers.members.remove(1);
         close(&sharers, gone);
-        // Whether the second message has arrived before the end or not, two receives are there at least.
+        // At least two receives are left, whether or not the second message arrived before the closing.
         for identity in 0..2 {
             sharers.deliver_anyhow(&peer, payload(identity, 16));
             let completion = sharers.receipt_of(0, 16);
@@ -440,7 +440,7 @@ pub(crate) fn endpoints_come_and_go_while_messages_arrive(net: &Net) {
 }
 
 impl Sharers<'_> {
-    /// Sends a message to the first endpoint; what the peer has sent to others may fail.
+    /// Sends a message to the first endpoint; the peer's sends to others may fail.
     fn deliver_anyhow(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }
@@ -457,7 +457,7 @@ impl Sharers<'_> {
     }
 }
 
-pub(crate) fn selective_endpoint_reports_asked_receives_alone(net: &Net) {
+pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.join_with(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
     let (peer, _) = sharers.peer();
@@ -474,7 +474,7 @@ pub(crate) fn selective_endpoint_reports_asked_receives_alone(net: &Net) {
     for context in 2..4 {
         sharers.context.recvmsg(asked(context)).unwrap();
     }
-    // Each endpoint takes one that asks for a report, and one that does not.
+    // Each endpoint takes a receive that requests a completion, and one that does not.
     for to in [1, 0, 1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }

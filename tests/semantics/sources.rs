@@ -1,4 +1,4 @@
-//! Who a message came from: `fi_cq_readfrom`, `FI_SOURCE`, `FI_SOURCE_ERR`.
+//! The source of a message: `fi_cq_readfrom`, `FI_SOURCE`, `FI_SOURCE_ERR`.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
     AvAttr, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress, OperationError,
-    ReadError, WaitObject,
+    ReadError, Tag, WaitObject,
 };
 
 use crate::suite::payload::{payload, received, room};
@@ -15,19 +15,20 @@ use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// What an endpoint is opened with that wants to be told of those who are not in its address vector.
-fn curious(net: &Net) -> Setup {
+/// The setup of an endpoint that reports senders outside its address vector.
+fn reporting_unknown_sources(net: &Net) -> Setup {
     Setup { caps: net.info.caps | Caps::SOURCE_ERR, ..Setup::default() }
 }
 
-/// Somebody who knows the receiver, and a receiver who knows nobody and wants to be told of them.
+/// A sender, and a receiver with an empty address vector that reports unknown sources.
 fn stranger_and_receiver(net: &Net, setup: Setup) -> (Party, Party) {
-    let (stranger, receiver) = (net.party(), net.open(Setup { caps: curious(net).caps, ..setup }));
+    let (stranger, receiver) =
+        (net.party(), net.open(Setup { caps: reporting_unknown_sources(net).caps, ..setup }));
     stranger.meet(&receiver);
     (stranger, receiver)
 }
 
-/// Checks that an operation has succeeded but for its source, which is this party.
+/// Checks that an error reports this party as the unknown source of an otherwise successful receive.
 #[track_caller]
 fn assert_by_stranger(failed: &CompletionError, stranger: &Party) {
     let name = stranger.endpoint.name().unwrap();
@@ -36,7 +37,7 @@ fn assert_by_stranger(failed: &CompletionError, stranger: &Party) {
     assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
 }
 
-/// Sends a message and returns what the receiver calls its sender.
+/// Sends a message and returns the source that the receiver reads.
 #[track_caller]
 fn source_of_message(from: &Party, to: &Party) -> FabricAddress {
     to.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
@@ -48,7 +49,7 @@ fn source_of_message(from: &Party, to: &Party) -> FabricAddress {
     source
 }
 
-pub(crate) fn a_source_is_what_the_address_vector_calls_it(net: &Net) {
+pub(crate) fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     let receiver = net.party();
     let senders: Vec<Party> = (0..3).map(|_| net.party()).collect();
     for sender in &senders {
@@ -62,7 +63,7 @@ pub(crate) fn a_source_is_what_the_address_vector_calls_it(net: &Net) {
     }
 }
 
-pub(crate) fn an_unknown_source_is_unspecified(net: &Net) {
+pub(crate) fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.party(), net.party());
     sender.meet(&receiver);
     assert_eq!(source_of_message(&sender, &receiver), FabricAddress::UNSPECIFIED);
@@ -70,19 +71,23 @@ pub(crate) fn an_unknown_source_is_unspecified(net: &Net) {
     assert_eq!(source_of_message(&sender, &receiver), address, "from now on it is known");
 }
 
-pub(crate) fn a_removed_source_is_unspecified(net: &Net) {
+pub(crate) fn removed_source_is_unspecified(net: &Net) {
     let (sender, receiver) = net.pair();
     assert_eq!(source_of_message(&sender, &receiver), receiver.peer());
     receiver.av.remove(&[receiver.peer()]).unwrap();
     assert_eq!(source_of_message(&sender, &receiver), FabricAddress::UNSPECIFIED);
     let stranger = net.party();
     assert_eq!(receiver.meet(&stranger), FabricAddress(0), "the index is given out again");
-    assert_eq!(source_of_message(&sender, &receiver), FabricAddress::UNSPECIFIED, "to somebody else");
+    assert_eq!(
+        source_of_message(&sender, &receiver),
+        FabricAddress::UNSPECIFIED,
+        "the entry is another peer's"
+    );
     assert_eq!(receiver.meet(&sender), FabricAddress(1));
     assert_eq!(source_of_message(&sender, &receiver), FabricAddress(1));
 }
 
-pub(crate) fn of_several_names_the_lowest_is_the_source(net: &Net) {
+pub(crate) fn source_is_the_lowest_of_several_entries(net: &Net) {
     let (sender, receiver) = (net.party(), net.party());
     sender.meet(&receiver);
     let (first, second) = (receiver.meet(&sender), receiver.meet(&sender));
@@ -90,7 +95,7 @@ pub(crate) fn of_several_names_the_lowest_is_the_source(net: &Net) {
     assert_eq!(source_of_message(&sender, &receiver), first);
     receiver.av.remove(&[first]).unwrap();
     assert_eq!(source_of_message(&sender, &receiver), second);
-    // Sending works under each name.
+    // Each entry can be sent to.
     for _ in 0..2 {
         let address = receiver.meet(&sender);
         sender.endpoint.recv(room(4), FabricAddress::UNSPECIFIED, 3).unwrap();
@@ -100,13 +105,13 @@ pub(crate) fn of_several_names_the_lowest_is_the_source(net: &Net) {
     }
 }
 
-pub(crate) fn without_the_capability_no_source_is_named(net: &Net) {
+pub(crate) fn source_is_unspecified_without_the_capability(net: &Net) {
     let caps = net.info.caps - Caps::SOURCE;
     let (sender, receiver) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
     assert_eq!(source_of_message(&sender, &receiver), FabricAddress::UNSPECIFIED);
 }
 
-pub(crate) fn an_unknown_source_is_told_with_all_of_its_completion(net: &Net) {
+pub(crate) fn unknown_source_error_has_the_whole_completion(net: &Net) {
     for cq_format in [CqFormat::Tagged, CqFormat::Context] {
         let setup = Setup { cq_format: Some(cq_format), ..Setup::default() };
         let (stranger, receiver) = stranger_and_receiver(net, setup);
@@ -133,7 +138,7 @@ pub(crate) fn an_unknown_source_is_told_with_all_of_its_completion(net: &Net) {
     }
 }
 
-pub(crate) fn whoever_was_told_of_can_be_inserted(net: &Net) {
+pub(crate) fn reported_source_address_can_be_inserted(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup::default());
     let send = |context| {
         receiver.endpoint.recv(room(8), ANY, context).unwrap();
@@ -149,18 +154,18 @@ pub(crate) fn whoever_was_told_of_can_be_inserted(net: &Net) {
         let (completion, source) = receiver.completion_from();
         assert_eq!((completion.context, source), (context, known));
     }
-    // It is somebody to send to.
+    // Messages can be sent to it.
     stranger.endpoint.recv(room(8), ANY, 10).unwrap();
     receiver.endpoint.send(payload(10, 8), known, 11).unwrap();
     assert_eq!(received(&stranger.completion().buffer), payload(10, 8));
     assert_eq!(receiver.completion().context, 11);
-    // And a stranger again.
+    // The removed sender is unknown again.
     receiver.av.remove(&[known]).unwrap();
     send(4);
     assert_by_stranger(&receiver.failure(), &stranger);
 }
 
-pub(crate) fn unknown_sources_keep_their_place_among_completions(net: &Net) {
+pub(crate) fn unknown_source_errors_keep_completion_order(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup::default());
     let friend = net.party();
     friend.meet(&receiver);
@@ -179,7 +184,7 @@ pub(crate) fn unknown_sources_keep_their_place_among_completions(net: &Net) {
         });
         read.map(|_| contexts)
     };
-    // One by one, since those who drive the receiver may have been asleep.
+    // One by one, since the threads that drive the receiver may have been asleep.
     let mut contexts = Vec::new();
     while contexts.len() < 2 {
         receiver.progress_all();
@@ -188,15 +193,15 @@ pub(crate) fn unknown_sources_keep_their_place_among_completions(net: &Net) {
     assert_eq!(contexts, [1, 2]);
     assert_eq!(batch(), Err(ReadError::ErrorAvailable));
     assert_eq!(batch(), Err(ReadError::ErrorAvailable), "until it is read");
-    assert_eq!(receiver.cq.read_error().unwrap().completion.context, 3);
-    assert_eq!(receiver.cq.read_error(), Err(ReadError::Empty), "a success comes next");
+    assert_eq!(receiver.cq.read_error().unwrap().unwrap().completion.context, 3);
+    assert_eq!(receiver.cq.read_error(), Ok(None), "a success comes next");
     assert_eq!(batch(), Ok(vec![4]));
     assert_eq!(batch(), Err(ReadError::ErrorAvailable));
     assert_by_stranger(&receiver.failure(), &stranger);
     receiver.silence();
 }
 
-pub(crate) fn what_failed_has_failed_whoever_sent_it(net: &Net) {
+pub(crate) fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup::default());
     receiver.endpoint.recv(room(8), ANY, 1).unwrap();
     stranger.endpoint.send(payload(1, 20), stranger.peer(), 2).unwrap();
@@ -212,7 +217,7 @@ pub(crate) fn what_failed_has_failed_whoever_sent_it(net: &Net) {
     assert_eq!(receiver.failure().source, FabricAddress(0), "an error has a source as well");
 }
 
-pub(crate) fn an_unknown_source_is_looked_up_when_its_entry_is_written(net: &Net) {
+pub(crate) fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..Setup::default() };
     let (stranger, receiver) = stranger_and_receiver(net, setup);
     for context in 0..6 {
@@ -225,7 +230,7 @@ pub(crate) fn an_unknown_source_is_looked_up_when_its_entry_is_written(net: &Net
             ..SendMsg::default()
         });
     }
-    // Two of them have found room in the queue. The others wait, and are looked up when they find it.
+    // Two entries have room in the queue. The sources of the others are looked up when they get room.
     let known = receiver.meet(&stranger);
     for context in 0..2 {
         let failed = receiver.failure();
@@ -240,7 +245,7 @@ pub(crate) fn an_unknown_source_is_looked_up_when_its_entry_is_written(net: &Net
     receiver.silence();
 }
 
-pub(crate) fn unknown_sources_take_room_like_others(net: &Net) {
+pub(crate) fn unknown_source_errors_take_room_in_the_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let setup = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
     let (stranger, receiver) = stranger_and_receiver(net, setup);
@@ -262,11 +267,12 @@ pub(crate) fn unknown_sources_take_room_like_others(net: &Net) {
     assert_eq!(receiver.cq.read(), Err(ReadError::Overrun));
 }
 
-pub(crate) fn a_look_tells_of_an_unknown_source(net: &Net) {
+pub(crate) fn peek_reports_an_unknown_source(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup::default());
     let to = stranger.peer();
     stranger.send_and_wait(SendMsg { buffers: vec![payload(7, 64)], to, tag: Some(9), ..SendMsg::default() });
-    let look = RecvMsg { tagged: Some((9, 0)), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    let look =
+        RecvMsg { tagged: Some(Tag(9).into()), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
     receiver.endpoint.recvmsg(look.clone()).unwrap();
     let told = receiver.failure();
     assert_by_stranger(&told, &stranger);
@@ -274,14 +280,14 @@ pub(crate) fn a_look_tells_of_an_unknown_source(net: &Net) {
     let known = receiver.meet(&stranger);
     receiver.endpoint.recvmsg(look).unwrap();
     assert_eq!(receiver.completion_from().1, known);
-    // With the name that a look has brought, a receive is directed to its sender.
+    // Once inserted, the sender can be named as the source of a receive.
     receiver.endpoint.trecv(room(64), known, 9, 0, 2).unwrap();
     let (completion, source) = receiver.completion_from();
     assert_eq!((completion.context, source), (2, known));
     assert_eq!(received(&completion.buffer), payload(7, 64));
 }
 
-pub(crate) fn a_silent_success_has_no_source(net: &Net) {
+pub(crate) fn unreported_success_reports_no_unknown_source(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup { selective: true, ..Setup::default() });
     receiver.endpoint.recv(room(8), ANY, 1).unwrap();
     let (buffers, flags) = (vec![room(8)], OpFlags::COMPLETION);
@@ -295,7 +301,7 @@ pub(crate) fn a_silent_success_has_no_source(net: &Net) {
     receiver.silence();
 }
 
-pub(crate) fn receives_with_a_queue_of_their_own_tell_of_unknown_sources_there(net: &Net) {
+pub(crate) fn separate_receive_queue_reports_unknown_sources(net: &Net) {
     let setup = Setup { separate_queues: true, ..Setup::default() };
     let (stranger, receiver) = stranger_and_receiver(net, setup);
     receiver.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -305,11 +311,12 @@ pub(crate) fn receives_with_a_queue_of_their_own_tell_of_unknown_sources_there(n
     receiver.silence();
 }
 
-pub(crate) fn whoever_sleeps_is_told_of_an_unknown_source(net: &Net) {
+pub(crate) fn unknown_source_wakes_a_blocked_reader(net: &Net) {
     let domain = net.domain();
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
     let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(&Info { caps: curious(net).caps, ..net.info.clone() }).unwrap();
+    let endpoint =
+        domain.endpoint(&Info { caps: reporting_unknown_sources(net).caps, ..net.info.clone() }).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
     endpoint.bind_av(&av).unwrap();
     endpoint.enable().unwrap();
@@ -324,11 +331,11 @@ pub(crate) fn whoever_sleeps_is_told_of_an_unknown_source(net: &Net) {
             let deadline = Deadline::new();
             while !asleep.is_finished() {
                 stranger.progress_all();
-                deadline.pause("whoever sleeps to be woken");
+                deadline.pause("the blocked reader to wake");
             }
             assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
         });
-        let told = cq.read_error().unwrap();
+        let told = cq.read_error().unwrap().unwrap();
         assert_by_stranger(&told, &stranger);
         assert_eq!(told.completion.context, context);
     }

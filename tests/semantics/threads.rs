@@ -14,7 +14,7 @@ use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// A completion that only this party's own reading brings about.
+/// Reads the next completion; only this party's own reads drive it.
 #[track_caller]
 fn next_alone(party: &Party) -> Completion {
     let deadline = Deadline::new();
@@ -26,13 +26,13 @@ fn next_alone(party: &Party) -> Completion {
     }
 }
 
-/// Two parties that nobody drives but they themselves.
+/// Two parties that only their own threads drive.
 fn strangers_to_the_net(net: &Net) -> (Party, Party) {
     let setup = || Setup { asleep: true, ..Setup::default() };
     net.pair_of(setup(), setup())
 }
 
-/// Has them driven, so that none waits for the other when they close.
+/// Drives both parties, so that neither waits for the other when they close.
 fn wake(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.wake(party));
 }
@@ -64,7 +64,7 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
                 assert_eq!(next_alone(party).context, 2);
             }
         }
-        // The last answer may still wait to be sent; dropping the endpoint sees to that.
+        // The last reply may still be unsent; dropping the endpoint sends it.
     };
     thread::scope(|scope| {
         scope.spawn(|| play(&alice, true));
@@ -98,7 +98,7 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
                     if completion.flags.contains(CompletionFlags::SEND) {
                         sends_ended += 1;
                     } else {
-                        // Receives are matched in order, and may end in another.
+                        // Receives match in order, but may complete in another.
                         let n = completion.context;
                         assert!(n < posted && seen.insert(n), "a receive that was not posted, or has ended");
                         assert!(received(&completion.buffer) == payload(n, len_bytes(n)));
@@ -112,13 +112,13 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
     };
     thread::scope(|scope| {
         let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
-        // Each goes on until it has everything, and is kept until both are done.
+        // Each party runs until it has received everything, and is kept until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         wake(net, [&alice, &bob]);
     });
 }
 
-pub(crate) fn an_endpoint_is_shared_by_threads(net: &Net) {
+pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     let (senders, per_sender) = (3, 100);
     let (alice, bob) = strangers_to_the_net(net);
     let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
@@ -142,11 +142,12 @@ pub(crate) fn an_endpoint_is_shared_by_threads(net: &Net) {
                 }
                 while ended.load(Ordering::Relaxed) < total {
                     match alice.cq.read() {
-                        Ok(completion) => {
+                        Ok(Some(completion)) => {
                             assert_eq!(completion.context, 2);
                             ended.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(_) => deadline.pause("sends of all threads"),
+                        Ok(None) => deadline.pause("sends of all threads"),
+                        Err(error) => panic!("{error}"),
                     }
                 }
             });
@@ -169,7 +170,7 @@ pub(crate) fn an_endpoint_is_shared_by_threads(net: &Net) {
                         let len_bytes = (completion.tag % 1000) as usize * 50;
                         assert!(received(&completion.buffer) == payload(completion.tag, len_bytes));
                     }
-                    if read.is_err() {
+                    if read.unwrap().is_none() {
                         deadline.pause("receives of all threads");
                     }
                 }
@@ -180,16 +181,16 @@ pub(crate) fn an_endpoint_is_shared_by_threads(net: &Net) {
     let received_tags = received_tags.into_inner().expect("both threads ended well");
     assert_eq!(received_tags.len(), senders);
     for (sender, mut order) in received_tags {
-        // Which thread read what first says nothing; the receives were matched in the order of their posting.
+        // Threads may read in any order; the receives matched in posting order.
         order.sort_unstable();
         let order: Vec<u64> = order.into_iter().map(|(_, number)| number).collect();
         assert_eq!(order, (0..per_sender as u64).collect::<Vec<_>>(), "messages of thread {sender}");
     }
 }
 
-/// Endpoints that share two queues, each using as its transmit queue what the other receives on, driven from two
-/// threads: whoever held one queue while waiting for the other would wait for ever.
-pub(crate) fn queues_may_be_shared_crosswise(net: &Net) {
+/// The transmit queue of each endpoint is the receive queue of the other, and two threads drive them: a
+/// thread that held one queue while waiting for the other would deadlock.
+pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let domain = net.domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
     let (one, other) = (open_cq(), open_cq());
@@ -218,7 +219,7 @@ pub(crate) fn queues_may_be_shared_crosswise(net: &Net) {
                 endpoint.sendmsg(SendMsg { buffers, to, context: 2, flags, ..SendMsg::default() }).unwrap();
                 posted += 1;
             }
-            if cq.read().is_ok() {
+            if cq.read().unwrap().is_some() {
                 ended.fetch_add(1, Ordering::Relaxed);
             }
             deadline.pause("operations that report to crossed queues");

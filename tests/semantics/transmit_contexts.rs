@@ -2,7 +2,9 @@
 
 use homespun::flags::{BindFlags, Caps, Order};
 use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
-use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
+use homespun::{
+    AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress, Rejected,
+};
 
 use crate::binding::errno;
 use crate::suite::payload::{payload, received, room};
@@ -51,12 +53,12 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
     let (mut sent, mut arrived, deadline) = ([0; 2], Vec::new(), Deadline::new());
     while sent != [MESSAGES; 2] || arrived.len() as u64 != 2 * MESSAGES {
         for (sent, (base, _, cq, _)) in sent.iter_mut().zip(&senders) {
-            if let Ok(completion) = cq.read() {
+            if let Ok(Some(completion)) = cq.read() {
                 assert_eq!(completion.context, base + *sent, "each queue reports its own endpoint's sends");
                 *sent += 1;
             }
         }
-        if let Ok(completion) = receive_cq.read() {
+        if let Ok(Some(completion)) = receive_cq.read() {
             arrived.push(received(&completion.buffer));
         }
         deadline.pause("messages of two endpoints");
@@ -68,7 +70,7 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
     }
 }
 
-pub(crate) fn wrong_uses_of_transmit_contexts_are_refused(net: &Net) {
+pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (domain, info) = (net.domain(), sharing(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
 
@@ -93,7 +95,7 @@ pub(crate) fn wrong_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert_eq!(errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
 }
 
-pub(crate) fn a_context_with_endpoints_is_busy(net: &Net) {
+pub(crate) fn context_with_endpoints_is_busy(net: &Net) {
     let (domain, info) = (net.domain(), sharing(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
     let [first, second] = [(), ()].map(|()| endpoint(&domain, &info));
@@ -102,7 +104,7 @@ pub(crate) fn a_context_with_endpoints_is_busy(net: &Net) {
     }
     first.0.enable().unwrap();
     let busy = |context: homespun::SharedTransmitContext| {
-        let (context, error) = context.close().expect_err("endpoints are bound to it");
+        let Rejected { error, returned: context } = context.close().expect_err("endpoints are bound to it");
         assert_eq!(error.errno(), Errno::EBUSY);
         context
     };

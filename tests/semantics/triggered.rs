@@ -9,14 +9,17 @@ use homespun::endpoint::{
 };
 use homespun::flags::{Caps, OpFlags};
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Buffer, Bytes, Counter, CounterAttr, Errno, Misuse, OperationError, SegmentMut};
+use homespun::{
+    Buffer, Bytes, Counter, CounterAttr, Errno, Misuse, OperationError, Rejected, RemoteMemory, SegmentMut,
+    Tag,
+};
 
 use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, memory};
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, ASLEEP, Over, answer, let_sleep, reach};
+use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, answer, let_sleep, reach};
 use crate::suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
 
-/// What a work is cancelled by, where a test does not care.
+/// The context of a work that is not cancelled.
 const ANY_WORK: u64 = 0;
 
 fn triggering(net: &Net) -> Setup {
@@ -35,13 +38,13 @@ fn when(counter: &Counter, threshold: u64) -> Trigger {
     Trigger { counter: counter.clone(), threshold }
 }
 
-/// A work that does this to a counter when the other is there.
+/// A work that adds to a counter when its trigger is reached.
 fn adding(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWork {
     let action = DeferredAction::Add { counter: counter.clone(), value };
     DeferredWork { context: ANY_WORK, trigger, action, completion: None }
 }
 
-/// A work that posts something through a party's endpoint.
+/// A work that posts an operation of a party's endpoint.
 fn posting(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
     let action = DeferredAction::Post { endpoint: party.endpoint.as_here().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
@@ -58,7 +61,7 @@ fn queue(party: &Party, work: DeferredWork) {
 
 /// Waits until a counter has a value, and an error value. Drives all parties meanwhile.
 #[track_caller]
-fn has_come_to(party: &Party, counter: &Counter, expected: (u64, u64)) {
+fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
     while (counter.read(), counter.read_error()) != expected {
         party.progress_all();
@@ -68,7 +71,7 @@ fn has_come_to(party: &Party, counter: &Counter, expected: (u64, u64)) {
 
 /// Waits until no work depends on a counter. Drives all parties meanwhile.
 #[track_caller]
-fn comes_free(party: &Party, counter: &Counter) {
+fn await_unused(party: &Party, counter: &Counter) {
     let deadline = Deadline::new();
     while counter.is_in_use() {
         party.progress_all();
@@ -82,13 +85,12 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     let flags = OpFlags::COMPLETION;
     let target = |at, op| AtomicTarget {
         peer: alice.peer(),
-        address: region.at(at),
-        key: region.key(),
+        memory: RemoteMemory { address: region.at(at), key: region.key() },
         datatype: Datatype::Uint64,
         op,
     };
     let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
-    let tagged = Some((7, 0));
+    let tagged = Some(Tag(7).into());
     let operations = [
         Operation::Receive(RecvMsg { buffers: vec![room(8)], context: 1, flags, ..RecvMsg::default() }),
         Operation::Receive(RecvMsg {
@@ -110,8 +112,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         Operation::Write(WriteMsg {
             buffers: vec![payload(5, 8)],
             to: alice.peer(),
-            address: region.at(0),
-            key: region.key(),
+            memory: RemoteMemory { address: region.at(0), key: region.key() },
             data: None,
             context: 5,
             flags: flags | OpFlags::DELIVERY_COMPLETE,
@@ -119,8 +120,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         Operation::Read(ReadMsg {
             buffers: vec![room(8)],
             from: alice.peer(),
-            address: region.at(0),
-            key: region.key(),
+            memory: RemoteMemory { address: region.at(0), key: region.key() },
             context: 6,
             flags: flags | OpFlags::FENCE,
         }),
@@ -154,14 +154,14 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     queue(&alice, adding(when(&trigger, 3), &added, 5));
     let action = DeferredAction::Set { counter: set.clone(), value: 6 };
     queue(&alice, DeferredWork { context: 0, trigger: when(&trigger, 3), action, completion: None });
-    // What arrives meanwhile waits for the receives, which are not posted.
+    // Messages that arrive meanwhile wait: the deferred receives are not posted yet.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
         let send = SendMsg { buffers: vec![payload(context, 8)], to: bob.peer(), tag, ..SendMsg::default() };
         bob.send_and_wait(send);
         bob.endpoint
             .recvmsg(RecvMsg {
                 buffers: vec![room(8)],
-                tagged: tag.map(|tag| (tag, 0)),
+                tagged: tag.map(|tag| Tag(tag).into()),
                 context: 10 + context,
                 ..RecvMsg::default()
             })
@@ -172,7 +172,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     bob.silence();
     assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
     trigger.add(1);
-    has_come_to(&alice, &done, (count, 0));
+    await_counts(&alice, &done, (count, 0));
     assert_eq!((added.read(), set.read()), (5, 6));
     let mut ended: Vec<_> = (0..count).map(|_| alice.completion()).collect();
     ended.sort_by_key(|completion| completion.context);
@@ -199,7 +199,7 @@ pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
         bob.endpoint.recv(room(8), ANY, context).unwrap();
         queue(&alice, posting(when(&trigger, context), &alice, sending(&alice, context, flags), &done));
         trigger.add(1);
-        has_come_to(&alice, &done, (context, 0));
+        await_counts(&alice, &done, (context, 0));
         assert_eq!(received(&bob.completion().buffer), payload(context, 8));
         alice.counts(&[(SEND, (reported, 0))]);
         if reported > 0 {
@@ -207,31 +207,67 @@ pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
         }
         alice.silence();
     }
-    // Receives likewise.
+    // The same for receives.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![room(8)], context, flags, ..RecvMsg::default() };
         queue(&bob, posting(when(&trigger, 0), &bob, Operation::Receive(receive), &done));
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
         assert_eq!(alice.completion().context, context);
-        has_come_to(&bob, &done, (context, 0));
+        await_counts(&bob, &done, (context, 0));
         if !flags.is_empty() {
             assert_eq!(bob.completion().context, context);
         }
         bob.silence();
         bob.counts(&[(RECV, (reported, 0))]);
     }
-    // The counter of the endpoint may be the one of completions: it counts once.
+    // If the endpoint's counter is also the completion counter, it counts once.
     let own = alice.counter_here(SEND).clone();
     let before = own.read();
     bob.endpoint.recv(room(8), ANY, 5).unwrap();
     queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 5, OpFlags::empty()), &own));
-    has_come_to(&alice, &own, (before + 1, 0));
+    await_counts(&alice, &own, (before + 1, 0));
     assert_eq!(bob.completion().context, 5);
     alice.silence();
     assert_eq!(own.read(), before + 1);
 }
 
-pub(crate) fn works_are_done_in_the_order_of_their_thresholds(net: &Net) {
+pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
+    let (alice, bob) = pair(net);
+    let trigger = counter(&alice);
+    let [sent, heard] = [SEND, RECV].map(|events| alice.counter_here(events).clone());
+    let flags = OpFlags::COMPLETION;
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 1, flags), &sent));
+    assert_eq!((alice.completion().context, bob.completion().context), (1, 1));
+    alice.counts(&[(SEND, (1, 0))]);
+    let receive = |context| {
+        let buffers = vec![room(8)];
+        Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
+    };
+    queue(&alice, posting(when(&trigger, 0), &alice, receive(2), &heard));
+    bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
+    assert_eq!((alice.completion().context, bob.completion().context), (2, 2));
+    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    // A failure, and a refusal.
+    queue(&alice, posting(when(&trigger, 0), &alice, receive(3), &heard));
+    alice.endpoint.cancel(3).unwrap();
+    assert_eq!(alice.failure().completion.context, 3);
+    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let buffers = vec![payload(4, 8)];
+    let send = SendMsg { buffers, to: gone, context: 4, flags, ..SendMsg::default() };
+    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Send(send), &sent));
+    alice.av.remove(&[gone]).unwrap();
+    trigger.add(1);
+    assert_eq!(alice.failure().completion.context, 4);
+    alice.counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
+    // A counter that is bound to other events counts too.
+    bob.endpoint.recv(room(8), ANY, 5).unwrap();
+    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 5, flags), &heard));
+    assert_eq!((alice.completion().context, bob.completion().context), (5, 5));
+    alice.counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
+}
+
+pub(crate) fn works_run_in_threshold_order(net: &Net) {
     let (alice, bob) = pair(net);
     let (trigger, done) = (counter(&alice), counter(&alice));
     for context in 0..6 {
@@ -251,13 +287,13 @@ pub(crate) fn works_are_done_in_the_order_of_their_thresholds(net: &Net) {
             (context, payload(context, 8).to_vec())
         );
     }
-    has_come_to(&alice, &done, (5, 0));
+    await_counts(&alice, &done, (5, 0));
     bob.silence();
     trigger.add(1);
     assert_eq!(received(&bob.completion().buffer), payload(5, 8));
 }
 
-pub(crate) fn works_trigger_works(net: &Net) {
+pub(crate) fn completed_work_triggers_further_work(net: &Net) {
     const LINKS: u64 = 1000;
     let (alice, bob) = pair(net);
     let (trigger, done) = (counter(&alice), counter(&alice));
@@ -273,23 +309,23 @@ pub(crate) fn works_trigger_works(net: &Net) {
     assert_eq!(received(&bob.completion().buffer), payload(1, 8));
     bob.endpoint.recv(room(8), ANY, 2).unwrap();
     assert_eq!(received(&bob.completion().buffer), payload(2, 8));
-    has_come_to(&alice, &done, (2, 0));
-    has_come_to(&alice, &trigger, (LINKS + 6, 0));
+    await_counts(&alice, &done, (2, 0));
+    await_counts(&alice, &trigger, (LINKS + 6, 0));
 }
 
-pub(crate) fn work_whose_threshold_is_reached_is_done_at_once(net: &Net) {
+pub(crate) fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
     let (alice, _bob) = pair(net);
     let (trigger, changed) = (counter(&alice), counter(&alice));
     trigger.add(3);
     for threshold in 0..4 {
         queue(&alice, adding(when(&trigger, threshold), &changed, 1));
-        has_come_to(&alice, &changed, (threshold + 1, 0));
+        await_counts(&alice, &changed, (threshold + 1, 0));
     }
     queue(&alice, adding(when(&trigger, 4), &changed, 1));
     assert_eq!(changed.read(), 4);
     trigger.set(0);
     trigger.set(5);
-    has_come_to(&alice, &changed, (5, 0));
+    await_counts(&alice, &changed, (5, 0));
 }
 
 pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
@@ -300,10 +336,10 @@ pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
     trigger.add_error(1);
     assert_eq!(changed.read(), 0);
     trigger.add_error(1);
-    has_come_to(&alice, &changed, (1, 0));
+    await_counts(&alice, &changed, (1, 0));
 }
 
-pub(crate) fn events_of_endpoints_and_regions_trigger_works(net: &Net) {
+pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
     for kind in [Kind::Owned, Kind::Shareable] {
         let (alice, bob) = pair(net);
         let region = bob.register(memory(8, kind)).unwrap();
@@ -323,11 +359,11 @@ pub(crate) fn events_of_endpoints_and_regions_trigger_works(net: &Net) {
             [alice.completion(), alice.completion(), alice.completion()].map(|ended| ended.context);
         ended.sort_unstable();
         assert_eq!(ended, [1, 2, 7]);
-        has_come_to(&bob, &changed, (1, 0));
+        await_counts(&bob, &changed, (1, 0));
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 3).unwrap();
-        has_come_to(&alice, &changed, (11, 0));
-        has_come_to(&bob, &done, (1, 0));
+        await_counts(&alice, &changed, (11, 0));
+        await_counts(&bob, &done, (1, 0));
     }
 }
 
@@ -351,11 +387,11 @@ pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
             (context, payload(context, 8).to_vec())
         );
     }
-    has_come_to(&alice, &done, (WORKS, 0));
-    has_come_to(&alice, &after, (1, 0));
+    await_counts(&alice, &done, (WORKS, 0));
+    await_counts(&alice, &after, (1, 0));
 }
 
-pub(crate) fn work_stays_due_when_its_counter_is_set_back(net: &Net) {
+pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     const WORKS: u64 = 6;
     let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
     let (trigger, done) = (counter(&alice), counter(&alice));
@@ -363,7 +399,7 @@ pub(crate) fn work_stays_due_when_its_counter_is_set_back(net: &Net) {
         let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
         queue(&alice, posting(when(&trigger, 1 + context % 2), &alice, operation, &done));
     }
-    // Most find no room, and one half is due by errors.
+    // Most find no room; half of them are triggered by errors.
     trigger.add(1);
     trigger.add_error(1);
     trigger.set(0);
@@ -374,11 +410,11 @@ pub(crate) fn work_stays_due_when_its_counter_is_set_back(net: &Net) {
         let completion = bob.completion();
         assert_eq!(received(&completion.buffer), payload(context, 8).to_vec());
     }
-    has_come_to(&alice, &done, (WORKS, 0));
+    await_counts(&alice, &done, (WORKS, 0));
     assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
 }
 
-pub(crate) fn numbers_of_works_are_no_contexts_to_cancel(net: &Net) {
+pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     let (alice, bob) = pair(net);
     let (trigger, done) = (counter(&alice), counter(&alice));
     let receive = |context| RecvMsg { buffers: vec![room(8)], context, ..RecvMsg::default() };
@@ -393,12 +429,12 @@ pub(crate) fn numbers_of_works_are_no_contexts_to_cancel(net: &Net) {
     alice.endpoint.cancel(1002).unwrap();
     assert_eq!(alice.failure().completion.context, 1002);
     bob.endpoint.send(payload(1, 8), bob.peer(), 1).unwrap();
-    has_come_to(&alice, &done, (1, 1));
+    await_counts(&alice, &done, (1, 1));
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!(alice.completion().context, 0);
 }
 
-pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
+pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     let (alice, bob) = pair(net);
     let domain = alice.domain_here();
     let (trigger, other, changed) = (counter(&alice), counter(&alice), counter(&alice));
@@ -409,8 +445,8 @@ pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
     domain.cancel_work(2).unwrap();
     assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
     trigger.add(1);
-    // The oldest of those with this context is cancelled.
-    has_come_to(&alice, &changed, (1101, 0));
+    // The oldest work with this context is cancelled.
+    await_counts(&alice, &changed, (1101, 0));
     assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
 
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -421,7 +457,7 @@ pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
     assert!(!trigger.is_in_use() && !done.is_in_use() && other.is_in_use());
     trigger.add(5);
     other.add(1);
-    has_come_to(&alice, &changed, (1102, 0));
+    await_counts(&alice, &changed, (1102, 0));
     assert_eq!(done.read(), 0);
     queue(&alice, work(6, when(&other, 2), 1));
     queue(&alice, work(6, when(&trigger, 9), 1));
@@ -433,7 +469,7 @@ pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
     assert_eq!((changed.read(), done.read()), (1102, 0));
 }
 
-pub(crate) fn triggered_operations_end_as_any_operation(net: &Net) {
+pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let (alice, bob) = pair(net);
     let trigger = counter(&alice);
     let endpoint = alice.endpoint.as_here();
@@ -449,7 +485,7 @@ pub(crate) fn triggered_operations_end_as_any_operation(net: &Net) {
     let completion = alice.completion();
     assert_eq!((completion.context, received(&completion.buffer)), (2, payload(2, 8).to_vec()));
     alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    // One that is flushed stays: it belongs to its endpoint.
+    // A flush leaves a triggered operation: it belongs to its endpoint.
     bob.endpoint.recv(room(8), ANY, 4).unwrap();
     endpoint.trigger(&when(&trigger, 3), sending(&alice, 4, OpFlags::empty())).unwrap();
     alice.domain_here().flush_work(None);
@@ -472,16 +508,16 @@ pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(1, 8)]));
     assert_eq!(alice.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
-    // One that was posted meanwhile.
+    // An operation that was triggered meanwhile.
     trigger.add(2);
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.failure().completion.context, 2);
     alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
-    // Deferred work that was posted is an operation of its endpoint; its failure is the work's.
+    // Deferred work that was posted is an operation of its endpoint, whose failure is the work's.
     queue(&alice, posting(when(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.failure().completion.context, 3);
-    has_come_to(&alice, &done, (0, 1));
+    await_counts(&alice, &done, (0, 1));
     alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
 }
 
@@ -504,7 +540,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
         assert_eq!(failed.error, OperationError::Deferred(misuse));
         assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
-        has_come_to(&alice, &done, (0, errors));
+        await_counts(&alice, &done, (0, errors));
         alice.counts(&[(SEND, (0, counted))]);
     }
 }
@@ -516,8 +552,7 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     let write = WriteMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),
-        address: region.at(0),
-        key: region.key() + 1,
+        memory: RemoteMemory { address: region.at(0), key: region.key() + 1 },
         data: None,
         context: 1,
         flags: OpFlags::empty(),
@@ -526,7 +561,7 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     trigger.add(1);
     let failed = alice.failure();
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
-    has_come_to(&alice, &done, (0, 1));
+    await_counts(&alice, &done, (0, 1));
     alice.counts(&[]);
     // A message that is too long for a deferred receive.
     let receive = RecvMsg { buffers: vec![room(4)], context: 2, ..RecvMsg::default() };
@@ -534,7 +569,7 @@ pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
     let failed = alice.failure();
     assert_eq!((failed.completion.context, failed.errno()), (2, Errno::ETRUNC));
-    has_come_to(&alice, &done, (0, 2));
+    await_counts(&alice, &done, (0, 2));
 }
 
 pub(crate) fn counters_that_work_depends_on_are_busy(net: &Net) {
@@ -543,26 +578,26 @@ pub(crate) fn counters_that_work_depends_on_are_busy(net: &Net) {
     queue(&alice, adding(when(&trigger, 1), &changed, 1));
     queue(&alice, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::MATCH_COMPLETE), &done));
     let closing = |counter: Counter| {
-        let (counter, error) = counter.close().expect_err("work depends on it");
+        let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");
         assert_eq!(error.errno(), Errno::EBUSY);
         counter
     };
     let (trigger, done, changed) = (closing(trigger), closing(done), closing(changed));
     trigger.add(1);
-    comes_free(&alice, &trigger);
+    await_unused(&alice, &trigger);
     trigger.close().unwrap();
-    comes_free(&alice, &changed);
+    await_unused(&alice, &changed);
     changed.close().unwrap();
-    // The send is under way until it is matched.
+    // The send is outstanding until it is matched.
     alice.silence();
     let done = closing(done);
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
-    has_come_to(&alice, &done, (1, 0));
-    comes_free(&alice, &done);
+    await_counts(&alice, &done, (1, 0));
+    await_unused(&alice, &done);
     done.close().unwrap();
 }
 
-pub(crate) fn works_of_a_closed_endpoint_are_forgotten(net: &Net) {
+pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
     let (alice, bob) = pair(net);
     let (trigger, done, changed) = (counter(&bob), counter(&bob), counter(&bob));
     queue(&bob, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::empty()), &done));
@@ -581,7 +616,7 @@ pub(crate) fn works_of_a_closed_endpoint_are_forgotten(net: &Net) {
     assert!(!trigger.is_in_use());
 }
 
-pub(crate) fn works_without_room_at_a_closed_endpoint_end_uncounted(net: &Net) {
+pub(crate) fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
     let (trigger, done) = (counter(&bob), counter(&bob));
     for context in 0..5 {
@@ -595,7 +630,7 @@ pub(crate) fn works_without_room_at_a_closed_endpoint_end_uncounted(net: &Net) {
     assert!(!trigger.is_in_use() && !done.is_in_use());
 }
 
-pub(crate) fn work_that_is_queued_with_the_last_handle_is_forgotten(net: &Net) {
+pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = pair(net);
     let (trigger, done) = (counter(&bob), counter(&bob));
     let operation = sending(&alice, 1, OpFlags::empty());
@@ -609,7 +644,7 @@ pub(crate) fn work_that_is_queued_with_the_last_handle_is_forgotten(net: &Net) {
     assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
-pub(crate) fn what_cannot_wait_is_refused(net: &Net) {
+pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
     let (alice, _bob) = pair(net);
     let without = net.party();
     let other_domain = net.domain();
@@ -618,7 +653,7 @@ pub(crate) fn what_cannot_wait_is_refused(net: &Net) {
     let domain = alice.domain_here();
     let refused = |work: DeferredWork| {
         let rejected = domain.queue_work(work).expect_err("it cannot wait");
-        (rejected.error.errno(), rejected.buffer)
+        (rejected.error.errno(), rejected.returned)
     };
     let send = |party: &Party| posting(when(&trigger, 1), party, sending(&alice, 1, OpFlags::empty()), &done);
     let back = || Buffer::SentVector(vec![payload(1, 8)]);
@@ -652,10 +687,10 @@ pub(crate) fn what_cannot_wait_is_refused(net: &Net) {
     assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
     let rejected =
         without.endpoint.as_here().trigger(&when(&trigger, 0), sending(&alice, 1, OpFlags::empty()));
-    assert_eq!(rejected.map_err(|rejected| rejected.buffer), Err(back()));
-    // Nothing was queued.
+    assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
+    // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
-    // An alias may have the flag by default, if the endpoint has the capability; then other calls refuse.
+    // An alias may have the flag as its default if the endpoint has the capability; other calls then refuse.
     let (alias, plain) = (alice.endpoint.as_here().alias(), without.endpoint.as_here().alias());
     assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
     alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
@@ -664,10 +699,10 @@ pub(crate) fn what_cannot_wait_is_refused(net: &Net) {
     assert_eq!(sent.map_err(|rejected| rejected.errno()), Err(Errno::EBADFLAGS));
 }
 
-/// A thread sleeps on a queue or on a counter while others make works due: by their changes, by messages, and by what
-/// the sleeper's own endpoint counts. The memory is the caller's.
-pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
-    for wait in ASLEEP {
+/// A thread sleeps on a queue or a counter while others make work due: by changing counters, by messages,
+/// and by events of the sleeper's own endpoint. The memory is the caller's.
+pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
+    for wait in BLOCKING_WAIT_OBJECTS {
         let setup = || Setup { asleep: true, wait, ..triggering(net) };
         let (alice, bob) = net.pair_of(setup(), setup());
         let sleeping = |party: &Party| {
@@ -677,7 +712,7 @@ pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
         let (trigger, done) = (sleeping(&alice), sleeping(&alice));
         let mut filled = [0; 8];
         let is_over = AtomicBool::new(false);
-        // A deferred receive at bob's, by a message that only bob's waiting receives, makes a work at bob's due.
+        // A message that only bob's wait receives completes a deferred receive, which makes another work due.
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let action = DeferredAction::Post {
@@ -686,7 +721,7 @@ pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
         };
         let work =
             DeferredWork { context: 0, trigger: when(&trigger, 1), action, completion: Some(done.clone()) };
-        // SAFETY: the memory is left alone until the receive has ended, which the test waits for.
+        // SAFETY: the memory is not used until the receive has ended, which the test awaits.
         unsafe { bob.domain_here().queue_raw_work(work) }.unwrap();
         queue(&bob, posting(when(&done, 1), &bob, sending(&bob, 2, OpFlags::COMPLETION), &done));
         thread::scope(|scope| {
@@ -694,7 +729,7 @@ pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
                 reach(&done, 2);
                 answer(&done, &is_over);
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             let_sleep();
             trigger.add(1);
             let_sleep();
@@ -706,8 +741,8 @@ pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
             });
             ended.sort_unstable();
             assert_eq!(ended, [3, 4]);
-            // What has waited for the counter has returned.
-            has_come_to(&bob, &done, (2, 0));
+            // The wait for the counter has returned.
+            await_counts(&bob, &done, (2, 0));
             is_over.store(true, Ordering::SeqCst);
             sleeper.join().unwrap();
         });
@@ -717,7 +752,7 @@ pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
     }
 }
 
-pub(crate) fn threads_count_and_queue_at_once(net: &Net) {
+pub(crate) fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
     const ROUNDS: u64 = 300;
     let (alice, bob) = pair(net);
     let (trigger, done, changed) = (counter(&alice), counter(&alice), counter(&alice));
@@ -738,13 +773,13 @@ pub(crate) fn threads_count_and_queue_at_once(net: &Net) {
             queue(&alice, posting(when(&trigger, round), &alice, operation, &done));
         }
     });
-    has_come_to(&alice, &done, (ROUNDS, 0));
-    has_come_to(&alice, &changed, (ROUNDS, 0));
+    await_counts(&alice, &done, (ROUNDS, 0));
+    await_counts(&alice, &changed, (ROUNDS, 0));
     for _ in 0..ROUNDS {
         assert_eq!(bob.completion().len_bytes, 8);
     }
     bob.silence();
     for counter in [trigger, done, changed] {
-        comes_free(&alice, &counter);
+        await_unused(&alice, &counter);
     }
 }

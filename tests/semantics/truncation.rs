@@ -21,7 +21,7 @@ fn check(failed: &CompletionError, identity: u64, room_bytes: usize, message_byt
     assert!(received(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
 }
 
-pub(crate) fn a_long_message_is_cut_and_said_to_be(net: &Net) {
+pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
     let (alice, bob) = net.pair();
     let sizes = [
         (1, 2),
@@ -57,7 +57,7 @@ pub(crate) fn a_long_message_is_cut_and_said_to_be(net: &Net) {
     }
 }
 
-pub(crate) fn a_cut_message_leaves_the_sender_and_the_next_message_alone(net: &Net) {
+pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
     let (alice, bob) = net.pair();
     for message_bytes in [20, 5000, 300_000] {
         for (identity, room_bytes) in [(1, message_bytes), (2, 10), (3, message_bytes)] {
@@ -77,7 +77,7 @@ pub(crate) fn a_cut_message_leaves_the_sender_and_the_next_message_alone(net: &N
     }
 }
 
-pub(crate) fn errors_keep_their_place_among_completions(net: &Net) {
+pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
     let (alice, bob) = net.pair();
     for (context, room_bytes) in [(1, 32), (2, 8), (3, 8), (4, 32)] {
         bob.endpoint.recv(room(room_bytes), ANY, context).unwrap();
@@ -91,25 +91,26 @@ pub(crate) fn errors_keep_their_place_among_completions(net: &Net) {
     let mut contexts = Vec::new();
     while contexts.is_empty() {
         match bob.cq.read_each(10, |completion, _| contexts.push(completion.context)) {
-            Ok(count) => assert_eq!(count, 1, "an error ends the batch"),
-            Err(error) => assert_eq!(error, ReadError::Empty),
+            Ok(Some(count)) => assert_eq!(count, 1, "an error ends the batch"),
+            Ok(None) => {}
+            Err(error) => panic!("{error}"),
         }
         deadline.pause("the first message");
     }
     assert_eq!(contexts, [1]);
     for context in [2, 3] {
-        // Before the error is read, nothing else is.
+        // No entry can be read before the error.
         for _ in 0..3 {
             assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
         }
-        check(&bob.cq.read_error().unwrap(), context, 8, 32);
+        check(&bob.cq.read_error().unwrap().unwrap(), context, 8, 32);
     }
-    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "a success is on top");
-    assert_eq!(bob.cq.read().unwrap().context, 4);
-    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
+    assert_eq!(bob.cq.read().unwrap().unwrap().context, 4);
+    assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
-pub(crate) fn room_for_nothing_takes_nothing(net: &Net) {
+pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
     let (alice, bob) = net.pair();
     for message_bytes in [0, 1, 9000] {
         bob.endpoint.recv(room(0), ANY, 1).unwrap();
@@ -124,7 +125,7 @@ pub(crate) fn room_for_nothing_takes_nothing(net: &Net) {
 }
 
 impl Party {
-    /// The next success; an error before it is looked at.
+    /// The next success; checks an error that precedes it.
     #[track_caller]
     fn completion_after(&self, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
         loop {

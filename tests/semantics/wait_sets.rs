@@ -10,36 +10,37 @@ use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
 use crate::counters::{RECV, SEND};
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side};
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, OBJECTS, Over, let_sleep, sleep_on_set};
+use crate::suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_sleep, sleep_on_set};
 use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// Long enough not to fit into what the transports hold for a peer that does nothing.
+/// A length beyond what the transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
 
-/// A party with a queue for each direction and a counter for each kind of event, all of which are members of a set.
+/// A party with a queue for each direction and a counter for each kind of event, all of which are
+/// members of a set.
 fn member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
     net.open(Setup { asleep: true, separate_queues: true, counts: true, wait, wait_set, ..Setup::default() })
 }
 
-/// Reads what there is in both queues. How many messages have arrived.
+/// Reads both queues, and returns how many messages have arrived.
 fn read(party: &Party) -> u64 {
     while let Some(ended) = party.poll() {
         ended.expect("no send fails");
     }
     let mut count = 0;
-    while let Ok(completion) = party.receive_queue_here().read() {
+    while let Some(completion) = party.receive_queue_here().read().unwrap() {
         assert!(received(&completion.buffer) == payload(completion.context, LEN_BYTES));
         count += 1;
     }
     count
 }
 
-pub(crate) fn what_happens_to_any_member_wakes_whoever_waits_for_the_set(net: &Net) {
+pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     const MESSAGES: u64 = 30;
-    for object in OBJECTS {
+    for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
         let bob = member(net, &set);
@@ -52,7 +53,7 @@ pub(crate) fn what_happens_to_any_member_wakes_whoever_waits_for_the_set(net: &N
                     bob.endpoint.recv(room(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
-                // The counters tell of the same as the queues, and are read as well as they are.
+                // The counters count the events of the queues, and are read as well.
                 while bob.counted(RECV) != (MESSAGES, 0) || bob.counted(SEND) != (MESSAGES, 0) {
                     sleep_on_set(&set);
                     arrived += read(&bob);
@@ -67,7 +68,7 @@ pub(crate) fn what_happens_to_any_member_wakes_whoever_waits_for_the_set(net: &N
                     read(&bob);
                 }
             });
-            let _over = Over(&is_over);
+            let _over = StopOnDrop(&is_over);
             for context in 0..MESSAGES {
                 alice.endpoint.recv(room(8), ANY, context).unwrap();
                 alice.endpoint.send(payload(context, LEN_BYTES), to_bob, context).unwrap();
@@ -84,8 +85,8 @@ pub(crate) fn what_happens_to_any_member_wakes_whoever_waits_for_the_set(net: &N
     }
 }
 
-/// An application that sleeps by itself asks both sets, as it would ask two queues.
-pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
+/// An application that polls descriptors arms both sets, as it would arm two queues.
+pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
     let [alice, bob] = sets.each_ref().map(|set| member(net, set));
     let (to_bob, _) = (alice.meet(&bob), bob.meet(&alice));
@@ -95,12 +96,12 @@ pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
         while net.fabric.try_wait(&both) != Ok(true) {
             deadline.pause("two idle sets");
         }
-        // Any member speaks for all.
+        // Any member stands for the whole set.
         alice.endpoint.recv(room(8), ANY, 1).unwrap();
         alice.endpoint.cancel(1).unwrap();
         assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");
         assert!(bob.cq_here().try_wait().unwrap());
-        alice.receive_queue_here().read_error().expect("a receive that was cancelled");
+        alice.receive_queue_here().read_error().unwrap().expect("a receive that was cancelled");
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
@@ -109,7 +110,7 @@ pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
     let (mut has_arrived, mut is_sent) = (false, false);
     while !has_arrived || !is_sent {
         for set in &sets {
-            // Whoever waits for one alone drives nobody else.
+            // A wait drives the members of its own set alone.
             let _ = set.wait(Some(Duration::from_millis(1)));
         }
         has_arrived |= read(&bob) == 1;
@@ -120,8 +121,8 @@ pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
     net.wake(&bob);
 }
 
-pub(crate) fn events_and_completions_wake_whoever_waits_for_both(net: &Net) {
-    for object in OBJECTS {
+pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
+    for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let client = Side::waiting_by(net, WaitObject::Unspec, WaitObject::Unspec);
         let server = Side::in_set(net, &set);
@@ -149,8 +150,9 @@ pub(crate) fn events_and_completions_wake_whoever_waits_for_both(net: &Net) {
                 let arrived = loop {
                     sleep_on_set(&set);
                     match server.cq.read() {
-                        Ok(arrived) => break arrived,
-                        Err(_) => deadline.pause("a message"),
+                        Ok(Some(arrived)) => break arrived,
+                        Ok(None) => deadline.pause("a message"),
+                        Err(error) => panic!("{error}"),
                     }
                 };
                 assert_eq!(received(&arrived.buffer), payload(1, 8));

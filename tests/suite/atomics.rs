@@ -3,12 +3,12 @@
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::OpFlags;
-use homespun::{Bytes, BytesMut, Endpoint, Error, FabricAddress};
+use homespun::{Bytes, BytesMut, Endpoint, Error, FabricAddress, RemoteMemory};
 use serde::{Deserialize, Serialize};
 
 use super::form;
 use super::payload::room;
-use super::raw::RawRoom;
+use super::raw::RawBuffer;
 use super::regions::Region;
 
 /// The call that posts an atomic operation.
@@ -62,7 +62,12 @@ impl AtomicCall {
             operands: vec![operand],
             compares,
             results_bytes,
-            target: AtomicTarget { peer, address: region.at(0), key: region.key(), datatype, op },
+            target: AtomicTarget {
+                peer,
+                memory: RemoteMemory { address: region.at(0), key: region.key() },
+                datatype,
+                op,
+            },
             context,
             flags: OpFlags::empty(),
         }
@@ -70,14 +75,14 @@ impl AtomicCall {
 
     /// The same at another address.
     pub(crate) fn at(mut self, address: u64) -> AtomicCall {
-        self.target.address = address;
+        self.target.memory.address = address;
         self
     }
 
     /// Posts the operation. Returns raw memory of results, to be read after the completion.
-    pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawRoom>, Error> {
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
         if self.by == AtomicBy::Raw {
-            return RawRoom::fetch(endpoint, &self);
+            return RawBuffer::fetch(endpoint, &self);
         }
         let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = self;
         let results: Vec<_> = results_bytes.into_iter().map(room).collect();

@@ -2,7 +2,9 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut};
+use homespun::{
+    Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag,
+};
 use serde::{Deserialize, Serialize};
 
 use super::atomics::AtomicCall;
@@ -10,12 +12,12 @@ use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
 use super::net::Transport;
 use super::party::Setup;
 use super::raw::{Post, send_raw};
-use super::regions::{Memory, RmaCall};
+use super::regions::{RegionSpec, RmaCall};
 
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Call {
-    /// Must be the first call, and only that. Answered by [`Answer::Opened`].
+pub(super) enum RemoteCall {
+    /// Must be the first call, and only that. Answered by [`RemoteAnswer::Opened`].
     Open {
         #[serde(with = "form::transport")]
         transport: Transport,
@@ -23,16 +25,16 @@ pub(super) enum Call {
     },
     /// From now on the process drives the party whenever it has no other call.
     Wake,
-    Send(SendCall),
-    Receive(ReceiveCall),
+    Send(RemoteSend),
+    Receive(RemoteReceive),
     Rma(RmaCall),
-    /// [`Taken`](Call::Taken) returns raw results.
+    /// [`Taken`](RemoteCall::Taken) returns raw results.
     Atomic(AtomicCall),
-    /// Answered by [`Answer::Registered`].
-    Register(Memory),
-    /// The content of the region with this number. Answered by [`Answer::Bytes`].
+    /// Answered by [`RemoteAnswer::Registered`].
+    Register(RegionSpec),
+    /// The content of the region with this number. Answered by [`RemoteAnswer::Bytes`].
     RegionContent(usize),
-    /// The content from an offset on, of a length. Answered by [`Answer::Bytes`].
+    /// The content from an offset on, of a length. Answered by [`RemoteAnswer::Bytes`].
     RegionPart(usize, usize, usize),
     /// Copies bytes into a region, to an offset.
     RegionPut(usize, usize, Vec<u8>),
@@ -40,33 +42,33 @@ pub(super) enum Call {
     /// Starts counting accesses to the region with this number.
     RegionCount(usize),
     /// The counters of the region with this number, by the bits of the event. Answered by
-    /// [`Answer::Counted`].
+    /// [`RemoteAnswer::Counted`].
     RegionCounted(usize, u64),
     /// The same for the endpoint.
     Counted(u64),
-    /// The memory of a raw region after it was closed. Answered by [`Answer::Bytes`].
+    /// The memory of a raw region after it was closed. Answered by [`RemoteAnswer::Bytes`].
     ClosedContent(usize),
     ReceiveRaw {
         lens_bytes: Vec<usize>,
         ignore: u64,
         post: Post,
     },
-    /// The memory of a completed raw receive. Answered by [`Answer::Bytes`].
+    /// The memory of a completed raw receive. Answered by [`RemoteAnswer::Bytes`].
     Taken {
         context: u64,
         len_bytes: usize,
     },
-    /// A message in a raw multi-receive buffer. Answered by [`Answer::Bytes`].
+    /// A message in a raw multi-receive buffer. Answered by [`RemoteAnswer::Bytes`].
     Within {
         context: u64,
         #[serde(with = "form::segment")]
         place: SegmentMut,
     },
-    /// The whole memory of a raw receive whose endpoint is closed. Answered by [`Answer::Bytes`].
+    /// The whole memory of a raw receive whose endpoint is closed. Answered by [`RemoteAnswer::Bytes`].
     Contents {
         context: u64,
     },
-    /// Answered by [`Answer::Size`].
+    /// Answered by [`RemoteAnswer::Size`].
     MinMultiRecv,
     SetMinMultiRecv {
         bytes: usize,
@@ -74,25 +76,25 @@ pub(super) enum Call {
     Cancel {
         context: u64,
     },
-    /// Answered by [`Answer::Flags`].
+    /// Answered by [`RemoteAnswer::Flags`].
     OpFlags(Direction),
     SetOpFlags(Direction, #[serde(with = "form::bits")] OpFlags),
     /// Drives the party once, without reading a completion.
     Progress,
-    /// Answered by [`Answer::Ended`].
+    /// Answered by [`RemoteAnswer::Ended`].
     Poll(QueueName),
     /// Like `Poll`, but waits for some rounds.
     Next(QueueName),
-    /// Answered by [`Answer::Read`].
+    /// Answered by [`RemoteAnswer::Read`].
     ReadEach(QueueName, usize),
-    /// Answered by [`Answer::Failed`].
+    /// Answered by [`RemoteAnswer::Failed`].
     ReadError(QueueName),
-    /// Answered by [`Answer::Text`].
+    /// Answered by [`RemoteAnswer::Text`].
     Strerror(i32),
-    /// Answered by [`Answer::Inserted`].
+    /// Answered by [`RemoteAnswer::Inserted`].
     Insert(Vec<AddressForm>),
     Remove(Vec<u64>),
-    /// Answered by [`Answer::Found`].
+    /// Answered by [`RemoteAnswer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
     /// Makes the system refuse copies between processes with this error.
@@ -115,7 +117,7 @@ pub(super) enum Call {
 
 /// The answer to a call.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum RemoteAnswer {
     Done,
     Refused(#[serde(with = "ErrorForm")] Error),
     Opened {
@@ -135,8 +137,9 @@ pub(super) enum Answer {
     Counted(u64, u64),
     Flags(#[serde(with = "form::bits")] OpFlags),
     Ended(Option<EndedForm>),
-    Read(Vec<EndedForm>),
-    NothingRead(#[serde(with = "ReadErrorForm")] ReadError),
+    /// `None` for an empty queue.
+    Read(Option<Vec<EndedForm>>),
+    ReadFailed(#[serde(with = "ReadErrorForm")] ReadError),
     Inserted(Vec<Result<u64, RefusedForm>>),
     Found(Option<u64>),
 }
@@ -164,7 +167,7 @@ pub(crate) enum QueueName {
 
 /// A send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SendCall {
+pub(super) struct RemoteSend {
     pub(super) by: SendBy,
     pub(super) buffers: Vec<Bytes>,
     #[serde(with = "form::fabric_address")]
@@ -193,7 +196,7 @@ pub(super) enum SendBy {
 
 /// A receive into buffers that the party allocates.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct ReceiveCall {
+pub(super) struct RemoteReceive {
     pub(super) by: ReceiveBy,
     #[serde(with = "form::rooms")]
     pub(super) buffers: Vec<BytesMut>,
@@ -218,54 +221,59 @@ pub(super) enum ReceiveBy {
     Multi,
 }
 
-impl SendCall {
+impl RemoteSend {
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
-        let SendCall { by, buffers, to, tag, data, context, flags } = self;
+        let RemoteSend { by, buffers, to, tag, data, context, flags } = self;
         match by {
             SendBy::Single => {
                 let message = buffers.into_iter().next().expect("a single call has a single buffer");
                 match (tag, data) {
                     (None, None) => endpoint.send(message, to, context)?,
                     (None, Some(data)) => endpoint.senddata(message, data, to, context)?,
-                    (Some(tag), None) => endpoint.tsend(message, to, tag, context)?,
-                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, tag, context)?,
+                    (Some(tag), None) => endpoint.tsend(message, to, Tag(tag), context)?,
+                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, Tag(tag), context)?,
                 }
             }
             SendBy::Vector => match tag {
                 None => endpoint.sendv(buffers, to, context)?,
-                Some(tag) => endpoint.tsendv(buffers, to, tag, context)?,
+                Some(tag) => endpoint.tsendv(buffers, to, Tag(tag), context)?,
             },
             SendBy::Message => {
                 let flags = flags.unwrap_or_default();
                 endpoint.sendmsg(SendMsg { buffers, to, tag, data, context, flags })?;
             }
             SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?,
-            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data)?,
+            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag.map(Tag), data)?,
         }
         Ok(())
     }
 }
 
-impl ReceiveCall {
+impl RemoteReceive {
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
-        let ReceiveCall { by, buffers, from, tagged, context, flags } = self;
+        let RemoteReceive { by, buffers, from, tagged, context, flags } = self;
         match by {
             ReceiveBy::Single => {
                 let buffer = buffers.into_iter().next().expect("a single call has a single buffer");
                 match tagged {
                     None => endpoint.recv(buffer, from, context)?,
-                    Some((tag, ignore)) => endpoint.trecv(buffer, from, tag, ignore, context)?,
+                    Some((tag, ignore)) => {
+                        endpoint.trecv(buffer, from, Tag(tag).ignoring(ignore), context)?;
+                    }
                 }
             }
             ReceiveBy::Vector => match tagged {
                 None => endpoint.recvv(buffers, from, context)?,
-                Some((tag, ignore)) => endpoint.trecvv(buffers, from, tag, ignore, context)?,
+                Some((tag, ignore)) => endpoint.trecvv(buffers, from, Tag(tag).ignoring(ignore), context)?,
             },
             ReceiveBy::Multi => {
                 let buffer = buffers.into_iter().next().expect("a multi-receive has a single buffer");
                 endpoint.recv_multi(buffer, from, context)?;
             }
-            ReceiveBy::Message => endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?,
+            ReceiveBy::Message => {
+                let tagged = tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore));
+                endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?;
+            }
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub(crate) struct Side {
 }
 
 /// An event, or an error entry, of an event queue.
-pub(crate) type Heard = Result<ConnectionEvent, EventError>;
+pub(crate) type EventResult = Result<ConnectionEvent, EventError>;
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
@@ -95,12 +95,12 @@ impl Side {
     }
 
     /// Reads an event, if there is one.
-    pub(crate) fn look(&self) -> Option<Heard> {
+    pub(crate) fn look(&self) -> Option<EventResult> {
         match self.eq.read() {
-            Ok(Event::Connection(event)) => Some(Ok(event)),
-            Ok(other) => panic!("an event that is not of a connection: {other:?}"),
-            Err(EqReadError::Empty) => None,
-            Err(EqReadError::ErrorAvailable) => self.eq.read_error().ok().map(Err),
+            Ok(Some(Event::Connection(event))) => Some(Ok(event)),
+            Ok(Some(other)) => panic!("an event that is not of a connection: {other:?}"),
+            Ok(None) => None,
+            Err(EqReadError::ErrorAvailable) => self.eq.read_error().map(Err),
             Err(error) => panic!("{error}"),
         }
     }
@@ -137,7 +137,7 @@ fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub(crate) fn hear(sides: &[&Side]) -> Heard {
+pub(crate) fn hear(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].look() {
@@ -209,7 +209,7 @@ pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
 
 /// Waits for the next event, asleep by the queue's wait object.
 #[track_caller]
-pub(crate) fn sleep_for_event(side: &Side) -> Heard {
+pub(crate) fn sleep_for_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let heard = match side.eq.wait_object() {
@@ -218,7 +218,7 @@ pub(crate) fn sleep_for_event(side: &Side) -> Heard {
                 side.look()
             }),
             _ => match side.eq.speek(Some(PATIENCE)) {
-                Err(EqReadError::Empty) => None,
+                Ok(None) => None,
                 _ => side.look(),
             },
         };

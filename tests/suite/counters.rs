@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject, WaitSet};
 
-use super::call::{Answer, Call};
+use super::call::{RemoteAnswer, RemoteCall};
 use super::party::{Deadline, Party};
 use super::worker::Worker;
 
@@ -61,15 +61,15 @@ impl Counters {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(worker) => counted(worker.ask(&Call::Counted(event.bits()))),
+            Counters::There(worker) => counted(worker.ask(&RemoteCall::Counted(event.bits()))),
         }
     }
 }
 
 /// The counter values in a process's answer.
-pub(super) fn counted(answer: Answer) -> Counted {
+pub(super) fn counted(answer: RemoteAnswer) -> Counted {
     match answer {
-        Answer::Counted(value, errors) => (value, errors),
+        RemoteAnswer::Counted(value, errors) => (value, errors),
         other => panic!("{other:?}"),
     }
 }

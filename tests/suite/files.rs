@@ -12,14 +12,14 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// A file with a name that other processes know, removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedFile {
     pub(crate) number: u64,
 }
 
-impl Named {
+impl NamedFile {
     /// A name that no other test uses.
-    pub(crate) fn unused() -> Named {
-        Named { number: number() }
+    pub(crate) fn unused() -> NamedFile {
+        NamedFile { number: number() }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -39,7 +39,7 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for NamedFile {
     fn drop(&mut self) {
         let _may_never_have_been = fs::remove_file(self.path());
     }

@@ -9,7 +9,8 @@ use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
-    FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, SegmentMut,
+    FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
+    SegmentMut,
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,10 +124,12 @@ travels_as! { datatype: Datatype, u32, |datatype| *datatype as u32,
 
 travels_as! { atomic_target: AtomicTarget, AtomicTargetForm,
 |target| {
-    let AtomicTarget { peer, address, key, datatype, op } = *target;
+    let AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op } = *target;
     AtomicTargetForm { peer, address, key, datatype, op }
 },
-|AtomicTargetForm { peer, address, key, datatype, op }| AtomicTarget { peer, address, key, datatype, op } }
+|AtomicTargetForm { peer, address, key, datatype, op }| {
+    AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op }
+} }
 
 #[derive(Serialize, Deserialize)]
 struct AtomicTargetForm {
@@ -246,7 +249,6 @@ enum LinkErrorForm {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ReadError")]
 pub(crate) enum ReadErrorForm {
-    Empty,
     ErrorAvailable,
     Overrun,
     NoWaitObject,

@@ -8,16 +8,17 @@ use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
     Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Error,
-    FabricAddress, ReadError, SegmentMut,
+    FabricAddress, ReadError, SegmentMut, TagMatch,
 };
 
 use super::atomics::{AtomicBy, AtomicCall};
 use super::call::{
-    AddressForm, Answer, Call, Direction, QueueName, ReceiveBy, ReceiveCall, RefusedForm, SendBy, SendCall,
+    AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall, RemoteReceive,
+    RemoteSend, SendBy,
 };
 use super::net::Queues;
 use super::party::Ended;
-use super::raw::{Post, RawRoom};
+use super::raw::{Post, RawBuffer};
 use super::regions::RmaCall;
 use super::worker::Worker;
 
@@ -47,9 +48,9 @@ pub(crate) enum Vector {
     There(Arc<Worker>),
 }
 
-/// Memory that a posted receive fills.
-pub(crate) enum Room {
-    Here(RawRoom),
+/// The buffer of a posted receive.
+pub(crate) enum ReceiveBuffer {
+    Here(RawBuffer),
     There { worker: Arc<Worker>, context: u64 },
 }
 
@@ -137,13 +138,13 @@ impl Endpoint {
 
     pub(crate) fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = send;
-        self.post(SendCall { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
+        self.post(RemoteSend { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
     }
 
     /// Sends from memory that nothing else uses, through the raw tier.
     pub(crate) fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
-        self.post(SendCall { by: SendBy::Raw, buffers: pieces.to_vec(), to, tag, data, context, flags })
+        self.post(RemoteSend { by: SendBy::Raw, buffers: pieces.to_vec(), to, tag, data, context, flags })
     }
 
     pub(crate) fn inject(
@@ -202,19 +203,25 @@ impl Endpoint {
 
     pub(crate) fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        self.take(ReceiveCall { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
+        let tagged = tagged.map(|TagMatch { tag, ignore }| (tag, ignore));
+        self.take(RemoteReceive { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
     }
 
     /// Posts a receive into pieces of memory of these lengths, through the raw tier. The endpoint must use
     /// the context only once.
-    pub(crate) fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<Room, Error> {
+    pub(crate) fn receive_raw(
+        &self,
+        lens_bytes: &[usize],
+        ignore: u64,
+        post: Post,
+    ) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
-                RawRoom::post(endpoint, lens_bytes, ignore, post).map(Room::Here)
+                RawBuffer::post(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
             }
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&Call::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post })?;
-                Ok(Room::There { worker: worker.clone(), context: post.context })
+                worker.ask_done(&RemoteCall::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post })?;
+                Ok(ReceiveBuffer::There { worker: worker.clone(), context: post.context })
             }
         }
     }
@@ -223,19 +230,19 @@ impl Endpoint {
     pub(crate) fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Rma(call)),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Rma(call)),
         }
     }
 
     /// Posts an atomic operation on a region of a peer. Returns the memory of raw results; then the endpoint
     /// must use the context only once.
-    pub(crate) fn atomic(&self, call: AtomicCall) -> Result<Option<Room>, Error> {
+    pub(crate) fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
-            EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(Room::Here)),
+            EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
             EndpointPlace::There { worker, .. } => {
                 let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
-                worker.ask_done(&Call::Atomic(call))?;
-                Ok(is_raw.then(|| Room::There { worker: worker.clone(), context }))
+                worker.ask_done(&RemoteCall::Atomic(call))?;
+                Ok(is_raw.then(|| ReceiveBuffer::There { worker: worker.clone(), context }))
             }
         }
     }
@@ -243,17 +250,19 @@ impl Endpoint {
     pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Cancel { context }),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Cancel { context }),
         }
     }
 
     pub(crate) fn tx_op_flags(&self) -> OpFlags {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
-            EndpointPlace::There { worker, .. } => match worker.ask(&Call::OpFlags(Direction::Transmit)) {
-                Answer::Flags(flags) => flags,
-                other => panic!("{other:?}"),
-            },
+            EndpointPlace::There { worker, .. } => {
+                match worker.ask(&RemoteCall::OpFlags(Direction::Transmit)) {
+                    RemoteAnswer::Flags(flags) => flags,
+                    other => panic!("{other:?}"),
+                }
+            }
         }
     }
 
@@ -261,7 +270,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&Call::SetOpFlags(Direction::Transmit, flags))
+                worker.ask_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
             }
         }
     }
@@ -270,7 +279,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&Call::SetOpFlags(Direction::Receive, flags))
+                worker.ask_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
             }
         }
     }
@@ -278,8 +287,8 @@ impl Endpoint {
     pub(crate) fn min_multi_recv_bytes(&self) -> usize {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
-            EndpointPlace::There { worker, .. } => match worker.ask(&Call::MinMultiRecv) {
-                Answer::Size(bytes) => bytes,
+            EndpointPlace::There { worker, .. } => match worker.ask(&RemoteCall::MinMultiRecv) {
+                RemoteAnswer::Size(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
         }
@@ -289,7 +298,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&Call::SetMinMultiRecv { bytes }).expect("any number will do");
+                worker.ask_done(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
             }
         }
     }
@@ -303,13 +312,13 @@ impl Endpoint {
         data: Option<u64>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post(SendCall { by, buffers, to, tag, data, context, flags: None })
+        self.post(RemoteSend { by, buffers, to, tag, data, context, flags: None })
     }
 
-    fn post(&self, send: SendCall) -> Result<(), Error> {
+    fn post(&self, send: RemoteSend) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => send.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Send(send)),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Send(send)),
         }
     }
 
@@ -321,13 +330,13 @@ impl Endpoint {
         tagged: Option<(u64, u64)>,
         context: u64,
     ) -> Result<(), Error> {
-        self.take(ReceiveCall { by, buffers, from, tagged, context, flags: OpFlags::empty() })
+        self.take(RemoteReceive { by, buffers, from, tagged, context, flags: OpFlags::empty() })
     }
 
-    fn take(&self, receive: ReceiveCall) -> Result<(), Error> {
+    fn take(&self, receive: RemoteReceive) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => receive.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Receive(receive)),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Receive(receive)),
         }
     }
 
@@ -347,7 +356,7 @@ impl Drop for Endpoint {
                 }
             }),
             Some(EndpointPlace::There { worker, .. }) if !thread::panicking() => {
-                worker.ask_if_alive(&Call::CloseEndpoint);
+                worker.ask_if_alive(&RemoteCall::CloseEndpoint);
             }
             Some(EndpointPlace::There { .. }) | None => {}
         }
@@ -385,17 +394,17 @@ impl Queue {
         }
     }
 
-    pub(crate) fn read(&self) -> Result<Completion, ReadError> {
-        self.read_from().map(|(completion, _)| completion)
+    pub(crate) fn read(&self) -> Result<Option<Completion>, ReadError> {
+        Ok(self.read_from()?.map(|(completion, _)| completion))
     }
 
-    pub(crate) fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
+    pub(crate) fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_from(),
             Queue::There { .. } => {
                 let mut read = None;
                 self.read_each(1, |completion, source| read = Some((completion, source)))?;
-                read.ok_or(ReadError::Empty)
+                Ok(read)
             }
         }
     }
@@ -405,21 +414,22 @@ impl Queue {
         &self,
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
-    ) -> Result<usize, ReadError> {
+    ) -> Result<Option<usize>, ReadError> {
         let (worker, name) = match self {
             Queue::Here(cq) => return cq.read_each(max, take),
             Queue::There { worker, name, .. } => (worker, *name),
         };
-        match worker.ask(&Call::ReadEach(name, max)) {
-            Answer::Read(entries) => {
+        match worker.ask(&RemoteCall::ReadEach(name, max)) {
+            RemoteAnswer::Read(None) => Ok(None),
+            RemoteAnswer::Read(Some(entries)) => {
                 let count = entries.len();
                 for entry in entries {
                     let (completion, source) = Ended::from(entry).expect("an error ends the batch");
                     take(completion, source);
                 }
-                Ok(count)
+                Ok(Some(count))
             }
-            Answer::NothingRead(error) => Err(error),
+            RemoteAnswer::ReadFailed(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
@@ -427,19 +437,21 @@ impl Queue {
     pub(crate) fn strerror(&self, prov_errno: i32) -> String {
         match self {
             Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
-            Queue::There { worker, .. } => match worker.ask(&Call::Strerror(prov_errno)) {
-                Answer::Text(text) => text,
+            Queue::There { worker, .. } => match worker.ask(&RemoteCall::Strerror(prov_errno)) {
+                RemoteAnswer::Text(text) => text,
                 other => panic!("{other:?}"),
             },
         }
     }
 
-    pub(crate) fn read_error(&self) -> Result<CompletionError, ReadError> {
+    pub(crate) fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_error(),
-            Queue::There { worker, name, .. } => match worker.ask(&Call::ReadError(*name)) {
-                Answer::Ended(Some(ended)) => Ok(Ended::from(ended).expect_err("an error")),
-                Answer::NothingRead(error) => Err(error),
+            Queue::There { worker, name, .. } => match worker.ask(&RemoteCall::ReadError(*name)) {
+                RemoteAnswer::Ended(ended) => {
+                    Ok(ended.map(|ended| Ended::from(ended).expect_err("an error")))
+                }
+                RemoteAnswer::ReadFailed(error) => Err(error),
                 other => panic!("{other:?}"),
             },
         }
@@ -461,8 +473,9 @@ impl Vector {
             Vector::Here(av) => return av.insert(addresses),
             Vector::There(worker) => worker,
         };
-        match worker.ask(&Call::Insert(addresses.iter().map(|&address| AddressForm(address)).collect())) {
-            Answer::Inserted(inserted) => inserted
+        match worker.ask(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
+        {
+            RemoteAnswer::Inserted(inserted) => inserted
                 .into_iter()
                 .map(|result| result.map(FabricAddress).map_err(|RefusedForm(error)| error))
                 .collect(),
@@ -474,7 +487,7 @@ impl Vector {
         match self {
             Vector::Here(av) => av.remove(addresses),
             Vector::There(worker) => {
-                worker.ask_done(&Call::Remove(addresses.iter().map(|address| address.0).collect()))
+                worker.ask_done(&RemoteCall::Remove(addresses.iter().map(|address| address.0).collect()))
             }
         }
     }
@@ -482,15 +495,15 @@ impl Vector {
     pub(crate) fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         match self {
             Vector::Here(av) => av.reverse_lookup(address),
-            Vector::There(worker) => match worker.ask(&Call::ReverseLookup(AddressForm(*address))) {
-                Answer::Found(found) => found.map(FabricAddress),
+            Vector::There(worker) => match worker.ask(&RemoteCall::ReverseLookup(AddressForm(*address))) {
+                RemoteAnswer::Found(found) => found.map(FabricAddress),
                 other => panic!("{other:?}"),
             },
         }
     }
 }
 
-impl Room {
+impl ReceiveBuffer {
     /// The received bytes, after the completion was read. Fails if memory beyond the buffer was written.
     #[track_caller]
     pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
@@ -501,19 +514,21 @@ impl Room {
     #[track_caller]
     pub(crate) fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
         let (worker, own_context) = match self {
-            Room::Here(room) => return room.taken(context, used_bytes),
-            Room::There { worker, context } => (worker, context),
+            ReceiveBuffer::Here(room) => return room.taken(context, used_bytes),
+            ReceiveBuffer::There { worker, context } => (worker, context),
         };
         assert_eq!(context, own_context, "the completion of another operation");
-        bytes(worker.ask(&Call::Taken { context, len_bytes: used_bytes }))
+        bytes(worker.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
     /// A message in a multi-receive buffer, after its completion was read.
     #[track_caller]
     pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
         match self {
-            Room::Here(room) => room.within(place),
-            Room::There { worker, context } => bytes(worker.ask(&Call::Within { context: *context, place })),
+            ReceiveBuffer::Here(room) => room.within(place),
+            ReceiveBuffer::There { worker, context } => {
+                bytes(worker.ask(&RemoteCall::Within { context: *context, place }))
+            }
         }
     }
 
@@ -521,16 +536,18 @@ impl Room {
     #[track_caller]
     pub(crate) fn contents(&self) -> Vec<u8> {
         match self {
-            Room::Here(room) => room.contents(),
-            Room::There { worker, context } => bytes(worker.ask(&Call::Contents { context: *context })),
+            ReceiveBuffer::Here(room) => room.contents(),
+            ReceiveBuffer::There { worker, context } => {
+                bytes(worker.ask(&RemoteCall::Contents { context: *context }))
+            }
         }
     }
 }
 
 #[track_caller]
-fn bytes(answer: Answer) -> Vec<u8> {
+fn bytes(answer: RemoteAnswer) -> Vec<u8> {
     match answer {
-        Answer::Bytes(bytes) => bytes,
+        RemoteAnswer::Bytes(bytes) => bytes,
         other => panic!("{other:?}"),
     }
 }

@@ -24,7 +24,7 @@ mod worker;
 
 pub(crate) use atomics::{AtomicBy, AtomicCall};
 pub(crate) use call::AddressForm;
-pub(crate) use handle::{Endpoint, Queue, Room};
+pub(crate) use handle::{Endpoint, Queue, ReceiveBuffer};
 pub(crate) use net::{Net, Transport, Turns};
 pub(crate) use party::{Deadline, Ended, Party, Setup};
-pub(crate) use regions::{FileKind, Kind, Memory, Region, RmaBy, RmaCall};
+pub(crate) use regions::{FileKind, Kind, Region, RegionSpec, RmaBy, RmaCall};

@@ -15,13 +15,13 @@ use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
 use super::backend::ChannelProvider;
-use super::call::Call;
+use super::call::RemoteCall;
 use super::handle::Queue;
 use super::party::{Party, Setup};
 use super::worker::Worker;
 
 /// The time for which a closing endpoint waits for its unsent messages: their peer may read slowly on a busy
-/// machine. No test depends on how soon they are sent. Over the loopback network it is simulated time.
+/// machine. No test depends on how soon they are sent. On the loopback network it is simulated time.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How much faster time passes on the loopback network while it is idle. A thread that is about to receive
@@ -125,7 +125,7 @@ pub(crate) struct Net {
 }
 
 /// An address without a listener.
-pub(crate) struct Vacancy {
+pub(crate) struct VacantAddress {
     pub(crate) address: Address,
     /// Binds the port without listening, so that no other process gets it.
     _held: Option<Socket>,
@@ -274,11 +274,11 @@ impl Net {
     }
 
     /// An address without a listener, which stays so while this is held.
-    pub(crate) fn vacancy(&self) -> Vacancy {
+    pub(crate) fn vacancy(&self) -> VacantAddress {
         if self.network.is_some() || self.transport == Transport::Backend {
             // Ports are assigned from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
-            return Vacancy { address, _held: None };
+            return VacantAddress { address, _held: None };
         }
         let any_port = self.info.src_addr.expect("the transport has an address").socket_addr();
         let held = Socket::new(socket2::Domain::for_address(any_port), Type::STREAM, None).expect("a socket");
@@ -290,7 +290,7 @@ impl Net {
             // number that no other vacancy has, and endpoints get no port below the dynamic range.
             address = address.with_port(1024 + address.port() % 32_768);
         }
-        Vacancy { address, _held: Some(held) }
+        VacantAddress { address, _held: Some(held) }
     }
 
     fn add(&self, queue: &Queue) {
@@ -300,7 +300,7 @@ impl Net {
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
             Queue::There { worker, .. } => {
-                worker.ask_done(&Call::Wake).expect("a wake call is not refused");
+                worker.ask_done(&RemoteCall::Wake).expect("a wake call is not refused");
                 return self.queues.all().push(Driven::There(Arc::downgrade(worker)));
             }
         };
@@ -326,7 +326,7 @@ impl Queues {
                 Driven::Here(cq) => cq.progress(),
                 Driven::There(worker) => {
                     if let Some(worker) = worker.upgrade() {
-                        worker.ask_if_alive(&Call::Progress);
+                        worker.ask_if_alive(&RemoteCall::Progress);
                     }
                 }
             }

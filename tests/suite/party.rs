@@ -12,13 +12,13 @@ use homespun::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::call::{AddressForm, Answer, Call, QueueName};
+use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
 use super::counters::Counters;
 use super::form;
 use super::handle::{Endpoint, Queue, Vector};
 use super::net::{Queues, Transport};
 use super::payload::{payload, received, room};
-use super::regions::{Memory, Region, Registered};
+use super::regions::{Region, RegionSpec, Registered};
 use super::worker::Worker;
 
 /// The time-out of a test's wait for an event. No test depends on how soon the event comes.
@@ -206,8 +206,8 @@ impl Party {
         // An endpoint is granted the same attributes in every process.
         let granted = domain.endpoint(&setup.info(info)).expect("an endpoint").info().clone();
         let worker = Arc::new(Worker::spawn());
-        let opened = worker.ask(&Call::Open { transport: transport.clone(), setup });
-        let Answer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
+        let opened = worker.ask(&RemoteCall::Open { transport: transport.clone(), setup });
+        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
             panic!("{opened:?}");
         };
         let format = format.expect("a queue that is open has a format");
@@ -239,12 +239,12 @@ impl Party {
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
     /// be another.
     pub(crate) fn refuse_copies(&self, errno: i32) {
-        self.worker().ask_done(&Call::RefuseCopies { errno }).expect("a process may confine itself");
+        self.worker().ask_done(&RemoteCall::RefuseCopies { errno }).expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
     pub(crate) fn fork(&self, lingers: bool) {
-        self.worker().ask_done(&Call::Fork { lingers }).expect("a process may fork");
+        self.worker().ask_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
     /// Forks the party's process, which must be another. The child tries operations on the inherited party,
@@ -253,7 +253,8 @@ impl Party {
     #[track_caller]
     pub(crate) fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
-        let call = Call::ForkCaller { peer, region: (region.key(), region.at(0)), message: message.to_vec() };
+        let call =
+            RemoteCall::ForkCaller { peer, region: (region.key(), region.at(0)), message: message.to_vec() };
         self.worker().ask_done(&call).expect("a process may fork");
     }
 
@@ -276,16 +277,16 @@ impl Party {
     }
 
     /// Registers memory that peers may access.
-    pub(crate) fn register(&self, memory: Memory) -> Result<Region, Error> {
+    pub(crate) fn register(&self, memory: RegionSpec) -> Result<Region, Error> {
         if let Some(domain) = &self.domain {
             return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
         }
         let Queue::There { worker, .. } = &self.cq else { panic!("the party lives nowhere") };
-        match worker.ask(&Call::Register(memory)) {
-            Answer::Registered { number, key, address } => {
+        match worker.ask(&RemoteCall::Register(memory)) {
+            RemoteAnswer::Registered { number, key, address } => {
                 Ok(Region::There { worker: worker.clone(), number, key, address })
             }
-            Answer::Refused(error) => Err(error),
+            RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
@@ -349,7 +350,7 @@ impl Party {
     pub(crate) fn poll(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll(cq),
-            Queue::There { worker, name, .. } => ended(worker.ask(&Call::Poll(*name))),
+            Queue::There { worker, name, .. } => ended(worker.ask(&RemoteCall::Poll(*name))),
         }
     }
 
@@ -380,7 +381,7 @@ impl Party {
         loop {
             let next = match queue {
                 Queue::Here(cq) => poll(cq),
-                Queue::There { worker, name, .. } => ended(worker.ask(&Call::Next(*name))),
+                Queue::There { worker, name, .. } => ended(worker.ask(&RemoteCall::Next(*name))),
             };
             if let Some(ended) = next {
                 return ended;
@@ -454,10 +455,9 @@ impl Party {
 /// Reads the end of an operation, if there is one. An announced error entry must be there.
 pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
-        Ok(completed) => Some(Ok(completed)),
-        Err(ReadError::Empty) => None,
+        Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {
-            let error = cq.read_error().expect("an error was announced");
+            let error = cq.read_error().expect("it is not overrun").expect("an error was announced");
             assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
             Some(Err(error))
         }
@@ -466,9 +466,9 @@ pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
 }
 
 /// The end of an operation in a process's answer.
-fn ended(answer: Answer) -> Option<Ended> {
+fn ended(answer: RemoteAnswer) -> Option<Ended> {
     match answer {
-        Answer::Ended(ended) => ended.map(Ended::from),
+        RemoteAnswer::Ended(ended) => ended.map(Ended::from),
         other => panic!("{other:?}"),
     }
 }

@@ -6,7 +6,10 @@ use std::ptr;
 use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::{MrFlags, OpFlags};
-use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, Segment, SegmentMut};
+use homespun::{
+    Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory, Segment, SegmentMut,
+    Tag,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +54,16 @@ pub(crate) fn write_raw(
     let buffers = &leaked(pieces)[..];
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
     // unchanged.
-    unsafe { endpoint.post_write(&WriteMsg { buffers, to, address, key, data, context, flags }) }
+    unsafe {
+        endpoint.post_write(&WriteMsg {
+            buffers,
+            to,
+            memory: RemoteMemory { address, key },
+            data,
+            context,
+            flags,
+        })
+    }
 }
 
 /// Registered memory in two segments, each with [`GUARD_BYTES`] behind it.
@@ -156,20 +168,20 @@ pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Res
 
 /// The memory of a posted receive.
 #[derive(Debug)]
-pub(crate) struct RawRoom {
+pub(crate) struct RawBuffer {
     /// Each with [`GUARD_BYTES`] behind it.
     pieces: Vec<SegmentMut>,
     context: u64,
 }
 
-impl RawRoom {
+impl RawBuffer {
     /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
     pub(crate) fn post(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
         ignore: u64,
         post: Post,
-    ) -> Result<RawRoom, Error> {
+    ) -> Result<RawBuffer, Error> {
         let pieces: Vec<SegmentMut> = lens_bytes
             .iter()
             .map(|&len_bytes| {
@@ -178,16 +190,16 @@ impl RawRoom {
             })
             .collect();
         let Post { peer: from, tag, context, flags, .. } = post;
-        let (buffers, tagged) = (&pieces[..], tag.map(|tag| (tag, ignore)));
+        let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
         // SAFETY: the memory is initialised, never freed, and not read before the completion was read, see
         // `taken`.
         unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
-        Ok(RawRoom { pieces, context })
+        Ok(RawBuffer { pieces, context })
     }
 
     /// Posts an atomic operation from leaked memory, and into leaked memory if it fetches.
-    pub(crate) fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawRoom>, Error> {
+    pub(crate) fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leaked(operands)[..], &leaked(compares)[..]);
         let pieces: Vec<SegmentMut> = results_bytes
@@ -216,7 +228,7 @@ impl RawRoom {
                 }
             }
         }
-        Ok(Some(RawRoom { pieces, context }))
+        Ok(Some(RawBuffer { pieces, context }))
     }
 
     /// A message in a multi-receive buffer, after its completion was read. Fails if it lies elsewhere.

@@ -5,10 +5,12 @@ use std::thread;
 
 use homespun::endpoint::{ReadMsg, WriteMsg};
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Bytes, CounterEvents, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr};
+use homespun::{
+    Bytes, CounterEvents, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory,
+};
 use serde::{Deserialize, Serialize};
 
-use super::call::{Answer, Call};
+use super::call::{RemoteAnswer, RemoteCall};
 use super::counters::{self, Counted, Counters};
 use super::files;
 use super::form;
@@ -16,9 +18,9 @@ use super::payload::room;
 use super::raw::{RawMemory, register_mapped, write_raw};
 use super::worker::Worker;
 
-/// Memory to register.
+/// The region to register.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct RegionSpec {
     pub(crate) len_bytes: usize,
     pub(crate) kind: Kind,
     #[serde(with = "form::bits")]
@@ -46,7 +48,7 @@ pub(crate) enum Kind {
 pub(crate) struct FileKind {
     /// Mapped by the party, not by the region.
     pub(crate) is_raw: bool,
-    /// The number of its [name](super::files::Named), if it has one.
+    /// The number of its [name](super::files::NamedFile), if it has one.
     pub(crate) number: Option<u64>,
 }
 
@@ -76,8 +78,8 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn new(domain: &Domain, memory: Memory) -> Result<Registered, Error> {
-        let Memory { len_bytes, kind, access, key, is_counted } = memory;
+    pub(super) fn new(domain: &Domain, memory: RegionSpec) -> Result<Registered, Error> {
+        let RegionSpec { len_bytes, kind, access, key, is_counted } = memory;
         let shareable = kind == Kind::Shareable;
         let attr = MrAttr { access, requested_key: key, shareable, ..MrAttr::default() };
         let (region, raw) = match kind {
@@ -170,8 +172,8 @@ impl Region {
     pub(crate) fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => open(registered).content(),
-            Region::There { worker, number, .. } => match worker.ask(&Call::RegionContent(*number)) {
-                Answer::Bytes(bytes) => bytes,
+            Region::There { worker, number, .. } => match worker.ask(&RemoteCall::RegionContent(*number)) {
+                RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
         }
@@ -182,7 +184,7 @@ impl Region {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").count(),
             Region::There { worker, number, .. } => {
-                worker.ask_done(&Call::RegionCount(*number)).expect("counting is not refused");
+                worker.ask_done(&RemoteCall::RegionCount(*number)).expect("counting is not refused");
             }
         }
     }
@@ -192,7 +194,7 @@ impl Region {
         match self {
             Region::Here(registered) => open(registered).counted(event),
             Region::There { worker, number, .. } => {
-                counters::counted(worker.ask(&Call::RegionCounted(*number, event.bits())))
+                counters::counted(worker.ask(&RemoteCall::RegionCounted(*number, event.bits())))
             }
         }
     }
@@ -202,8 +204,8 @@ impl Region {
         match self {
             Region::Here(registered) => open(registered).part(offset_bytes, len_bytes),
             Region::There { worker, number, .. } => {
-                match worker.ask(&Call::RegionPart(*number, offset_bytes, len_bytes)) {
-                    Answer::Bytes(bytes) => bytes,
+                match worker.ask(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
+                    RemoteAnswer::Bytes(bytes) => bytes,
                     other => panic!("{other:?}"),
                 }
             }
@@ -214,7 +216,7 @@ impl Region {
         match self {
             Region::Here(registered) => open(registered).put(offset_bytes, bytes),
             Region::There { worker, number, .. } => {
-                let put = Call::RegionPut(*number, offset_bytes, bytes.to_vec());
+                let put = RemoteCall::RegionPut(*number, offset_bytes, bytes.to_vec());
                 worker.ask_done(&put).expect("a copy into the region is not refused");
             }
         }
@@ -228,7 +230,7 @@ impl Region {
                 Closed::Here(registered.close().expect("a raw region"))
             }
             Region::There { worker, number, .. } => {
-                worker.ask_done(&Call::RegionClose(*number)).expect("closing is not refused");
+                worker.ask_done(&RemoteCall::RegionClose(*number)).expect("closing is not refused");
                 Closed::There { worker: worker.clone(), number: *number }
             }
         };
@@ -241,7 +243,7 @@ impl Drop for Region {
         if let Region::There { worker, number, .. } = self
             && !thread::panicking()
         {
-            worker.ask_if_alive(&Call::RegionClose(*number));
+            worker.ask_if_alive(&RemoteCall::RegionClose(*number));
         }
     }
 }
@@ -260,8 +262,8 @@ impl Closed {
     pub(crate) fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),
-            Closed::There { worker, number } => match worker.ask(&Call::ClosedContent(*number)) {
-                Answer::Bytes(bytes) => bytes,
+            Closed::There { worker, number } => match worker.ask(&RemoteCall::ClosedContent(*number)) {
+                RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
         }
@@ -330,26 +332,51 @@ impl RmaCall {
         let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
         let mut rooms = buffers.iter().map(|buffer| room(buffer.len()));
         match (by, data) {
-            (RmaBy::Write, None) => endpoint.write(buffers.concat().into(), peer, address, key, context)?,
-            (RmaBy::Write, Some(data)) => {
-                endpoint.writedata(buffers.concat().into(), data, peer, address, key, context)?;
+            (RmaBy::Write, None) => {
+                endpoint.write(buffers.concat().into(), peer, RemoteMemory { address, key }, context)?;
             }
-            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, address, key, context)?,
+            (RmaBy::Write, Some(data)) => {
+                endpoint.writedata(
+                    buffers.concat().into(),
+                    data,
+                    peer,
+                    RemoteMemory { address, key },
+                    context,
+                )?;
+            }
+            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, RemoteMemory { address, key }, context)?,
             (RmaBy::Writemsg, _) => {
-                endpoint.writemsg(WriteMsg { buffers, to: peer, address, key, data, context, flags })?;
+                endpoint.writemsg(WriteMsg {
+                    buffers,
+                    to: peer,
+                    memory: RemoteMemory { address, key },
+                    data,
+                    context,
+                    flags,
+                })?;
             }
             (RmaBy::WriteRaw, _) => {
                 write_raw(endpoint, &buffers, peer, (address, key), data, context, flags)?;
             }
-            (RmaBy::InjectWrite, _) => endpoint.inject_write(&buffers.concat(), peer, address, key, data)?,
+            (RmaBy::InjectWrite, _) => {
+                endpoint.inject_write(&buffers.concat(), peer, RemoteMemory { address, key }, data)?;
+            }
             (RmaBy::Read, _) => {
                 let buffer = rooms.next().expect("a single read has a single buffer");
-                endpoint.read(buffer, peer, address, key, context)?;
+                endpoint.read(buffer, peer, RemoteMemory { address, key }, context)?;
             }
-            (RmaBy::Readv, _) => endpoint.readv(rooms.collect(), peer, address, key, context)?,
+            (RmaBy::Readv, _) => {
+                endpoint.readv(rooms.collect(), peer, RemoteMemory { address, key }, context)?;
+            }
             (RmaBy::Readmsg, _) => {
                 let buffers = rooms.collect();
-                endpoint.readmsg(ReadMsg { buffers, from: peer, address, key, context, flags })?;
+                endpoint.readmsg(ReadMsg {
+                    buffers,
+                    from: peer,
+                    memory: RemoteMemory { address, key },
+                    context,
+                    flags,
+                })?;
             }
         }
         Ok(())

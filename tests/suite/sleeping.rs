@@ -15,11 +15,12 @@ use super::posix;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The wait objects of a queue.
-pub(crate) const OBJECTS: [WaitObject; 4] =
+pub(crate) const WAIT_OBJECTS: [WaitObject; 4] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
 /// The wait objects by which an application sleeps.
-pub(crate) const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
+pub(crate) const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
+    [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 
 /// Waits for the next operation to end, asleep by the queue's wait object.
 #[track_caller]
@@ -61,11 +62,10 @@ pub(crate) fn reach(counter: &Counter, threshold: u64) {
 /// Waits for the next operation to end, by a blocking read.
 pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     match cq.sread_from(Some(at_most)) {
-        Ok(completed) => Some(Ok(completed)),
-        Err(ReadError::Empty) => None,
+        Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {
             // Another thread may have read the error entry meanwhile.
-            let error = cq.read_error().ok()?;
+            let error = cq.read_error().ok()??;
             assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
             Some(Err(error))
         }
@@ -98,9 +98,9 @@ fn try_wait(on: &impl Waitable) -> bool {
 }
 
 /// Tells another thread to stop when dropped, even by a failing test.
-pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

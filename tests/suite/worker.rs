@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use homespun::{Address, AddressVector, Bytes, CompletionQueue, CounterEvents, Domain, Error, FabricAddress};
 
-use super::call::{AddressForm, Answer, Call, Direction, QueueName, RefusedForm};
+use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
 use super::child;
 use super::counters::Counters;
 use super::form::EndedForm;
@@ -16,7 +16,7 @@ use super::net::{Net, Transport, Turns};
 use super::party::{Ended, Party, poll};
 use super::posix::{become_user, fork_idle_child, in_forked_child};
 use super::process::{Channel, Process};
-use super::raw::{RawMemory, RawRoom};
+use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse};
 
@@ -38,7 +38,7 @@ impl Worker {
     }
 
     #[track_caller]
-    pub(super) fn ask(&self, call: &Call) -> Answer {
+    pub(super) fn ask(&self, call: &RemoteCall) -> RemoteAnswer {
         let mut process = self.process();
         process.tell(call);
         process.hear()
@@ -46,25 +46,25 @@ impl Worker {
 
     /// Makes a call that is answered by done or refused.
     #[track_caller]
-    pub(super) fn ask_done(&self, call: &Call) -> Result<(), Error> {
+    pub(super) fn ask_done(&self, call: &RemoteCall) -> Result<(), Error> {
         match self.ask(call) {
-            Answer::Done => Ok(()),
-            Answer::Refused(error) => Err(error),
+            RemoteAnswer::Done => Ok(()),
+            RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
 
     #[track_caller]
     pub(super) fn progress(&self) {
-        self.ask_done(&Call::Progress).expect("driving is not refused");
+        self.ask_done(&RemoteCall::Progress).expect("driving is not refused");
     }
 
     /// Makes a call to a party that may have been killed.
-    pub(super) fn ask_if_alive(&self, call: &Call) {
+    pub(super) fn ask_if_alive(&self, call: &RemoteCall) {
         let mut process = self.process();
         if !process.has_ended() {
             process.tell(call);
-            let _answer: Answer = process.hear();
+            let _answer: RemoteAnswer = process.hear();
         }
     }
 
@@ -103,7 +103,7 @@ struct Host {
     counters: Option<Counters>,
     is_awake: bool,
     /// The memory of raw receives, by context.
-    rooms: BTreeMap<u64, RawRoom>,
+    rooms: BTreeMap<u64, RawBuffer>,
     domain: Domain,
     /// The regions by number.
     regions: BTreeMap<usize, Registered>,
@@ -160,14 +160,14 @@ impl Host {
         }
     }
 
-    fn answer(&mut self, call: Call) -> Answer {
+    fn answer(&mut self, call: RemoteCall) -> RemoteAnswer {
         match call {
-            Call::Open { .. } => panic!("the party is open"),
-            Call::Wake => self.is_awake = true,
-            Call::Progress => self.progress(),
-            Call::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
-            Call::Fork { lingers } => fork_idle_child(lingers),
-            Call::ForkCaller { peer: AddressForm(peer), region, message } => {
+            RemoteCall::Open { .. } => panic!("the party is open"),
+            RemoteCall::Wake => self.is_awake = true,
+            RemoteCall::Progress => self.progress(),
+            RemoteCall::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
+            RemoteCall::Fork { lingers } => fork_idle_child(lingers),
+            RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread there is at most the one that waits for the test's end.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
@@ -176,117 +176,125 @@ impl Host {
                     child::send_with_its_own(&self.transport, peer, Bytes::from(message));
                 });
             }
-            Call::CloseEndpoint => self.endpoint = None,
-            Call::Poll(name) => return Answer::Ended(poll(self.queue(name)).map(EndedForm::from)),
-            Call::Next(name) => return Answer::Ended(self.next(name).map(EndedForm::from)),
-            Call::ReadEach(name, max) => return self.read_each(name, max),
-            Call::ReadError(name) => {
+            RemoteCall::CloseEndpoint => self.endpoint = None,
+            RemoteCall::Poll(name) => {
+                return RemoteAnswer::Ended(poll(self.queue(name)).map(EndedForm::from));
+            }
+            RemoteCall::Next(name) => return RemoteAnswer::Ended(self.next(name).map(EndedForm::from)),
+            RemoteCall::ReadEach(name, max) => return self.read_each(name, max),
+            RemoteCall::ReadError(name) => {
                 return match self.queue(name).read_error() {
-                    Ok(failed) => Answer::Ended(Some(EndedForm::Failed(failed))),
-                    Err(error) => Answer::NothingRead(error),
+                    Ok(failed) => RemoteAnswer::Ended(failed.map(EndedForm::Failed)),
+                    Err(error) => RemoteAnswer::ReadFailed(error),
                 };
             }
-            Call::Strerror(number) => return Answer::Text(self.cq.strerror(number).to_owned()),
-            Call::Insert(addresses) => {
+            RemoteCall::Strerror(number) => return RemoteAnswer::Text(self.cq.strerror(number).to_owned()),
+            RemoteCall::Insert(addresses) => {
                 let addresses: Vec<Address> = addresses.into_iter().map(|AddressForm(it)| it).collect();
                 let inserted = self.av.insert(&addresses).into_iter();
                 let inserted = inserted.map(|result| result.map(|address| address.0).map_err(RefusedForm));
-                return Answer::Inserted(inserted.collect());
+                return RemoteAnswer::Inserted(inserted.collect());
             }
-            Call::Remove(addresses) => {
+            RemoteCall::Remove(addresses) => {
                 let addresses: Vec<_> = addresses.into_iter().map(FabricAddress).collect();
                 return done(self.av.remove(&addresses));
             }
-            Call::ReverseLookup(AddressForm(address)) => {
-                return Answer::Found(self.av.reverse_lookup(&address).map(|found| found.0));
+            RemoteCall::ReverseLookup(AddressForm(address)) => {
+                return RemoteAnswer::Found(self.av.reverse_lookup(&address).map(|found| found.0));
             }
-            Call::Taken { context, len_bytes } => {
+            RemoteCall::Taken { context, len_bytes } => {
                 let room = self.rooms.remove(&context).expect("a raw receive of this context");
-                return Answer::Bytes(room.taken(context, len_bytes));
+                return RemoteAnswer::Bytes(room.taken(context, len_bytes));
             }
-            Call::Within { context, place } => {
-                return Answer::Bytes(
+            RemoteCall::Within { context, place } => {
+                return RemoteAnswer::Bytes(
                     self.rooms.get(&context).expect("a raw receive of this context").within(place),
                 );
             }
-            Call::Contents { context } => {
-                return Answer::Bytes(
+            RemoteCall::Contents { context } => {
+                return RemoteAnswer::Bytes(
                     self.rooms.get(&context).expect("a raw receive of this context").contents(),
                 );
             }
-            Call::MinMultiRecv => return Answer::Size(self.endpoint().min_multi_recv_bytes()),
-            Call::SetMinMultiRecv { bytes } => self.endpoint().set_min_multi_recv_bytes(bytes),
-            Call::ReceiveRaw { lens_bytes, ignore, post } => {
-                return match RawRoom::post(self.endpoint(), &lens_bytes, ignore, post) {
+            RemoteCall::MinMultiRecv => return RemoteAnswer::Size(self.endpoint().min_multi_recv_bytes()),
+            RemoteCall::SetMinMultiRecv { bytes } => self.endpoint().set_min_multi_recv_bytes(bytes),
+            RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
+                return match RawBuffer::post(self.endpoint(), &lens_bytes, ignore, post) {
                     Ok(room) => {
                         self.rooms.insert(post.context, room);
-                        Answer::Done
+                        RemoteAnswer::Done
                     }
-                    Err(error) => Answer::Refused(error),
+                    Err(error) => RemoteAnswer::Refused(error),
                 };
             }
-            Call::Send(send) => return done(send.post(self.endpoint())),
-            Call::Receive(receive) => return done(receive.post(self.endpoint())),
-            Call::Rma(call) => return done(call.post(self.endpoint())),
-            Call::Atomic(call) => {
+            RemoteCall::Send(send) => return done(send.post(self.endpoint())),
+            RemoteCall::Receive(receive) => return done(receive.post(self.endpoint())),
+            RemoteCall::Rma(call) => return done(call.post(self.endpoint())),
+            RemoteCall::Atomic(call) => {
                 let context = call.context;
                 return match call.post(self.endpoint()) {
                     Ok(room) => {
                         self.rooms.extend(room.map(|room| (context, room)));
-                        Answer::Done
+                        RemoteAnswer::Done
                     }
-                    Err(error) => Answer::Refused(error),
+                    Err(error) => RemoteAnswer::Refused(error),
                 };
             }
-            Call::Register(memory) => {
+            RemoteCall::Register(memory) => {
                 return match Registered::new(&self.domain, memory) {
                     Ok(registered) => {
                         let number = self.next_region;
                         self.next_region += 1;
                         let (key, address) = registered.named();
                         self.regions.insert(number, registered);
-                        Answer::Registered { number, key, address }
+                        RemoteAnswer::Registered { number, key, address }
                     }
-                    Err(error) => Answer::Refused(error),
+                    Err(error) => RemoteAnswer::Refused(error),
                 };
             }
-            Call::RegionContent(number) => return Answer::Bytes(self.region(number).content()),
-            Call::RegionPart(number, offset_bytes, len_bytes) => {
-                return Answer::Bytes(self.region(number).part(offset_bytes, len_bytes));
+            RemoteCall::RegionContent(number) => return RemoteAnswer::Bytes(self.region(number).content()),
+            RemoteCall::RegionPart(number, offset_bytes, len_bytes) => {
+                return RemoteAnswer::Bytes(self.region(number).part(offset_bytes, len_bytes));
             }
-            Call::RegionPut(number, offset_bytes, bytes) => self.region(number).put(offset_bytes, &bytes),
-            Call::RegionCount(number) => {
+            RemoteCall::RegionPut(number, offset_bytes, bytes) => {
+                self.region(number).put(offset_bytes, &bytes);
+            }
+            RemoteCall::RegionCount(number) => {
                 self.regions.get_mut(&number).expect("a region of this number").count();
             }
-            Call::RegionCounted(number, event) => {
+            RemoteCall::RegionCounted(number, event) => {
                 let event = CounterEvents::from_bits_retain(event);
                 let (value, errors) = self.region(number).counted(event);
-                return Answer::Counted(value, errors);
+                return RemoteAnswer::Counted(value, errors);
             }
-            Call::Counted(event) => {
+            RemoteCall::Counted(event) => {
                 let counters = self.counters.as_ref().expect("a party that counts");
                 let (value, errors) = counters.of(CounterEvents::from_bits_retain(event));
-                return Answer::Counted(value, errors);
+                return RemoteAnswer::Counted(value, errors);
             }
-            Call::RegionClose(number) => {
+            RemoteCall::RegionClose(number) => {
                 // It may be closed already.
                 let raw = self.regions.remove(&number).and_then(Registered::close);
                 self.closed.extend(raw.map(|raw| (number, raw)));
             }
-            Call::ClosedContent(number) => {
-                return Answer::Bytes(self.closed.get(&number).expect("a closed region").content());
+            RemoteCall::ClosedContent(number) => {
+                return RemoteAnswer::Bytes(self.closed.get(&number).expect("a closed region").content());
             }
-            Call::Cancel { context } => return done(self.endpoint().cancel(context)),
-            Call::OpFlags(Direction::Transmit) => return Answer::Flags(self.endpoint().tx_op_flags()),
-            Call::OpFlags(Direction::Receive) => return Answer::Flags(self.endpoint().rx_op_flags()),
-            Call::SetOpFlags(Direction::Transmit, flags) => {
+            RemoteCall::Cancel { context } => return done(self.endpoint().cancel(context)),
+            RemoteCall::OpFlags(Direction::Transmit) => {
+                return RemoteAnswer::Flags(self.endpoint().tx_op_flags());
+            }
+            RemoteCall::OpFlags(Direction::Receive) => {
+                return RemoteAnswer::Flags(self.endpoint().rx_op_flags());
+            }
+            RemoteCall::SetOpFlags(Direction::Transmit, flags) => {
                 return done(self.endpoint().set_tx_op_flags(flags));
             }
-            Call::SetOpFlags(Direction::Receive, flags) => {
+            RemoteCall::SetOpFlags(Direction::Receive, flags) => {
                 return done(self.endpoint().set_rx_op_flags(flags));
             }
         }
-        Answer::Done
+        RemoteAnswer::Done
     }
 
     /// Waits for some rounds for the next operation to end.
@@ -300,14 +308,14 @@ impl Host {
         None
     }
 
-    fn read_each(&self, name: QueueName, max: usize) -> Answer {
+    fn read_each(&self, name: QueueName, max: usize) -> RemoteAnswer {
         let mut entries = Vec::new();
         match self.queue(name).read_each(max, |completion, source| entries.push(Ok((completion, source)))) {
             Ok(count) => {
-                assert_eq!(count, entries.len());
-                Answer::Read(entries.into_iter().map(EndedForm::from).collect())
+                assert_eq!(count.unwrap_or(0), entries.len());
+                RemoteAnswer::Read(count.map(|_| entries.into_iter().map(EndedForm::from).collect()))
             }
-            Err(error) => Answer::NothingRead(error),
+            Err(error) => RemoteAnswer::ReadFailed(error),
         }
     }
 
@@ -327,10 +335,10 @@ impl Host {
     }
 }
 
-fn done(result: Result<(), Error>) -> Answer {
+fn done(result: Result<(), Error>) -> RemoteAnswer {
     match result {
-        Ok(()) => Answer::Done,
-        Err(error) => Answer::Refused(error),
+        Ok(()) => RemoteAnswer::Done,
+        Err(error) => RemoteAnswer::Refused(error),
     }
 }
 
@@ -338,14 +346,16 @@ fn done(result: Result<(), Error>) -> Answer {
 #[ignore = "an entry: other tests run it, in processes of their own"]
 fn party_process_entry() {
     let Some(mut channel) = Channel::inherited() else { return };
-    let Some(Call::Open { transport, setup }) = channel.hear().expect("a test that asks") else { return };
+    let Some(RemoteCall::Open { transport, setup }) = channel.hear().expect("a test that asks") else {
+        return;
+    };
     if let Some(uid) = setup.user {
         become_user(uid);
     }
     let is_awake = !setup.asleep;
     let net = Net::new(&transport, Turns::Alternate);
     let party = net.open(setup);
-    let opened = Answer::Opened {
+    let opened = RemoteAnswer::Opened {
         name: AddressForm(party.endpoint.name().expect("an endpoint in service has a name")),
         depth_entries: party.cq.depth_entries(),
         format: Some(party.cq.format()),

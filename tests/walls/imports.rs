@@ -1,14 +1,14 @@
 //! Which files import which, and where that goes round in a circle.
 //!
 //! A name that a file makes public for another counts as imported from the file that defines it. Paths within
-//! the arguments of macros are not seen.
+//! the arguments of macros are not seen, nor is what a file names that it has by a `use` of everything.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 use syn::visit::{self, Visit};
-use syn::{ItemUse, UseTree, Visibility};
+use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
 use crate::modules::{Crate, Module, ModulePath, name_of};
 
@@ -45,10 +45,14 @@ pub(crate) fn circles(of_crate: &Crate) -> Vec<Vec<String>> {
 /// The paths that a file names.
 #[derive(Default)]
 struct NamedPaths {
-    /// What it uses itself.
+    /// The names that it uses.
     used: Vec<Vec<String>>,
-    /// What it makes public under a name.
+    /// With which names the paths begin that it uses outside of modules within it.
+    beginnings: HashSet<String>,
+    /// The names that it makes public.
     handed_on: Vec<(String, Vec<String>)>,
+    /// How many modules within the file the visitor is in.
+    inline_depth: usize,
 }
 
 impl NamedPaths {
@@ -57,27 +61,56 @@ impl NamedPaths {
         for item in module.items() {
             paths.visit_item(item);
         }
+        // A name that the file makes public it may use as well. Other names are of the file, or local.
+        let NamedPaths { used, beginnings, handed_on, .. } = &mut paths;
+        used.extend(
+            handed_on.iter().filter(|(name, _)| beginnings.contains(name)).map(|(_, path)| path.clone()),
+        );
         paths
+    }
+
+    fn uses(&mut self, path: Vec<String>) {
+        self.used.extend(self.seen_from_the_file(path));
+    }
+
+    /// A path that is named in a module within the file, as the file would name it. `None` if it
+    /// does not leave that module.
+    fn seen_from_the_file(&self, path: Vec<String>) -> Option<Vec<String>> {
+        if self.inline_depth == 0 || path.first().is_some_and(|first| first == "crate") {
+            return Some(path);
+        }
+        let supers = path.iter().take_while(|name| *name == "super").count();
+        let outside = supers.checked_sub(self.inline_depth)?;
+        let before = if outside == 0 { vec!["self".to_owned()] } else { vec!["super".to_owned(); outside] };
+        Some(before.into_iter().chain(path.into_iter().skip(supers)).collect())
     }
 }
 
 impl<'ast> Visit<'ast> for NamedPaths {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        self.inline_depth += 1;
+        visit::visit_item_mod(self, item);
+        self.inline_depth -= 1;
+    }
+
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         let mut leaves = Vec::new();
         list_leaves(&item.tree, &mut Vec::new(), &mut leaves);
         match &item.vis {
-            Visibility::Inherited => self.used.extend(leaves.into_iter().map(|(_, path)| path)),
+            Visibility::Inherited => leaves.into_iter().for_each(|(_, path)| self.uses(path)),
+            _ if self.inline_depth > 0 => leaves.into_iter().for_each(|(_, path)| self.uses(path)),
             _ => self.handed_on.extend(leaves),
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path
-            .segments
-            .first()
-            .is_some_and(|first| ["crate", "super"].iter().any(|name| first.ident == name))
-        {
-            self.used.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        // One with a colon before it begins with another crate, one without any may be a variable.
+        if path.leading_colon.is_none() {
+            self.beginnings.extend(names.first().filter(|_| self.inline_depth == 0).cloned());
+            if names.len() > 1 {
+                self.uses(names);
+            }
         }
         visit::visit_path(self, path);
     }
@@ -114,28 +147,76 @@ fn joined(before: &[String], name: &syn::Ident) -> Vec<String> {
 
 /// Where names are defined that another module hands on.
 #[derive(Default)]
-struct Definitions(HashMap<(ModulePath, String), ModulePath>);
+struct Definitions {
+    /// What a module hands on under a name: the module that it comes from, and its name there
+    /// unless it is that module.
+    named: HashMap<(ModulePath, String), (ModulePath, Option<String>)>,
+    /// The modules of which a module hands on everything.
+    globs: HashMap<ModulePath, Vec<ModulePath>>,
+    /// What modules define themselves.
+    defined: HashSet<(ModulePath, String)>,
+}
 
 impl Definitions {
     fn enter(&mut self, of_crate: &Crate, module: &Module, handed_on: &[(String, Vec<String>)]) {
+        let defined = module.items().iter().filter_map(defined_name);
+        self.defined.extend(defined.map(|name| (module.path().clone(), name)));
         for (name, path) in handed_on {
-            let found = resolve(of_crate, module.path(), path);
-            if let Some((defining, Some(_))) = found.filter(|(defining, _)| defining != module.path()) {
-                self.0.insert((module.path().clone(), name.clone()), defining);
+            let Some(found) = resolve(of_crate, module.path(), path) else { continue };
+            match found {
+                (defining, _) if defining == *module.path() => {}
+                (defining, None) if name == "*" => {
+                    self.globs.entry(module.path().clone()).or_default().push(defining);
+                }
+                found => {
+                    self.named.insert((module.path().clone(), name.clone()), found);
+                }
             }
         }
     }
 
     /// The module that defines what a path names, if it is of the crate.
     fn origin(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
-        let (mut module, name) = resolve(of_crate, from, path)?;
-        let Some(name) = name else { return Some(module) };
+        let (mut module, mut name) = resolve(of_crate, from, path)?;
         // A name may be handed on more than once.
-        while let Some(next) = self.0.get(&(module.clone(), name.clone())) {
-            module.clone_from(next);
+        while let Some(next) = name.take().and_then(|name| self.next(&module, name)) {
+            (module, name) = next;
         }
         Some(module)
     }
+
+    /// Where a module has a name from, if it hands it on.
+    fn next(&self, module: &ModulePath, name: String) -> Option<(ModulePath, Option<String>)> {
+        let key = (module.clone(), name);
+        if let Some(found) = self.named.get(&key) {
+            return Some(found.clone());
+        }
+        let globs = self.globs.get(module).filter(|_| !self.defined.contains(&key))?;
+        let (_, name) = key;
+        let has = |glob: &&ModulePath| {
+            let key = ((*glob).clone(), name.clone());
+            self.defined.contains(&key) || self.named.contains_key(&key) || self.globs.contains_key(*glob)
+        };
+        // Macros define names that are not seen here.
+        let found = globs.iter().find(has).or_else(|| globs.first().filter(|_| globs.len() == 1))?;
+        Some((found.clone(), Some(name)))
+    }
+}
+
+/// The name of what an item defines.
+fn defined_name(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(ident.to_string())
 }
 
 /// The module that a path leads to, and the name that it ends with there, if it names no module.

@@ -7,7 +7,7 @@ use std::{fmt, fs, io};
 
 use syn::{Attribute, Item};
 
-/// What stands before the tests of a file.
+/// The attribute that begins the tests of a file.
 const TESTS_BEGIN: &str = "\n#[cfg(test)]\nmod tests {\n";
 
 /// The files of a crate, by the paths of their modules.
@@ -32,19 +32,35 @@ impl Crate {
     ///
     /// # Errors
     ///
-    /// Those of reading the files, and of their syntax.
+    /// Errors of reading or parsing the files.
     pub(crate) fn read(directory: &str) -> io::Result<Crate> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join("src");
         let mut files = Vec::new();
         list_sources(&root, &mut files)?;
-        let mut modules = BTreeMap::new();
+        let mut sources = Vec::new();
         for file in files {
-            let path = module_path(file.strip_prefix(&root).map_err(io::Error::other)?);
+            let place = file.strip_prefix(&root).map_err(io::Error::other)?.to_owned();
+            sources.push((place, fs::read_to_string(&file)?));
+        }
+        Crate::parse(if directory.is_empty() { "homespun" } else { directory }, sources)
+    }
+
+    /// A crate of these sources, by their places below `src`; files that are for tests alone are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of their syntax.
+    pub(crate) fn parse(
+        name: &str,
+        sources: impl IntoIterator<Item = (PathBuf, String)>,
+    ) -> io::Result<Crate> {
+        let mut modules = BTreeMap::new();
+        for (place, text) in sources {
+            let path = module_path(&place);
             if !path.iter().any(|name| name == "tests" || name.ends_with("_tests")) {
-                modules.insert(path.clone(), Module::read(&file, path)?);
+                modules.insert(path.clone(), Module::parse(&place, path, text)?);
             }
         }
-        let name = if directory.is_empty() { "homespun" } else { directory };
         Ok(Crate { name: name.to_owned(), modules })
     }
 
@@ -62,10 +78,9 @@ impl Crate {
 }
 
 impl Module {
-    fn read(file: &Path, path: ModulePath) -> io::Result<Module> {
-        let text = fs::read_to_string(file)?;
+    fn parse(place: &Path, path: ModulePath, text: String) -> io::Result<Module> {
         let parsed = syn::parse_file(&text).map_err(|error| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", file.display()))
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", place.display()))
         })?;
         let items = parsed.items.into_iter().filter(|item| !is_for_tests(item)).collect();
         Ok(Module { path, text, items })
@@ -75,7 +90,7 @@ impl Module {
         &self.path
     }
 
-    /// What it consists of, without its tests.
+    /// Its items, without its tests.
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
     }

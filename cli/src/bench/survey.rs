@@ -69,7 +69,7 @@ impl Domain {
         }
     }
 
-    pub(super) fn medium(self) -> MediumKind {
+    pub(super) fn medium_kind(self) -> MediumKind {
         match self {
             Domain::Shm => MediumKind::Memory,
             Domain::Tcp => MediumKind::Socket,
@@ -112,7 +112,7 @@ impl Survey<'_> {
     pub(super) fn of(&self, domain: Domain, console: &Console) -> Result<DomainReport, Failure> {
         let region_bytes = self.accesses().map(|(_, size_bytes)| size_bytes).max().unwrap_or_default();
         let fabric = Fabric { domain: domain.name(), tagged: self.tagged, region_bytes };
-        let mut pair = Pair::start(domain.medium(), Some(fabric), self.placement)?;
+        let mut pair = Pair::start(domain.medium_kind(), Some(fabric), self.placement)?;
         self.measured_by(&mut pair, domain, console).map_err(|failure| pair.attribute_failure(failure))
     }
 

@@ -7,7 +7,9 @@ use bytes::{Bytes, BytesMut};
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected};
+use homespun::{
+    Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected, RemoteMemory, Tag,
+};
 
 use super::pattern::{Direction, Pattern};
 use super::port::{Event, PROBE_TAG, Port};
@@ -160,7 +162,7 @@ impl<'a> Channel<'a> {
         let context = self.contexts.of(sent);
         // The port has room for more than is ever in flight, so this send is never refused.
         if self.settings.tagged {
-            port.endpoint.tsend(message, peer, sent, context)?;
+            port.endpoint.tsend(message, peer, Tag(sent), context)?;
         } else {
             port.endpoint.send(message, peer, context)?;
         }
@@ -172,7 +174,7 @@ impl<'a> Channel<'a> {
     pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let tag = self.settings.tagged.then_some(sent);
-        self.post(|| port.endpoint.inject(message, peer, tag, None))?;
+        self.post(|| port.endpoint.inject(message, peer, tag.map(Tag), None))?;
         self.sent += 1;
         Ok(())
     }
@@ -184,11 +186,15 @@ impl<'a> Channel<'a> {
         let (context, RemoteRegion { key, address }) = (self.contexts.of(ACCESS), at);
         // The port has room, as in `send`.
         match local {
-            AccessBuffers::Write(source) => port.endpoint.write(source, peer, address, key, context)?,
-            AccessBuffers::Read(buffer) => port.endpoint.read(buffer, peer, address, key, context)?,
+            AccessBuffers::Write(source) => {
+                port.endpoint.write(source, peer, RemoteMemory { address, key }, context)?;
+            }
+            AccessBuffers::Read(buffer) => {
+                port.endpoint.read(buffer, peer, RemoteMemory { address, key }, context)?;
+            }
             AccessBuffers::FetchAdd { operand, result } => {
                 let (datatype, op) = (Datatype::Uint64, AtomicOp::Sum);
-                let target = AtomicTarget { peer, address, key, datatype, op };
+                let target = AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op };
                 port.endpoint.fetch_atomic(operand, result, target, context)?;
             }
         }
@@ -200,7 +206,7 @@ impl<'a> Channel<'a> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.of(posted);
         if self.settings.tagged {
-            port.endpoint.trecv(buffer, peer, posted, 0, context)?;
+            port.endpoint.trecv(buffer, peer, Tag(posted), context)?;
         } else {
             port.endpoint.recv(buffer, peer, context)?;
         }

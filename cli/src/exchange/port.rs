@@ -7,6 +7,7 @@ use homespun::flags::{BindFlags, Caps, MrAccess};
 use homespun::{
     Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Domain,
     Endpoint, Error, Fabric, FabricAddress, Hints, Info, MemoryRegion, MrAttr, OperationError, ReadError,
+    Tag,
 };
 
 use super::target::Target;
@@ -150,8 +151,8 @@ impl Port {
     /// Drives the endpoint, and returns a completion if there is one.
     pub(crate) fn poll(&self) -> Result<Option<Event>, Failure> {
         let completion = match self.cq.read() {
-            Ok(completion) => completion,
-            Err(ReadError::Empty) => return Ok(None),
+            Ok(Some(completion)) => completion,
+            Ok(None) => return Ok(None),
             Err(ReadError::ErrorAvailable) => return self.poll_error(),
             Err(error) => unreachable!("a polled queue of a domain with resource management: {error}"),
         };
@@ -175,7 +176,7 @@ impl Port {
     }
 
     fn poll_error(&self) -> Result<Option<Event>, Failure> {
-        let Ok(error) = self.cq.read_error() else { return Ok(None) };
+        let Ok(Some(error)) = self.cq.read_error() else { return Ok(None) };
         // A peer may send a probe that is not empty; it counts as a probe nevertheless.
         if matches!(error.error, OperationError::Truncated { .. })
             && error.completion.context == PROBE_CONTEXT
@@ -188,7 +189,7 @@ impl Port {
 
     fn expect_probe(&self) -> Result<(), Failure> {
         let nothing = BytesMut::new();
-        Ok(self.endpoint.trecv(nothing, FabricAddress::UNSPECIFIED, PROBE_TAG, 0, PROBE_CONTEXT)?)
+        Ok(self.endpoint.trecv(nothing, FabricAddress::UNSPECIFIED, Tag(PROBE_TAG), PROBE_CONTEXT)?)
     }
 }
 

@@ -9,14 +9,14 @@ use fastrand::Rng;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transport};
 
-use crate::transport::{TestEndpoint, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive, linked, payload};
 
 /// How much payload the tests expose beyond the link's minimum.
 const EXPOSED_BYTES: usize = 300_000;
 
-/// Whether links of this provider pull payload, according to their caps.
+/// Whether links of this provider pull payload: their caps say so, and a pull is not refused.
 pub fn pulls<P: Provider>(provider: &P) -> bool {
-    Exposure::new(provider).is_some()
+    Exposure::new(provider).is_some_and(|mut exposure| exposure.pull(0, exposure.bytes.len()).0 == Pull::Done)
 }
 
 /// A link with payload that one side exposes to the other.
@@ -126,6 +126,61 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) 
         exposure.exposer.transport.expose(exposure.at_exposer, &whole).expect("it was exposed in pieces");
     let (pulled, place) = exposure.pull_from(&at, 0, len_bytes);
     assert!(pulled == Pull::Refused || (pulled == Pull::Done && place == exposure.bytes));
+    exposure.assert_link_works();
+}
+
+/// What is exposed can be pulled as often as the peer likes, in any order, beside other payload
+/// that is exposed over the same link, and between frames.
+pub fn pull_again_reads_the_same_payload<P: Provider>(provider: &P) {
+    let Some(mut exposure) = Exposure::new(provider) else { return };
+    let other = payload(exposure.bytes.len(), 3);
+    let (link, whole) = (exposure.at_exposer, [IoSlice::new(&other)]);
+    let other_remote = exposure.exposer.transport.expose(link, &whole).expect("the first was exposed");
+    let mut was_refused = false;
+    let both = [(exposure.remote.clone(), exposure.bytes.clone()), (other_remote, other.clone())];
+    let parts = [(5000, 100_000), (0, 5001), (5000, 100_000), (0, other.len()), (0, 5001)];
+    for (round, (offset_bytes, count_bytes)) in parts.into_iter().enumerate() {
+        for (remote, bytes) in &both {
+            let (pulled, place) = exposure.pull_from(remote, offset_bytes as u64, count_bytes);
+            match pulled {
+                Pull::Done => {
+                    assert!(!was_refused, "refused before, and done now");
+                    assert!(
+                        place == bytes[offset_bytes..offset_bytes + count_bytes],
+                        "other bytes in round {round}"
+                    );
+                }
+                Pull::Refused => was_refused = true,
+                Pull::Fault | Pull::Gone => panic!("{pulled:?} of exposed payload in round {round}"),
+            }
+        }
+        let Exposure { exposer, puller, at_exposer, at_puller, .. } = &mut exposure;
+        exposer.post(*at_exposer, payload(50, 4));
+        let deadline = Deadline::new();
+        while puller.recorder.frame_count(*at_puller) <= round {
+            exposer.transmit();
+            puller.receive(BUDGET_FRAMES);
+            deadline.pause("a frame between pulls");
+        }
+    }
+}
+
+/// When the peer has said that it is done, the memory is the application's again, which may change
+/// it and have it exposed once more. Then pulls read what is there.
+pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(provider: &P) {
+    let Some(mut exposure) = Exposure::new(provider) else { return };
+    for round in 0..3 {
+        let (pulled, place) = exposure.pull(0, exposure.bytes.len());
+        assert!(
+            pulled == Pull::Refused || (pulled == Pull::Done && place == exposure.bytes),
+            "round {round}"
+        );
+        let changed = payload(exposure.bytes.len(), 10 + round);
+        exposure.bytes.copy_from_slice(&changed);
+        let pieces = pieces(&exposure.bytes);
+        let remote = exposure.exposer.transport.expose(exposure.at_exposer, &pieces);
+        exposure.remote = remote.expect("it was exposed before");
+    }
     exposure.assert_link_works();
 }
 

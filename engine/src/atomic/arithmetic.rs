@@ -8,9 +8,9 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Makes of an element, an operand and what the element is compared with the element that is to be in its place. Returns
-/// whether that is to be stored. The slices are as long as the datatype, but for those that the operation does not have,
-/// which it does not look at.
+/// Makes of an element, an operand and what the element is compared with the element that is to be
+/// in its place. Returns whether that is to be stored. The slices are as long as the datatype, but
+/// for those that the operation does not have, which it does not look at.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {
@@ -268,8 +268,8 @@ impl<F: Real> Complex<F> {
         }
     }
 
-    /// The product of what has an infinite part: infinite as well, although its parts come out as NaN (C11, annex G.5.1).
-    /// `None` if it has none.
+    /// The product of what has an infinite part: infinite as well, although its parts come out as
+    /// NaN (C11, annex G.5.1). `None` if it has none.
     #[cold]
     fn product_in_the_infinite(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);

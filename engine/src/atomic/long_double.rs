@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use super::arithmetic::{Number, Real};
 
-/// An extended number: 64 bits of significand, of which the first is the integer bit, 15 of exponent and one of sign. The 6
-/// bytes that follow in memory say nothing.
+/// An extended number: 64 bits of significand, of which the first is the integer bit, 15 of
+/// exponent and one of sign. The 6 bytes that follow in memory say nothing.
 #[derive(Clone, Copy)]
 pub(super) struct LongDouble([u8; VALUE_BYTES]);
 
@@ -23,13 +23,15 @@ const EXPONENT_OF_ONE: u16 = 16_383;
 
 const INTEGER_BIT: u64 = 1 << 63;
 
-/// Loads the two operands onto the empty stack, works on them, and takes the result off it, so that it is empty again.
+/// Loads the two operands onto the empty stack, works on them, and takes the result off it, so that
+/// it is empty again.
 macro_rules! on_the_stack {
     ($instruction:literal, $left:expr, $right:expr) => {{
         let mut result = [0; VALUE_BYTES];
-        // SAFETY: 10 bytes are read from each operand and 10 are written to the result, which is as much as they have. All
-        // registers of the stack are said to be changed, so the stack is empty before, and so it is after two loads, an
-        // instruction that takes one off, and a store that takes the other. Nothing else is touched.
+        // SAFETY: 10 bytes are read from each operand and 10 are written to the result, which is as
+        // much as they have. All registers of the stack are said to be changed, so the stack is
+        // empty before, and so it is after two loads, an instruction that takes one off, and a
+        // store that takes the other. Nothing else is touched.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -77,9 +79,10 @@ impl PartialEq for LongDouble {
 impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &LongDouble) -> Option<Ordering> {
         let (is_unordered, is_greater, is_less): (u8, u8, u8);
-        // SAFETY: 10 bytes are read from each operand, which is what they have. All registers of the stack are said to be
-        // changed, so the stack is empty before, and so it is after two loads, a comparison that takes one off, and a store
-        // to the register that it takes off. Nothing is written.
+        // SAFETY: 10 bytes are read from each operand, which is what they have. All registers of
+        // the stack are said to be changed, so the stack is empty before, and so it is after two
+        // loads, a comparison that takes one off, and a store to the register that it takes off.
+        // Nothing is written.
         unsafe {
             asm!(
                 "fld tbyte ptr [{right}]",

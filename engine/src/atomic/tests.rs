@@ -20,7 +20,7 @@ fn combined(
 }
 
 #[test]
-fn numbers_are_those_of_their_places() {
+fn numbers_match_positions_in_all() {
     for (number, datatype) in (0..).zip(Datatype::ALL) {
         assert_eq!((datatype as u32, Datatype::from_number(number)), (number, Some(datatype)));
         assert!(datatype.size_bytes() <= ELEMENT_MAX_BYTES);
@@ -36,7 +36,7 @@ fn numbers_are_those_of_their_places() {
 }
 
 #[test]
-fn what_is_offered_can_be_done_and_nothing_else() {
+fn datatype_and_op_combine_exactly_if_an_atomic_kind_offers_them() {
     for datatype in Datatype::ALL {
         for op in AtomicOp::ALL {
             let is_offered = AtomicKind::ALL.map(|kind| kind.count_max(op, datatype).is_some());
@@ -50,7 +50,7 @@ fn what_is_offered_can_be_done_and_nothing_else() {
 
 /// The lines of the table are those of the manual page, for each kind of number.
 #[test]
-fn the_table_is_the_manual_pages() {
+fn supported_atomics_match_the_manual_page() {
     let count = |kind: AtomicKind, datatype| {
         AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some()).count()
     };
@@ -78,7 +78,8 @@ fn integer(bytes: &[u8], is_signed: bool) -> i128 {
     i128::from_le_bytes(whole)
 }
 
-/// What the manual page says of integers. Those of 128 bits without a sign are compared apart, since nothing here is wider.
+/// What the manual page says of integers. Those of 128 bits without a sign are compared apart,
+/// since nothing here is wider.
 fn of_integers(
     op: AtomicOp,
     datatype: Datatype,
@@ -116,8 +117,8 @@ fn of_integers(
     after.map(|after| after.to_le_bytes()[..element.len()].to_vec())
 }
 
-/// What the manual page says of real numbers, each of which is exactly one of double precision. `round` makes one of the
-/// datatype of it.
+/// What the manual page says of real numbers, each of which is exactly one of double precision.
+/// `round` makes one of the datatype of it.
 fn of_reals(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
     let truth = |is_so: bool| Some(f64::from(u8::from(is_so)));
     match op {
@@ -182,7 +183,7 @@ fn is_same(left: f64, right: f64) -> bool {
 
 proptest! {
     #[test]
-    fn integers_are_as_the_manual_page_has_them(
+    fn integer_operations_match_the_manual_page(
         values in three(any::<u128>(), vec![0, 1, u128::MAX, 1 << 127, 0x80, 0x8000]),
     ) {
         for datatype in INTEGERS {
@@ -206,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn real_numbers_are_as_the_manual_page_has_them(values in three(any::<f32>().prop_map(f64::from), SPECIAL.to_vec())) {
+    fn real_operations_match_the_manual_page(values in three(any::<f32>().prop_map(f64::from), SPECIAL.to_vec())) {
         for op in AtomicOp::ALL.into_iter().filter(|op| op.is_for(Datatype::Float)) {
             let expected = of_reals(op, values, |sum| f64::from(sum as f32));
             let [element, operand, compare] = values.map(|value| (value as f32).to_ne_bytes());
@@ -223,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn complex_numbers_are_pairs(
+    fn complex_operations_match_pairs_of_reals(
         values in three((-1000_i32..1000, -1000_i32..1000), vec![(0, 0), (0, 1), (1, 0)]),
     ) {
         // So small that no part is rounded.
@@ -269,7 +270,7 @@ proptest! {
 }
 
 #[test]
-fn whatever_is_no_number_is_stored_bit_by_bit() {
+fn nan_is_stored_bit_by_bit() {
     let [element, nan] = [1.0, f64::from_bits(0x7ff8_0000_0000_1234)].map(f64::to_ne_bytes);
     assert_eq!(combined(AtomicOp::Write, Datatype::Double, &element, &nan, &[]), Some(nan.to_vec()));
     assert_eq!(combined(AtomicOp::CswapNe, Datatype::Double, &element, &nan, &nan), Some(nan.to_vec()));
@@ -283,10 +284,10 @@ fn whatever_is_no_number_is_stored_bit_by_bit() {
     );
 }
 
-/// What a C compiler makes of complex numbers with parts that are infinite or no numbers. A NaN is written so whatever its
-/// sign.
+/// What a C compiler makes of complex numbers with parts that are infinite or no numbers. A NaN is
+/// written so whatever its sign.
 #[test]
-fn infinite_complex_numbers_have_infinite_products() {
+fn product_of_infinite_complex_number_is_infinite() {
     const INF: f64 = f64::INFINITY;
     const NAN: f64 = f64::NAN;
     type Complex = (f64, f64);
@@ -345,9 +346,10 @@ mod long_doubles {
         combined(op, Datatype::LongDouble, &bytes(element), &bytes(operand), &bytes(compare))
     }
 
-    /// Sums and products as a C compiler makes them: rounded to 64 bits of significand, subnormal, and infinite.
+    /// Sums and products as a C compiler makes them: rounded to 64 bits of significand, subnormal,
+    /// and infinite.
     #[test]
-    fn sums_and_products_are_those_of_c() {
+    fn sums_and_products_match_c() {
         let cases: [[Parts; 4]; 17] = [
             [(0x3fff, 1 << 63), (0x3fff, (1 << 63) + 1), (0x4000, 1 << 63), (0x3fff, (1 << 63) + 1)],
             [
@@ -409,7 +411,7 @@ mod long_doubles {
     }
 
     #[test]
-    fn complex_products_are_those_of_c() {
+    fn complex_products_match_c() {
         let complex = |real, imaginary| [bytes(real), bytes(imaginary)].concat();
         let product = |left: Vec<u8>, right: Vec<u8>| {
             combined(AtomicOp::Prod, Datatype::LongDoubleComplex, &left, &right, &[])
@@ -429,7 +431,7 @@ mod long_doubles {
     }
 
     #[test]
-    fn what_is_no_number_is_true_and_equal_to_nothing() {
+    fn nan_is_true_and_equal_to_nothing() {
         let (nan, one) = ((0x7fff, 3 << 62), exact(1));
         assert_eq!(after(AtomicOp::Land, nan, one, one), Some(bytes(one)));
         assert_eq!(after(AtomicOp::Land, one, (0x8000, 0), one), Some(bytes((0, 0))));
@@ -449,7 +451,7 @@ mod long_doubles {
     }
 
     #[test]
-    fn what_lies_beside_the_value_comes_with_the_operand_or_stays() {
+    fn long_double_padding_is_copied_with_operand_and_kept_by_sum() {
         let element = bytes(exact(5));
         let mut operand = bytes(exact(7));
         operand[10..].fill(0x55);
@@ -462,7 +464,7 @@ mod long_doubles {
 
     proptest! {
         #[test]
-        fn integers_are_exact(values in three(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN])) {
+        fn long_double_operations_on_integers_are_exact(values in three(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN])) {
             let [e, o, c] = values.map(i128::from);
             for op in AtomicOp::ALL.into_iter().filter(|op| op.is_for(Datatype::LongDouble)) {
                 let expected = match op {

@@ -40,7 +40,7 @@ impl Destination {
     pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
         match checked_total(buffers.iter().map(BytesMut::len)) {
             Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
-            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
     }
 
@@ -52,9 +52,9 @@ impl Destination {
     ///
     /// # Safety
     ///
-    /// Every segment must be initialised memory that is readable and writable from any thread, and that nothing else
-    /// reads or writes, from now until the operation that is posted with this destination has ended: its completion
-    /// was produced, or the engine was dropped.
+    /// Every segment must be initialised memory that is readable and writable from any thread, and
+    /// that nothing else reads or writes, from now until the operation that is posted with this
+    /// destination has ended: its completion was produced, or the engine was dropped.
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
         check_count(segments.len())?;
@@ -65,13 +65,14 @@ impl Destination {
         unsafe { Destination::room(segments) }
     }
 
-    /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with a length is room for
-    /// nothing: applications that expect messages of no bytes name no memory and some length.
+    /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with
+    /// a length is room for nothing: applications that expect messages of no bytes name no memory
+    /// and some length.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT); [`Misuse::Invalid`] for lengths that add up to more than the address
-    /// space.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT);
+    /// [`Misuse::Invalid`] for lengths that add up to more than the address space.
     ///
     /// # Safety
     ///
@@ -108,10 +109,11 @@ impl Destination {
             0 => Misuse::Invalid("a multi-receive buffer without a segment"),
             _ => Misuse::TooManySegments { count, max: 1 },
         };
-        Err(Rejected { error: misuse.into(), buffer: self })
+        Err(Rejected { error: misuse.into(), returned: self })
     }
 
-    /// How many bytes are before the first address that is a multiple of `align_bytes`. Only for memory in one piece.
+    /// How many bytes are before the first address that is a multiple of `align_bytes`. Only for
+    /// memory in one piece.
     pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
         let address = match &self.memory {
             DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
@@ -121,8 +123,9 @@ impl Destination {
         address.wrapping_neg() % align_bytes
     }
 
-    /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them stays. Memory that is not
-    /// in one piece, or shorter than that, stays as it is and gives nothing.
+    /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them
+    /// stays. Memory that is not in one piece, or shorter than that, stays as it is and gives
+    /// nothing.
     pub(crate) fn cut_off(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
@@ -294,7 +297,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_destination_fills_its_pieces_in_order_and_drops_the_rest(
+        fn destination_fills_pieces_in_order_and_drops_excess(
             lengths in prop::collection::vec(0usize..20, 0..=IOV_LIMIT),
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..6),
         ) {
@@ -321,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_that_are_cut_off_share_no_byte(len in 0usize..100, cuts in any_cuts()) {
+        fn split_off_pieces_share_no_byte(len in 0usize..100, cuts in any_cuts()) {
             let mut memory = vec![0u8; len];
             let start = memory.as_mut_ptr();
             // SAFETY: `memory` outlives the destination, and nothing else uses it meanwhile.
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn room_without_memory_takes_nothing_whatever_its_length() {
+    fn null_room_takes_no_bytes() {
         let nowhere = SegmentMut { address: ptr::null_mut(), len_bytes: 9 };
         let mut byte = [0_u8];
         let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multi_receive_buffer_has_one_piece() {
+    fn multi_receive_buffer_with_two_pieces_is_refused() {
         let buffers = |count| vec![BytesMut::zeroed(3); count];
         let one = Destination::owned_vector(buffers(1)).unwrap().in_one_piece().unwrap();
         assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
@@ -380,7 +383,7 @@ mod tests {
         assert!(matches!(none.error, Error::Misuse(Misuse::Invalid(_))));
         let many = Destination::owned_vector(buffers(3)).unwrap().in_one_piece().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
-        assert_eq!(many.buffer.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
+        assert_eq!(many.returned.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
         let empty = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: segments of length 0 are never written to.
         let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().in_one_piece().unwrap_err();
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_leads_to_the_next_aligned_address() {
+    fn padding_reaches_next_aligned_address() {
         let mut destination = Destination::owned(BytesMut::zeroed(64));
         let padding = destination.padding_bytes(8);
         destination.cut_off(padding, 3);

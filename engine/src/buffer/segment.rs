@@ -23,8 +23,9 @@ pub struct SegmentMut {
     pub len_bytes: usize,
 }
 
-// SAFETY: a segment is an address and a length; nothing is read through it except by `Source` and `Destination`,
-// whose constructors make the caller promise that the memory may be used from whichever thread drives the endpoint.
+// SAFETY: a segment is an address and a length; nothing is read through it except by `Source` and
+// `Destination`, whose constructors make the caller promise that the memory may be used from
+// whichever thread drives the endpoint.
 unsafe impl Send for Segment {}
 // SAFETY: as for `Segment`.
 unsafe impl Send for SegmentMut {}
@@ -38,9 +39,10 @@ impl Segment {
         if self.len_bytes == 0 {
             return &[];
         }
-        // SAFETY: only `Source` calls this, for segments that came through `Source::raw`. That refuses null with a
-        // length, and its caller promised that the memory is readable and unchanged until the operation has ended.
-        // The engine drops the `Source` when it ends the operation, and the slice borrows from the segment in it.
+        // SAFETY: only `Source` calls this, for segments that came through `Source::raw`. That
+        // refuses null with a length, and its caller promised that the memory is readable and
+        // unchanged until the operation has ended. The engine drops the `Source` when it ends the
+        // operation, and the slice borrows from the segment in it.
         unsafe { slice::from_raw_parts(self.address, self.len_bytes) }
     }
 }
@@ -58,12 +60,13 @@ impl SegmentMut {
         if self.len_bytes == 0 {
             return &mut [];
         }
-        // SAFETY: only `Destination` calls this, for segments that came through `Destination::room`. That leaves null
-        // no length, and its caller promised initialised memory that nothing else uses until the operation has ended.
-        // The engine drops the `Destination` when it ends the operation, and the slice borrows it mutably, so there
-        // is never more than one. A piece that `Destination::cut_off` makes is taken out of the segment that it is of, so both
-        // are within what was promised and share no byte; the engine ends the operation of a multi-receive buffer
-        // after those of its pieces.
+        // SAFETY: only `Destination` calls this, for segments that came through
+        // `Destination::room`. That leaves null no length, and its caller promised initialised
+        // memory that nothing else uses until the operation has ended. The engine drops the
+        // `Destination` when it ends the operation, and the slice borrows it mutably, so there is
+        // never more than one. A piece that `Destination::cut_off` makes is taken out of the
+        // segment that it is of, so both are within what was promised and share no byte; the engine
+        // ends the operation of a multi-receive buffer after those of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
     }
 }

@@ -44,7 +44,7 @@ impl Source {
     pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
         match checked_total(buffers.iter().map(Bytes::len)) {
             Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
-            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
     }
 
@@ -52,14 +52,15 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a null address with a length, or
-    /// lengths that add up to more than the address space.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a null address
+    /// with a length, or lengths that add up to more than the address space.
     ///
     /// # Safety
     ///
-    /// Every segment must be readable, from any thread, and must not be written to, from now until the operation
-    /// that is posted with this source has ended: its completion was produced, or the engine was dropped. With
-    /// [`SendRequest::inject`](crate::operation::SendRequest::inject), until the request was posted or refused.
+    /// Every segment must be readable, from any thread, and must not be written to, from now until
+    /// the operation that is posted with this source has ended: its completion was produced, or the
+    /// engine was dropped. With [`SendRequest::inject`](crate::operation::SendRequest::inject),
+    /// until the request was posted or refused.
     #[inline(always)]
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
         if let [one] = segments {
@@ -76,8 +77,8 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from one source after the other. [`into_buffer`](Self::into_buffer) hands nothing of it back; it is to be
-    /// [parted](Self::into_pair) before.
+    /// Gathers from one source after the other. [`into_buffer`](Self::into_buffer) hands nothing of
+    /// it back; it is to be [parted](Self::into_pair) before.
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
@@ -223,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_source_reads_as_the_concatenation_of_its_pieces(
+        fn source_reads_as_concatenation_of_its_pieces(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..=IOV_LIMIT),
             offset in 0usize..100,
         ) {
@@ -247,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn a_pair_reads_as_one_source_after_the_other(
+        fn pair_reads_as_both_sources_in_sequence(
             first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..=IOV_LIMIT),
             second in prop::collection::vec(any::<u8>(), 0..20),
             offset in 0usize..60,
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn null_with_a_length_too_many_segments_and_overflow_are_refused() {
+    fn invalid_segments_are_refused() {
         let null = Segment { address: ptr::null(), len_bytes: 1 };
         // SAFETY: a null segment is refused, so nothing is ever read through it.
         assert!(matches!(unsafe { Source::raw(&[null]) }, Err(Misuse::Invalid(_))));

@@ -8,25 +8,28 @@
 //!  An attempt that fails is Over.
 //! ```
 //!
-//! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint on another one, which
-//! then is the connection. So the accepting endpoint needs no more of the requester than its address, its instance, and the number
-//! that only the two of them and the passive endpoint know. The requester waits as long as the first of the two links may
-//! bring an answer, and a while longer for the other: the passive endpoint keeps the first until the requester has
-//! confirmed that it has one, or the accepting endpoint has given up.
+//! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint
+//! on another one, which then is the connection. So the accepting endpoint needs no more of the
+//! requester than its address, its instance, and the number that only the two of them and the
+//! passive endpoint know. The requester waits as long as the first of the two links may bring an
+//! answer, and a while longer for the other: the passive endpoint keeps the first until the
+//! requester has confirmed that it has one, or the accepting endpoint has given up.
 //!
-//! The acceptor is connected when it has sent that it is, which it does when it has made sure that the requester is
-//! there. So it knows before the requester can have done anything in consequence, such as to ask for another connection.
+//! The acceptor is connected when it has sent that it is, which it does when it has made sure that
+//! the requester is there. So it knows before the requester can have done anything in consequence,
+//! such as to ask for another connection.
 //!
-//! To shut down is to say so and to let go of everything; the peer hears it behind all that was sent before, and ends the
-//! link. By that the side that has shut down learns that the peer knows. A frame that the link has taken in part is sent to its end
-//! from a copy. Only the rest of a long payload, and what the peer may still fetch, is not copied: then the link ends there, and
-//! what this side had to say of the peer's operations with it.
+//! A side that shuts down sends a shutdown behind everything that it sent before, and ends its
+//! operations. The peer ends the link when it has read that, which confirms the shutdown. A frame
+//! that the link has taken in part is completed from a copy. Only the rest of a long payload, and
+//! what the peer may still fetch, is not copied: then the link ends there, and unsent answers to
+//! the peer's operations are lost.
 
 use std::mem;
 
 use tracing::debug;
 
-use super::{Connection, ConnectionEffects, Established, Standing, check_data};
+use super::{Connection, ConnectionEffects, Established, RoleState, check_data};
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
@@ -42,11 +45,11 @@ use crate::wire::{Handshake, HandshakeStep, Header};
 /// What an endpoint keeps of its connection.
 #[derive(Debug, Default)]
 pub(super) struct Connected {
-    stage: Stage,
+    stage: ConnectStage,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum ConnectStage {
     /// No endpoint was asked, or answered.
     #[default]
     Fresh,
@@ -70,7 +73,7 @@ enum Stage {
         /// Whether the requester is known to know.
         is_confirmed: bool,
     },
-    /// The connection has ended, and the application is still to be told.
+    /// The connection has ended, and its shutdown event was not reported yet.
     Lost,
     /// This side has shut down, and the peer is to end the link.
     Leaving { link: LinkId },
@@ -81,19 +84,19 @@ enum Stage {
 impl Connected {
     /// Whether another endpoint may be about to accept, over a link of its own.
     pub(super) fn is_asking(&self) -> bool {
-        matches!(self.stage, Stage::Asked { .. })
+        matches!(self.stage, ConnectStage::Asked { .. })
     }
 
     /// Whether this link is left to the peer to be ended.
     pub(super) fn is_leaving(&self, id: LinkId) -> bool {
-        matches!(self.stage, Stage::Leaving { link } if link == id)
+        matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
     /// Whether the connection has just ended with this link.
     pub(super) fn ends_with(&mut self, id: LinkId) -> bool {
-        let is_it = matches!(self.stage, Stage::Up { link, .. } if link == id);
+        let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
-            self.stage = Stage::Lost;
+            self.stage = ConnectStage::Lost;
         }
         is_it
     }
@@ -104,7 +107,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it has asked or accepted before, or is for no connection; [`Misuse::Invalid`] for too much data.
+    /// [`Misuse::State`] if it has asked or accepted before, or is for no connection;
+    /// [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
         number: u64,
@@ -114,13 +118,13 @@ impl Connection {
         check_data(data)?;
         let stage = self.fresh()?;
         let link = open();
-        *stage = Stage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
+        *stage = ConnectStage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
         self.handshakes.add(link);
-        self.handshakes.say(link, HandshakeStep::Request, number, data);
+        self.handshakes.send_step(link, HandshakeStep::Request, number, data);
         Ok(())
     }
 
-    /// Accepts a request that a passive endpoint has heard, on the link that `open` opens.
+    /// Accepts a request that a passive endpoint has received, on the link that `open` opens.
     ///
     /// # Errors
     ///
@@ -134,7 +138,7 @@ impl Connection {
         check_data(data)?;
         let stage = self.fresh()?;
         let link = open();
-        *stage = Stage::Accepting { link, requester, data: data.into() };
+        *stage = ConnectStage::Accepting { link, requester, data: data.into() };
         self.handshakes.add(link);
         Ok(())
     }
@@ -145,19 +149,19 @@ impl Connection {
     ///
     /// [`Misuse::NotConnected`] if there was none yet.
     pub(crate) fn to_shut_down(&self) -> Result<Option<Established>, Error> {
-        let Standing::Connected(connected) = &self.standing else {
+        let RoleState::Connected(connected) = &self.role else {
             return Err(Misuse::NotConnected.into());
         };
         match connected.stage {
-            Stage::Up { link, peer, number, .. } => Ok(Some(Established { link, peer, number })),
-            Stage::Lost | Stage::Leaving { .. } | Stage::Over => Ok(None),
+            ConnectStage::Up { link, peer, number, .. } => Ok(Some(Established { link, peer, number })),
+            ConnectStage::Lost | ConnectStage::Leaving { .. } | ConnectStage::Over => Ok(None),
             _ => Err(Misuse::NotConnected.into()),
         }
     }
 
-    /// This side has shut down a connection that had carried messages, to an instance at an address, and everything that hung
-    /// on its link was ended. The peer hears that behind the `rest` of a frame which the link had taken in part, and what is
-    /// still to be said of its operations.
+    /// This side has shut down a connection that had carried messages, to an instance at an
+    /// address, and ended its operations. The shutdown is sent behind the `rest` of a frame which
+    /// the link had taken in part, and the answers to the peer's operations.
     pub(crate) fn leave(
         &mut self,
         of: Established,
@@ -166,14 +170,15 @@ impl Connection {
         answers: Vec<Header>,
     ) {
         let Established { link, number, .. } = of;
-        // It stays one that is up, so that closing the endpoint waits until the link has taken what follows.
+        // The link stays up here, so that closing the endpoint waits until the link has taken what
+        // follows.
         self.handshakes.meet(link, peer.0, peer.1);
         if let Some(rest) = rest {
             self.handshakes.finish(link, rest);
         }
         self.handshakes.answer(link, answers);
-        self.handshakes.say(link, HandshakeStep::Shutdown, number, &[]);
-        self.set_stage(Stage::Leaving { link });
+        self.handshakes.send_step(link, HandshakeStep::Shutdown, number, &[]);
+        self.set_stage(ConnectStage::Leaving { link });
     }
 
     /// The peer that everything is sent to, for an endpoint that is for connections; `None` for others.
@@ -182,24 +187,26 @@ impl Connection {
     ///
     /// [`Misuse::NotConnected`] if there is no connection yet, or no longer.
     pub(crate) fn peer(&self) -> Option<Result<PeerId, Error>> {
-        match &self.standing {
-            Standing::Unconnected => None,
-            Standing::Connected(connected) if let Stage::Up { peer, .. } = connected.stage => Some(Ok(peer)),
+        match &self.role {
+            RoleState::Unconnected => None,
+            RoleState::Connected(connected) if let ConnectStage::Up { peer, .. } = connected.stage => {
+                Some(Ok(peer))
+            }
             _ => Some(Err(Misuse::NotConnected.into())),
         }
     }
 
     /// Whether an attempt to connect fails unless another endpoint answers in time.
     pub(crate) fn awaits_timeout(&self) -> bool {
-        let Standing::Connected(connected) = &self.standing else { return false };
-        matches!(connected.stage, Stage::Asked { lost: Some(_), .. })
+        let RoleState::Connected(connected) = &self.role else { return false };
+        matches!(connected.stage, ConnectStage::Asked { lost: Some(_), .. })
     }
 
     /// Until when another endpoint may answer an attempt to connect.
     pub(crate) fn deadline(&self) -> Option<Moment> {
-        match &self.standing {
-            Standing::Connected(connected)
-                if let Stage::Asked { lost: Some(_), patience, .. } = &connected.stage =>
+        match &self.role {
+            RoleState::Connected(connected)
+                if let ConnectStage::Asked { lost: Some(_), patience, .. } = &connected.stage =>
             {
                 patience.deadline()
             }
@@ -207,25 +214,31 @@ impl Connection {
         }
     }
 
-    fn fresh(&mut self) -> Result<&mut Stage, Error> {
-        match &mut self.standing {
-            Standing::Connected(connected) if matches!(connected.stage, Stage::Fresh) => {
+    fn fresh(&mut self) -> Result<&mut ConnectStage, Error> {
+        match &mut self.role {
+            RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
                 Ok(&mut connected.stage)
             }
             _ => Err(Misuse::State("an endpoint asks for a connection, or accepts one, once").into()),
         }
     }
 
-    fn set_stage(&mut self, stage: Stage) {
-        if let Standing::Connected(connected) = &mut self.standing {
+    fn set_stage(&mut self, stage: ConnectStage) {
+        if let RoleState::Connected(connected) = &mut self.role {
             connected.stage = stage;
         }
     }
 
-    /// A link is up. If it leads to the requester, that must be the one who has asked, and not who has its address now.
-    pub(super) fn meet_requester(&mut self, id: LinkId, instance: u64, effects: &mut impl ConnectionEffects) {
-        let Standing::Connected(connected) = &mut self.standing else { return };
-        let Stage::Accepting { link, requester, data } = &mut connected.stage else { return };
+    /// A link is up. If it leads to the requester's address, the instance must be the requester's
+    /// too.
+    pub(super) fn check_requester(
+        &mut self,
+        id: LinkId,
+        instance: u64,
+        effects: &mut impl ConnectionEffects,
+    ) {
+        let RoleState::Connected(connected) = &mut self.role else { return };
+        let ConnectStage::Accepting { link, requester, data } = &mut connected.stage else { return };
         if *link != id {
             return;
         }
@@ -233,13 +246,13 @@ impl Connection {
             return self.break_off(id, "not the endpoint that has asked", effects);
         }
         let (number, data) = (requester.number, mem::take(data));
-        self.handshakes.say(id, HandshakeStep::Accept, number, &data);
+        self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
     }
 
     /// The requester will hear on this link that its request is accepted.
     pub(super) fn accepted(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
-        if let Standing::Connected(connected) = &self.standing
-            && let Stage::Accepting { link, requester, .. } = connected.stage
+        if let RoleState::Connected(connected) = &self.role
+            && let ConnectStage::Accepting { link, requester, .. } = connected.stage
             && link == id
         {
             self.establish(id, requester.number, false, effects);
@@ -248,23 +261,23 @@ impl Connection {
     }
 
     /// A step of a connection has arrived on a link that carries no messages.
-    pub(super) fn heard_as_connected(
+    pub(super) fn handshake_at_connected(
         &mut self,
         id: LinkId,
         handshake: Handshake,
         data: &[u8],
         effects: &mut impl ConnectionEffects,
     ) {
-        let Standing::Connected(connected) = &self.standing else { return };
+        let RoleState::Connected(connected) = &self.role else { return };
         let Handshake { step, number, .. } = handshake;
         match (&connected.stage, step) {
-            (Stage::Asked { link, number: asked, .. }, HandshakeStep::Reject)
+            (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Reject)
                 if *link == Some(id) && *asked == number =>
             {
                 self.handshakes.part(id);
                 self.fail_attempt(ConnectionError::Rejected { data: data.into() }, effects);
             }
-            (Stage::Asked { link, number: asked, .. }, HandshakeStep::Accept)
+            (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Accept)
                 if *link != Some(id) && *asked == number =>
             {
                 self.establish(id, number, true, effects);
@@ -273,11 +286,11 @@ impl Connection {
                 effects.owe(id, Header::Connection(confirm));
                 effects.report(ConnectionEvent::Connected { data: data.into() });
             }
-            (Stage::Leaving { link }, _) if *link == id => {
+            (ConnectStage::Leaving { link }, _) if *link == id => {
                 if step == HandshakeStep::Shutdown {
                     self.handshakes.part(id);
-                    self.set_stage(Stage::Lost);
-                    self.tell_lost(effects);
+                    self.set_stage(ConnectStage::Lost);
+                    self.report_lost(effects);
                 }
             }
             _ => self.break_off(id, "takes a step of a connection that is not its turn", effects),
@@ -295,8 +308,8 @@ impl Connection {
         number: u64,
         effects: &mut impl ConnectionEffects,
     ) -> Result<(), Breach> {
-        if let Standing::Connected(connected) = &mut self.standing
-            && let Stage::Up { link, number: of, is_confirmed, .. } = &mut connected.stage
+        if let RoleState::Connected(connected) = &mut self.role
+            && let ConnectStage::Up { link, number: of, is_confirmed, .. } = &mut connected.stage
             && (*link, *of, *is_confirmed) == (id, number, false)
         {
             *is_confirmed = true;
@@ -317,7 +330,7 @@ impl Connection {
         let Some((address, instance)) = self.handshakes.peer(link) else { return };
         self.handshakes.remove(link);
         let peer = effects.establish(link, address, instance);
-        self.set_stage(Stage::Up { link, peer, number, is_confirmed });
+        self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
     /// A link that was not the connection has ended.
@@ -328,12 +341,12 @@ impl Connection {
         error: &LinkError,
         effects: &mut impl ConnectionEffects,
     ) {
-        let may_be_answered = self.handshakes.have_met_anybody();
-        let Standing::Connected(connected) = &mut self.standing else { return };
+        let may_be_answered = self.handshakes.has_live_peer();
+        let RoleState::Connected(connected) = &mut self.role else { return };
         match &mut connected.stage {
-            Stage::Asked { link, lost, .. } => {
+            ConnectStage::Asked { link, lost, .. } => {
                 if link.take_if(|link| *link == id).is_some() {
-                    *lost = Some(why_unanswered(was_up, error));
+                    *lost = Some(unanswered_error(was_up, error));
                 }
                 if let Some(error) = lost.take_if(|_| !may_be_answered) {
                     self.fail_attempt(error, effects);
@@ -341,22 +354,22 @@ impl Connection {
                     effects.await_timeout();
                 }
             }
-            Stage::Accepting { link, .. } if *link == id => {
+            ConnectStage::Accepting { link, .. } if *link == id => {
                 debug!(%error, "the requester is not reached");
-                self.fail_attempt(why_unreached(error), effects);
+                self.fail_attempt(unreached_error(error), effects);
             }
-            Stage::Leaving { link } if *link == id => {
-                connected.stage = Stage::Lost;
-                self.tell_lost(effects);
+            ConnectStage::Leaving { link } if *link == id => {
+                connected.stage = ConnectStage::Lost;
+                self.report_lost(effects);
             }
             _ => {}
         }
     }
 
-    /// It is `now`. An endpoint that may answer instead of the one that was asked must not keep silent for ever.
+    /// Advances the time to `now`. Ends the attempt if no acceptor has answered for too long.
     pub(crate) fn elapsed(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
-        let Standing::Connected(connected) = &mut self.standing else { return };
-        let Stage::Asked { lost, patience, .. } = &mut connected.stage else { return };
+        let RoleState::Connected(connected) = &mut self.role else { return };
+        let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
         if let Some(error) = lost.take_if(|_| patience.elapse(now, UNANSWERED_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
@@ -364,36 +377,36 @@ impl Connection {
 
     /// There will be no connection.
     fn fail_attempt(&mut self, error: ConnectionError, effects: &mut impl ConnectionEffects) {
-        self.set_stage(Stage::Over);
+        self.set_stage(ConnectStage::Over);
         self.handshakes.part_all();
         let reason = OperationError::Link(LinkError::System(error.errno()));
         effects.end_receives(&reason);
         effects.report(ConnectionEvent::Failed(error));
     }
 
-    /// Tells the application that the connection has ended, if it has and nothing of it is left.
-    pub(crate) fn tell_lost(&mut self, effects: &mut impl ConnectionEffects) {
-        if let Standing::Connected(connected) = &mut self.standing
-            && matches!(connected.stage, Stage::Lost)
+    /// Reports the end of a connection that was lost, once none of its operations is left.
+    pub(crate) fn report_lost(&mut self, effects: &mut impl ConnectionEffects) {
+        if let RoleState::Connected(connected) = &mut self.role
+            && matches!(connected.stage, ConnectStage::Lost)
         {
-            connected.stage = Stage::Over;
+            connected.stage = ConnectStage::Over;
             effects.report(ConnectionEvent::Shutdown);
         }
     }
 }
 
-/// Why a passive endpoint does not answer whose link has ended.
-fn why_unanswered(was_up: bool, error: &LinkError) -> ConnectionError {
+/// Why a passive endpoint did not answer, from the error that ended its link.
+fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     match error {
-        // One that was closed says nothing to its requesters.
-        LinkError::Closed => ConnectionError::NobodyListens,
-        LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NobodyListens,
+        // A passive endpoint that was closed sends its requesters nothing.
+        LinkError::Closed => ConnectionError::NotListening,
+        LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NotListening,
         error => ConnectionError::Link(error.clone()),
     }
 }
 
 /// Why the requester is not reached of a request that is to be accepted.
-fn why_unreached(error: &LinkError) -> ConnectionError {
+fn unreached_error(error: &LinkError) -> ConnectionError {
     match error {
         // No endpoint is there, or another.
         LinkError::Closed

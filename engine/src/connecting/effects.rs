@@ -11,13 +11,14 @@ use crate::wire::Header;
 ///
 /// None of it comes back to the connection before the call that caused it has returned.
 pub(crate) trait ConnectionEffects {
-    /// Tells the application. There is always room for it.
+    /// Reports an event to the application. There is always room for it.
     fn report(&mut self, event: ConnectionEvent);
 
-    /// Has a link carry messages from now on, to this instance at this address. Returns what the endpoint there is called.
+    /// Has a link carry messages from now on, to this instance at this address. Returns what the
+    /// endpoint there is called.
     fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
-    /// Tells the peer of a link that carries messages something.
+    /// Sends the peer of a link that carries messages a header.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Ends a link that carries no messages.
@@ -26,6 +27,7 @@ pub(crate) trait ConnectionEffects {
     /// Ends all receives, since nothing will arrive.
     fn end_receives(&mut self, error: &OperationError);
 
-    /// Has the [time](super::Connection::elapsed) told, since something [may time out](super::Connection::awaits_timeout).
+    /// Asks for the [time](super::Connection::elapsed), since a
+    /// [timeout](super::Connection::awaits_timeout) runs.
     fn await_timeout(&mut self);
 }

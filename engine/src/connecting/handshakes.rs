@@ -18,7 +18,7 @@ pub(super) struct Handshakes {
 /// One such link.
 #[derive(Debug, Default)]
 struct HandshakeLink {
-    /// Who is at its other end, and which instance, once the link is up.
+    /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
     /// What has arrived in part.
     incoming: Option<(Handshake, Vec<u8>)>,
@@ -44,7 +44,8 @@ impl Handshakes {
         !self.pending.is_empty()
     }
 
-    /// Whether something is to be said on a link that is there. What waits for a link to be made is not waited for.
+    /// Whether something is to be said on a link that is there. What waits for a link to be made is
+    /// not waited for.
     pub(super) fn have_unsent(&self) -> bool {
         let links = self.pending.iter().filter_map(|id| self.by_id.get(id));
         links.into_iter().any(|link| link.peer.is_some() && !link.outgoing.is_empty())
@@ -74,18 +75,18 @@ impl Handshakes {
         self.pending.retain(|other| *other != id);
     }
 
-    /// Who is at the other end of a link, and which instance, if it is up.
+    /// The peer's address and instance, if the link is up.
     pub(super) fn peer(&self, id: LinkId) -> Option<(Address, u64)> {
         self.by_id.get(&id)?.peer
     }
 
     /// Whether a link is up that may bring something.
-    pub(super) fn have_met_anybody(&self) -> bool {
+    pub(super) fn has_live_peer(&self) -> bool {
         self.by_id.values().any(|link| link.peer.is_some() && !link.is_parting)
     }
 
     /// Whether everything that was to be said on a link was taken.
-    pub(super) fn have_said_all(&self, id: LinkId) -> bool {
+    pub(super) fn have_sent_all(&self, id: LinkId) -> bool {
         self.by_id.get(&id).is_none_or(|link| link.outgoing.is_empty())
     }
 
@@ -94,8 +95,8 @@ impl Handshakes {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
     }
 
-    /// Has the peer told, with data that is not too much.
-    pub(super) fn say(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
+    /// Sends the peer a step of a handshake, with data within the limit.
+    pub(super) fn send_step(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let handshake = Handshake { step, number, data_bytes };
@@ -104,14 +105,15 @@ impl Handshakes {
         self.list(id);
     }
 
-    /// Has a link that has carried messages take the rest of a frame, before anything else is said on it.
+    /// Sends the rest of a frame on a link that has carried messages, before any other frame.
     pub(super) fn finish(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.list(id);
     }
 
-    /// Has the peer told what has come of messages, before anything else is said on a link that has carried some.
+    /// Sends the answers to the peer's messages, before any handshake, on a link that has carried
+    /// messages.
     pub(super) fn answer(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
@@ -148,8 +150,9 @@ impl Handshakes {
         if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
     }
 
-    /// Says what there is to say by `send`, as [`Connection::transmit`](super::Connection::transmit) has it. Returns the
-    /// link that has taken an `Accept`, if one has, and those that have served and are forgotten.
+    /// Says what there is to say by `send`, as
+    /// [`Connection::transmit`](super::Connection::transmit) has it. Returns the link that has
+    /// taken an `Accept`, if one has, and those that have served and are forgotten.
     pub(super) fn transmit(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -181,7 +184,8 @@ impl Handshakes {
 }
 
 impl HandshakeLink {
-    /// Says what there is to say. Returns whether that is all, and calls `taken` for each frame that was taken whole.
+    /// Says what there is to say. Returns whether that is all, and calls `taken` for each frame
+    /// that was taken whole.
     fn transmit(
         &mut self,
         id: LinkId,

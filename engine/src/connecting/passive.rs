@@ -1,8 +1,8 @@
-//! Passive endpoints: which endpoints ask for connections, and what they are told.
+//! Passive endpoints: requests for connections, and their answers.
 
 use std::collections::BTreeMap;
 
-use super::{Connection, ConnectionEffects, Standing, check_data};
+use super::{Connection, ConnectionEffects, RoleState, check_data};
 use crate::connection::{ConnectionEvent, Request, RequestId, Requester};
 use crate::error::{Error, Misuse};
 use crate::transport::LinkId;
@@ -13,14 +13,14 @@ use crate::wire::{Handshake, HandshakeStep};
 pub(super) struct Passive {
     /// How many requests may wait for an answer, once it listens.
     backlog_requests: Option<usize>,
-    requests: BTreeMap<RequestId, Asked>,
+    requests: BTreeMap<RequestId, PendingRequest>,
     /// How many requests there have been.
     count: u64,
 }
 
 /// A request that was not settled yet.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     /// The link that it came by, on which the requester waits.
     link: LinkId,
     number: u64,
@@ -29,7 +29,8 @@ struct Asked {
 }
 
 impl Passive {
-    /// The requester at the other end of this link is gone. Returns the request, if no endpoint is about to accept it.
+    /// The requester at the other end of this link is gone. Returns the request, if no endpoint is
+    /// about to accept it.
     pub(super) fn lost(&mut self, link: LinkId) -> Option<RequestId> {
         let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
         let asked = self.requests.remove(&request)?;
@@ -43,7 +44,8 @@ impl Passive {
 }
 
 impl Connection {
-    /// Hears so many requests at a time from now on, and rejects those beyond; with `None` all of them.
+    /// Keeps up to so many requests waiting from now on, and rejects the others; with `None` it
+    /// rejects all.
     ///
     /// # Errors
     ///
@@ -60,8 +62,8 @@ impl Connection {
     /// [`Misuse::State`] if the endpoint is not passive, [`Misuse::Invalid`] for too much data.
     pub(crate) fn reject(&mut self, request: RequestId, data: &[u8]) -> Result<(), Error> {
         check_data(data)?;
-        if let Some(Asked { link, number, .. }) = self.passive()?.requests.remove(&request) {
-            self.handshakes.say(link, HandshakeStep::Reject, number, data);
+        if let Some(PendingRequest { link, number, .. }) = self.passive()?.requests.remove(&request) {
+            self.handshakes.send_step(link, HandshakeStep::Reject, number, data);
             self.handshakes.part(link);
         }
         Ok(())
@@ -75,23 +77,23 @@ impl Connection {
         }
     }
 
-    /// A request was accepted, or nothing has come of it.
+    /// A request was accepted, or its acceptor has failed.
     pub(crate) fn settle(&mut self, request: RequestId) {
         let Ok(passive) = self.passive() else { return };
-        if let Some(Asked { link, .. }) = passive.requests.remove(&request) {
+        if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
             self.handshakes.part(link);
         }
     }
 
     fn passive(&mut self) -> Result<&mut Passive, Error> {
-        match &mut self.standing {
-            Standing::Passive(passive) => Ok(passive),
+        match &mut self.role {
+            RoleState::Passive(passive) => Ok(passive),
             _ => Err(Misuse::State("it is no passive endpoint").into()),
         }
     }
 
     /// Something has arrived at a passive endpoint, which can only be a request, and one on each link.
-    pub(super) fn heard_as_passive(
+    pub(super) fn handshake_at_passive(
         &mut self,
         id: LinkId,
         handshake: Handshake,
@@ -100,18 +102,18 @@ impl Connection {
     ) {
         let Handshake { step, number, .. } = handshake;
         let Some((address, instance)) = self.handshakes.peer(id) else { return };
-        let Standing::Passive(passive) = &mut self.standing else { return };
+        let RoleState::Passive(passive) = &mut self.role else { return };
         let has_asked = passive.requests.values().any(|asked| asked.link == id);
-        if step != HandshakeStep::Request || has_asked || !self.handshakes.have_said_all(id) {
+        if step != HandshakeStep::Request || has_asked || !self.handshakes.have_sent_all(id) {
             return self.break_off(id, "asks a passive endpoint for other than a connection", effects);
         }
         if !passive.has_room() {
-            self.handshakes.say(id, HandshakeStep::Reject, number, &[]);
+            self.handshakes.send_step(id, HandshakeStep::Reject, number, &[]);
             return self.handshakes.part(id);
         }
         let request = RequestId(passive.count);
         passive.count += 1;
-        passive.requests.insert(request, Asked { link: id, number, is_being_accepted: false });
+        passive.requests.insert(request, PendingRequest { link: id, number, is_being_accepted: false });
         let from = Requester { address, instance, number };
         effects.report(ConnectionEvent::Requested(Request { id: request, from, data: data.into() }));
     }

@@ -1,4 +1,4 @@
-//! A connection by itself: no endpoint, no transport and no engine, only what it is told and what it answers.
+//! A connection by itself, without endpoint, transport and engine: its events in, its effects out.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ const NUMBER: u64 = 700;
 
 /// Remembers what it was asked for.
 #[derive(Debug, Default)]
-struct Asked {
+struct EffectsRecorder {
     events: Vec<ConnectionEvent>,
     established: Vec<(LinkId, u64)>,
     owed: Vec<Header>,
@@ -25,7 +25,7 @@ struct Asked {
     awaits_timeout: bool,
 }
 
-impl ConnectionEffects for Asked {
+impl ConnectionEffects for EffectsRecorder {
     fn report(&mut self, event: ConnectionEvent) {
         self.events.push(event);
     }
@@ -64,12 +64,21 @@ fn step(step: HandshakeStep, data: &[u8]) -> Handshake {
     Handshake { step, number: NUMBER, data_bytes: data.len() as u16 }
 }
 
-fn heard(connection: &mut Connection, link: LinkId, of: HandshakeStep, data: &[u8], asked: &mut Asked) {
+fn heard(
+    connection: &mut Connection,
+    link: LinkId,
+    of: HandshakeStep,
+    data: &[u8],
+    asked: &mut EffectsRecorder,
+) {
     connection.frame(link, &Header::Connection(step(of, data)), data, asked);
 }
 
 /// What a connection says, on links that take everything, and the links that have served.
-fn said(connection: &mut Connection, asked: &mut Asked) -> (Vec<(LinkId, HandshakeStep)>, Vec<LinkId>) {
+fn said(
+    connection: &mut Connection,
+    asked: &mut EffectsRecorder,
+) -> (Vec<(LinkId, HandshakeStep)>, Vec<LinkId>) {
     let mut said = Vec::new();
     let send = |link, header: Option<&Header>, _: &[u8]| {
         if let Some(Header::Connection(handshake)) = header {
@@ -82,17 +91,17 @@ fn said(connection: &mut Connection, asked: &mut Asked) -> (Vec<(LinkId, Handsha
 }
 
 /// A requester that has asked on a link that is up.
-fn asking() -> (Connection, Asked) {
-    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+fn asking() -> (Connection, EffectsRecorder) {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.connect(NUMBER, b"please", || ASKED).unwrap();
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
     assert_eq!(said(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
     (connection, asked)
 }
 
-/// A passive endpoint that has heard a request.
-fn asked_for() -> (Connection, Asked, RequestId) {
-    let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), Asked::default());
+/// A passive endpoint that has received a request.
+fn asked_for() -> (Connection, EffectsRecorder, RequestId) {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), EffectsRecorder::default());
     connection.listen(Some(1)).unwrap();
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
     heard(&mut connection, ASKED, HandshakeStep::Request, b"please", &mut asked);
@@ -104,7 +113,7 @@ fn asked_for() -> (Connection, Asked, RequestId) {
 }
 
 #[test]
-fn requester_is_connected_by_an_accept_on_another_link() {
+fn requester_connects_by_accept_on_another_link() {
     let (mut connection, mut asked) = asking();
     assert!(connection.connect(NUMBER, b"", || panic!("it asks once")).is_err());
     connection.link_up(OTHER, address(), INSTANCE + 1, &mut asked);
@@ -120,7 +129,7 @@ fn requester_is_connected_by_an_accept_on_another_link() {
 }
 
 #[test]
-fn accept_with_another_number_ends_its_link_alone() {
+fn accept_with_wrong_number_ends_only_its_link() {
     let (mut connection, mut asked) = asking();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     let stranger = Handshake { number: NUMBER + 1, ..step(HandshakeStep::Accept, b"") };
@@ -133,7 +142,7 @@ fn accept_with_another_number_ends_its_link_alone() {
 }
 
 #[test]
-fn requester_waits_a_while_for_others_when_its_link_has_ended() {
+fn requester_awaits_accept_for_a_while_after_its_link_ended() {
     let (mut connection, mut asked) = asking();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
@@ -143,13 +152,13 @@ fn requester_waits_a_while_for_others_when_its_link_has_ended() {
     connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS), &mut asked);
     assert!(asked.events.is_empty(), "it was not looked at meanwhile");
     connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
-    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::NobodyListens)]);
+    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::NotListening)]);
     assert!(!connection.awaits_timeout());
 }
 
 #[test]
-fn acceptor_is_connected_when_its_accept_is_taken() {
-    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+fn acceptor_connects_when_the_link_takes_its_accept() {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.accept(requester(), b"yes", || ASKED).unwrap();
     assert_eq!(said(&mut connection, &mut asked), (vec![], vec![]), "the requester may be gone");
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
@@ -158,14 +167,17 @@ fn acceptor_is_connected_when_its_accept_is_taken() {
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
     assert_eq!(asked.events, [ConnectionEvent::Connected { data: Box::default() }]);
     let confirm = step(HandshakeStep::Confirm, b"");
-    let confirmed = connection.heard_among_messages(ASKED, confirm, false, &mut asked);
-    assert_eq!((confirmed, asked.events.pop()), (Ok(Heard::Nothing), Some(ConnectionEvent::Confirmed)));
-    assert!(connection.heard_among_messages(ASKED, confirm, false, &mut asked).is_err(), "again");
+    let confirmed = connection.handshake_among_messages(ASKED, confirm, false, &mut asked);
+    assert_eq!(
+        (confirmed, asked.events.pop()),
+        (Ok(HandshakeResult::Nothing), Some(ConnectionEvent::Confirmed))
+    );
+    assert!(connection.handshake_among_messages(ASKED, confirm, false, &mut asked).is_err(), "again");
 }
 
 #[test]
-fn acceptor_does_not_accept_a_successor_of_the_requester() {
-    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+fn acceptor_refuses_new_instance_of_the_requester() {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.accept(requester(), b"", || ASKED).unwrap();
     connection.link_up(ASKED, address(), INSTANCE + 1, &mut asked);
     assert_eq!(asked.dismissed, [ASKED]);
@@ -173,7 +185,7 @@ fn acceptor_does_not_accept_a_successor_of_the_requester() {
 }
 
 #[test]
-fn passive_endpoint_rejects_what_it_is_told_to_and_what_it_has_no_room_for() {
+fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
     let (mut connection, mut asked, request) = asked_for();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     heard(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
@@ -197,17 +209,21 @@ fn request_is_withdrawn_unless_it_is_being_accepted() {
 }
 
 #[test]
-fn endpoint_without_connections_rejects_once_at_a_time() {
-    let (mut connection, mut asked) = (Connection::new(EndpointRole::Unconnected), Asked::default());
+fn rdm_endpoint_owes_one_reject_at_a_time() {
+    let (mut connection, mut asked) =
+        (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
     let request = step(HandshakeStep::Request, b"");
-    assert_eq!(connection.heard_among_messages(ASKED, request, false, &mut asked), Ok(Heard::Nothing));
+    assert_eq!(
+        connection.handshake_among_messages(ASKED, request, false, &mut asked),
+        Ok(HandshakeResult::Nothing)
+    );
     assert_eq!(asked.owed, [Header::Connection(step(HandshakeStep::Reject, b""))]);
-    assert!(connection.heard_among_messages(ASKED, request, true, &mut asked).is_err());
+    assert!(connection.handshake_among_messages(ASKED, request, true, &mut asked).is_err());
     assert!(connection.peer().is_none() && !connection.takes_links());
 }
 
 #[test]
-fn shut_down_connection_ends_with_its_link() {
+fn shutdown_is_reported_when_the_link_ends() {
     let (mut connection, mut asked) = asking();
     assert!(connection.to_shut_down().is_err(), "there is none yet");
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);

@@ -5,7 +5,7 @@ use crate::breach::Breach;
 use crate::completion::Sink;
 use crate::filling::Filling;
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Collected, Described};
+use crate::link::{Collected, CollectedHeader};
 use crate::operation::SendId;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
@@ -23,7 +23,8 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// The receiver does not take a message: its peer has broken the protocol, or its link carries no messages.
+    /// The receiver does not take a message: its peer has broken the protocol, or its link carries
+    /// no messages.
     #[cold]
     fn message_refused(
         &mut self,
@@ -49,7 +50,8 @@ impl Engine {
         self.enforce(id, outcome, sink);
     }
 
-    /// A write that brings data costs as much as a message, until its completion has found room. Returns whether it may.
+    /// A write that brings data costs as much as a message, until its completion has found room.
+    /// Returns whether it may.
     fn spend_for_event(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -82,7 +84,7 @@ impl Engine {
             RmaKind::Read => {}
             RmaKind::Offer { remote_bytes, .. } => {
                 if let Some(link) = self.links.of(id) {
-                    link.rx.begin_collecting(Described::Write(*rma), usize::from(remote_bytes));
+                    link.rx.begin_collecting(CollectedHeader::Write(*rma), usize::from(remote_bytes));
                 }
             }
             RmaKind::Write { .. } => {
@@ -211,7 +213,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             Header::Shown(shown) => engine.region_shown(id, *shown, payload, self.sink),
             Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
-            Header::Connection(handshake) => engine.heard_among_messages(id, *handshake, self.sink),
+            Header::Connection(handshake) => engine.handshake_among_messages(id, *handshake, self.sink),
         }
     }
 
@@ -227,19 +229,19 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 engine.enforce(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
-                link.rx.begin_collecting(Described::Message(message, op), usize::from(remote_bytes));
+                link.rx.begin_collecting(CollectedHeader::Message(message, op), usize::from(remote_bytes));
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
             Header::Atomic(atomic) => {
-                link.rx.begin_collecting(Described::Atomic(atomic), atomic.form.payload_len_bytes());
+                link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
             }
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
             Header::Shown(shown) => {
-                link.rx.begin_collecting(Described::Region(shown), usize::from(shown.remote_bytes));
+                link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
             // Whatever its data says.
-            Header::Connection(handshake) => engine.heard_among_messages(id, handshake, self.sink),
+            Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
             // These have no payload.
             Header::Ack { .. }
             | Header::Clear { .. }
@@ -285,10 +287,10 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         };
         let payload = whole.payload();
         match whole.of() {
-            Described::Message(message, op) => engine.requested(id, &message, op, payload, self.sink),
-            Described::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
-            Described::Region(shown) => engine.region_shown(id, shown, payload, self.sink),
-            Described::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
+            CollectedHeader::Message(message, op) => engine.requested(id, &message, op, payload, self.sink),
+            CollectedHeader::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
+            CollectedHeader::Region(shown) => engine.region_shown(id, shown, payload, self.sink),
+            CollectedHeader::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
         }
     }
 

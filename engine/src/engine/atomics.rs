@@ -13,11 +13,11 @@
 use smallvec::SmallVec;
 
 use super::Engine;
-use super::rma::{Given, whole};
+use super::rma::{AccessSent, whole};
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::Again;
-use crate::link::{Frame, MessageMark, Stage, op_of};
+use crate::link::{Frame, MessageMark, RequestStage, op_of};
 use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -27,7 +27,8 @@ use crate::wire::{Atomic, AtomicForm, Durable, Header, Message};
 const SMALL_MAX_BYTES: usize = 64;
 
 impl Engine {
-    /// Posts an atomic operation on a region of a peer. It is given to the transport at once if nothing is queued before it.
+    /// Posts an atomic operation on a region of a peer. It is given to the transport at once if
+    /// nothing is queued before it.
     ///
     /// # Errors
     ///
@@ -46,10 +47,10 @@ impl Engine {
             request;
         let form = match local.form(op, datatype) {
             Ok(form) => form,
-            Err(misuse) => return Err(Rejected { error: misuse.into(), buffer: Box::new(local) }),
+            Err(misuse) => return Err(Rejected { error: misuse.into(), returned: Box::new(local) }),
         };
         if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: Box::new(local) });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: Box::new(local) });
         }
         let (source, read) = match local {
             AtomicLocal::Base { operand } => (operand, None),
@@ -96,14 +97,16 @@ impl Engine {
         form: AtomicForm,
         caps: &LinkCaps,
         transport: &mut impl Transport,
-    ) -> Given {
+    ) -> AccessSent {
         let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
-            return Given::Nothing;
+            return AccessSent::Nothing;
         };
-        let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else { return Given::Nothing };
+        let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else {
+            return AccessSent::Nothing;
+        };
         let fetched_bytes = send.fetched_bytes();
         if !link.tx.may_begin_access(0, fetched_bytes) {
-            return Given::Nothing;
+            return AccessSent::Nothing;
         }
         let header = Header::Atomic(Atomic { op: op_of(send_id), key: *key, address: *address, form });
         let payload_bytes = form.payload_len_bytes();
@@ -119,22 +122,22 @@ impl Engine {
             whole(transport.send_inline(id, &header, &bytes))
         };
         let stage = match sent {
-            Sent::Full => return Given::Nothing,
+            Sent::Full => return AccessSent::Nothing,
             Sent::Partial(taken_bytes) => {
                 link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would be none.
-                Stage::Cleared
+                RequestStage::Cleared
             }
             Sent::Whole => {
                 send.source.release();
-                Stage::Sent
+                RequestStage::Sent
             }
         };
         let after = link.tx.access_begun(send_id, stage, 0, fetched_bytes);
         if let Some(one_sided) = &mut send.one_sided {
             one_sided.after = after;
         }
-        if sent == Sent::Whole { Given::Whole } else { Given::Partly }
+        if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
     /// What an atomic operation has fetched is all there: it has ended.

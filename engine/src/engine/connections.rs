@@ -1,4 +1,5 @@
-//! The coordinator's half of [connections](crate::connecting): what applications ask for, and the links that it is about.
+//! The coordinator's half of [connections](crate::connecting): what applications ask for, and the
+//! links that it is about.
 
 use std::io::IoSlice;
 
@@ -7,22 +8,24 @@ use super::links::Condemned;
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::connecting::{Established, Heard};
+use crate::connecting::{Established, HandshakeResult};
 use crate::connection::{RequestId, Requester};
 use crate::error::{Error, OperationError};
 use crate::limits::EAGER_MAX_BYTES;
-use crate::link::{Frame, Writing};
+use crate::link::{Frame, PartialFrame};
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, Header};
 
 impl Engine {
-    /// Asks the passive endpoint at `to` for a connection. Only once in the life of an endpoint. `number` is drawn at random.
+    /// Asks the passive endpoint at `to` for a connection. Only once in the life of an endpoint.
+    /// `number` is drawn at random.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it has asked or accepted before, or is no endpoint for connections; [`Misuse::Invalid`] for
-    /// more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    /// [`Misuse::State`] if it has asked or accepted before, or is no endpoint for connections;
+    /// [`Misuse::Invalid`] for more data than
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
     /// [`Misuse::Invalid`]: crate::error::Misuse::Invalid
@@ -39,7 +42,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Accepts a request for a connection that a passive endpoint has heard.
+    /// Accepts a request for a connection that a passive endpoint has received.
     ///
     /// # Errors
     ///
@@ -53,8 +56,9 @@ impl Engine {
         self.connection.accept(requester, data, || transport.connect(requester.address))
     }
 
-    /// Hears requests for connections from now on, so many at a time, and rejects those beyond; with `None` all of them,
-    /// as before the first call. Of no concern to those that were heard.
+    /// Listens for requests for connections: keeps up to so many waiting, and rejects the others;
+    /// with `None` all of them, as before the first call. Requests that wait already are not
+    /// affected.
     ///
     /// # Errors
     ///
@@ -84,30 +88,33 @@ impl Engine {
         Ok(())
     }
 
-    /// Says that another endpoint is about to accept a request: it waits no longer. The requester goes on waiting on the
-    /// link to this endpoint until [`settle`](Self::settle), or until it has heard of the other one.
+    /// Says that another endpoint is about to accept a request: it waits no longer. The requester
+    /// goes on waiting on the link to this endpoint until [`settle`](Self::settle), or until the
+    /// other endpoint has accepted.
     pub fn begin_accepting(&mut self, request: RequestId) {
         self.connection.begin_accepting(request);
     }
 
-    /// Says that a request was accepted, or that nothing has come of it.
+    /// Ends the wait of a requester: its request was accepted, or the acceptor has failed.
     pub fn settle(&mut self, request: RequestId, transport: &mut impl Transport, sink: &mut impl Sink) {
         self.connection.settle(request);
         self.transmit_handshakes(transport, sink);
     }
 
-    /// The one that everything is sent to, for an endpoint that is for connections; `None` for others.
+    /// The only peer of an endpoint with connections; `None` for an RDM endpoint.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet, or no longer.
+    /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet,
+    /// or no longer.
     pub fn connected_peer(&self) -> Option<Result<PeerId, Error>> {
         self.connection.peer()
     }
 
-    /// Ends the connection. What was given to the link still reaches the peer, as does what has come of its own operations;
-    /// everything else that has not ended is cancelled, and reported so before this returns.
-    /// [`ConnectionEvent::Shutdown`] follows when the peer knows, or has ended it too. A call after that has nothing to end.
+    /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
+    /// answers to its operations; every other operation is cancelled, and reported so before this
+    /// returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed, or has shut down
+    /// too. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -131,7 +138,7 @@ impl Engine {
         if is_cut_off {
             transport.close(id, Close::Drain);
             self.fail_sends(unended, &OperationError::Cancelled, sink);
-            self.tell_lost(sink);
+            self.report_lost(sink);
         } else {
             self.fail_sends(unended, &OperationError::Cancelled, sink);
             self.connection.leave(established, (self.peers.address(peer), instance), rest, answers);
@@ -140,10 +147,11 @@ impl Engine {
         Ok(())
     }
 
-    /// A copy of what is left of the frame that a link has taken in part, since what it is of ends before the link. `None` also
-    /// for more than travels eagerly, but for a piece that the peer reads: no more is sent at once without being asked for.
+    /// A copy of what is left of the frame that a link has taken in part, since what it is of ends
+    /// before the link. `None` also for more than travels eagerly, but for a piece that the peer
+    /// reads: no more is sent at once without being asked for.
     fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
-        let Writing { frame, send, taken_bytes } = self.links.get(id)?.tx.writing()?;
+        let PartialFrame { frame, send, taken_bytes } = self.links.get(id)?.tx.writing()?;
         let slices = match frame {
             Frame::Message | Frame::Data => self.initiator.get(send)?.source.slices(taken_bytes),
             Frame::ReadData => self.target.reading(id)?.piece(taken_bytes),
@@ -193,27 +201,32 @@ impl Engine {
 
     /// A step of a connection has arrived, or begun to, on a link that carries messages.
     #[cold]
-    pub(super) fn heard_among_messages(&mut self, id: LinkId, handshake: Handshake, sink: &mut impl Sink) {
+    pub(super) fn handshake_among_messages(
+        &mut self,
+        id: LinkId,
+        handshake: Handshake,
+        sink: &mut impl Sink,
+    ) {
         let Some(link) = self.links.get(id) else { return };
         let owes_answer = link.tx.debts().has_header(|header| matches!(header, Header::Connection(_)));
         let (connection, mut effects) = self.connecting(sink);
-        match connection.heard_among_messages(id, handshake, owes_answer, &mut effects) {
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Shutdown) => {
+        match connection.handshake_among_messages(id, handshake, owes_answer, &mut effects) {
+            Ok(HandshakeResult::Nothing) => {}
+            Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);
                 let exposed = self.end(id, &error, sink);
                 // The peer has said that it reads nothing more.
                 self.fail_sends(exposed, &error, sink);
                 self.condemned.push(Condemned::idle(id, Close::Drain));
-                self.tell_lost(sink);
+                self.report_lost(sink);
             }
             Err(Breach(reason)) => self.condemn(id, reason, sink),
         }
     }
 
-    /// Tells the application that the connection has ended, if it has and nothing of it is left.
-    pub(super) fn tell_lost(&mut self, sink: &mut impl Sink) {
+    /// Reports the end of a connection that was lost, once none of its operations is left.
+    pub(super) fn report_lost(&mut self, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connecting(sink);
-        connection.tell_lost(&mut effects);
+        connection.report_lost(&mut effects);
     }
 }

@@ -17,7 +17,7 @@ struct Creditors<'a> {
 }
 
 impl Engine {
-    /// Tells the peers what they wait to hear, as far as the links take it.
+    /// Sends the peers what they wait for, as far as the links take it.
     pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
         self.links.pay_debts(|id, tx| creditors.pay(id, tx, transport, sink));
@@ -34,8 +34,9 @@ impl Engine {
         self.links.pay_debts_of(id, |id, tx| creditors.pay(id, tx, transport, sink))
     }
 
-    /// Tells the peer of a link what has come of its operations, unless the link is in the middle of a frame, and returns what
-    /// of it the link had no room for, in order, since nothing more will be done on it. The peer is asked for nothing any more.
+    /// Sends a link's last answers to the peer's operations, unless the link is in the middle of a
+    /// frame. Returns the answers that the link had no room for, in order. Nothing else is sent on
+    /// the link afterwards.
     #[cold]
     pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
         let Some(link) = self.links.of(id) else { return Vec::new() };
@@ -52,7 +53,7 @@ impl Engine {
 }
 
 impl Creditors<'_> {
-    /// Tells the peer of a link what it waits to hear. What it has read may be an event.
+    /// Sends the peer of a link what it waits for. That it has read a region may be an event.
     fn pay(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport, sink: &mut impl Sink) {
         let is_reading = tx.writing().is_some_and(|writing| writing.frame == Frame::ReadData);
         if is_reading {
@@ -66,7 +67,7 @@ impl Creditors<'_> {
             let credit = Header::Credit { granted_bytes: self.reception.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
                 tx.debts_mut().credit_sent();
-                self.reception.credit_told(id);
+                self.reception.credit_sent(id);
             }
         }
         if tx.debts().are_only_reads() && !is_reading {
@@ -74,7 +75,7 @@ impl Creditors<'_> {
         }
     }
 
-    /// Tells the peer of what has come of its operations, as far as the link has room.
+    /// Sends answers to the peer's operations, as far as the link has room.
     #[inline(always)]
     fn answer(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
         let debts = tx.debts_mut();
@@ -102,8 +103,9 @@ impl Creditors<'_> {
         }
     }
 
-    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
-    /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
+    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others
+    /// have their turn, or no more than the rest of a piece that the link has taken in part. The
+    /// link is not in the middle of another frame.
     fn answer_reads(
         &mut self,
         id: LinkId,
@@ -126,7 +128,7 @@ impl Creditors<'_> {
                     }
                 }
             }
-            if !reading.is_to_go_on() {
+            if !reading.prepare_next_piece() {
                 if let Some(answer) = reading.answer()
                     && transport.send_inline(id, &answer, &[]).is_err()
                 {

@@ -1,8 +1,9 @@
 //! Regions that are accessed where they are mapped, without their owner's help.
 //!
-//! A target shows an initiator each region that it can map, once it has accessed it by frames. The initiator maps it when it
-//! next transmits, and from then on copies to and from it when it posts. It returns to frames for what has to be seen by the
-//! target, for what has to wait for something, and when the region has ended.
+//! A target shows an initiator each region that it can map, once it has accessed it by frames. The
+//! initiator maps it when it next transmits, and from then on copies to and from it when it posts.
+//! It returns to frames for what has to be seen by the target, for what has to wait for something,
+//! and when the region has ended.
 //!
 //! ```text
 //!  initiator                          target
@@ -15,11 +16,12 @@
 //!    Rma(write, key)  ------------->    knows no such key
 //! ```
 //!
-//! What is copied while a region ends may still go to its pages, which are nobody's by then.
+//! What a peer copies while a region ends may still go to its pages, which no region uses by then.
 //!
-//! A write has ended when its bytes have left for memory, in their order, and processors let what is read afterwards overtake
-//! them. Two peers that each write and then read could then both miss what the other has written, which could not be if these
-//! were answered. So a read waits for the writes before it to be seen by all, and so does a write that is to be delivered.
+//! A write has ended when its bytes have left for memory, in their order, and processors let what
+//! is read afterwards overtake them. Two peers that each write and then read could then both miss
+//! what the other has written, which could not be if these were answered. So a read waits for the
+//! writes before it to be seen by all, and so does a write that is to be delivered.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -31,26 +33,18 @@ use crate::link::Mapped;
 use crate::operation::{Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::words;
+use crate::remote_memory::RemoteMemory;
 use crate::transport::{LinkId, Remote, Transport};
 use crate::wire::Shown;
 
-/// Where in a peer's memory something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The region's key.
-    pub key: u64,
-    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
-    pub address: u64,
-}
-
-/// What came of an [attempt](Engine::access_at_once) to carry out an access at once.
+/// The result of an [attempt](Engine::access_at_once) to carry out an access at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// It is over.
+    /// The access has ended.
     Done,
     /// It goes to the peer.
     Declined,
-    /// It was not made: there is more to be told before.
+    /// The access was not made: earlier completions wait.
     NotMade,
 }
 
@@ -82,15 +76,16 @@ impl Engine {
         }
     }
 
-    /// Carries an access out at once, if that is possible, and nothing is to be told of before its end. That is the caller's to
-    /// count and to report, to [`report_access`](Self::report_access) where there is no room for it. If it was not carried out,
-    /// nothing has happened, and it is to be posted.
+    /// Carries an access out at once, if its memory is mapped and no earlier completion waits. The
+    /// caller counts and reports its end, by [`report_access`](Self::report_access) where the queue
+    /// has no room. If the access was not carried out, nothing has happened, and the caller posts
+    /// it.
     #[inline]
     pub fn access_at_once(
         &mut self,
         to: PeerId,
         local: &mut RmaLocal,
-        place: Place,
+        memory: RemoteMemory,
         level: Level,
         fence: bool,
     ) -> Attempt {
@@ -99,27 +94,28 @@ impl Engine {
             && self.outstanding_sends() < self.config.tx_depth_ops;
         if !is_made {
             Attempt::NotMade
-        } else if self.has_gone_directly(to, local, place, level, fence) {
+        } else if self.try_direct_access(to, local, memory, level, fence) {
             Attempt::Done
         } else {
             Attempt::Declined
         }
     }
 
-    /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until the sink has room for it.
+    /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until
+    /// the sink has room for it.
     #[cold]
     pub fn report_access(&mut self, completion: Completion, sink: &mut impl Sink) {
         let (initiator, mut effects) = self.initiating(sink);
         initiator.report(completion, &mut effects);
     }
 
-    /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
+    /// Accesses mapped memory directly, if it can. Returns whether it did: the access is over then.
     #[inline]
-    pub(super) fn has_gone_directly(
+    pub(super) fn try_direct_access(
         &mut self,
         to: PeerId,
         local: &mut RmaLocal,
-        place: Place,
+        memory: RemoteMemory,
         level: Level,
         is_fenced: bool,
     ) -> bool {
@@ -129,9 +125,9 @@ impl Engine {
             self.has_unseen_stores = false;
         }
         let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
-        let has_gone = !is_fenced && !is_seen && self.go_directly(to, local, place);
+        let has_gone = !is_fenced && !is_seen && self.access_mapping(to, local, memory);
         if !has_gone {
-            self.forget_ended(to, place.key);
+            self.forget_ended(to, memory.key);
         }
         if has_gone && !is_read {
             self.has_unseen_stores = !level.needs_visibility();
@@ -142,10 +138,12 @@ impl Engine {
         has_gone
     }
 
-    /// Writes a few bytes, if that is possible at once. It is neither entered anywhere nor reported, and the caller's to count.
-    /// Whether they were written; if not, nothing has happened, and it is to be posted.
+    /// Writes a few bytes, if that is possible at once. It is neither entered anywhere nor
+    /// reported, and the caller's to count. Whether they were written; if not, nothing has
+    /// happened, and it is to be posted.
     #[inline]
-    pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], key: u64, address: u64) -> bool {
+    pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
+        let RemoteMemory { key, address } = memory;
         if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
@@ -159,8 +157,8 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn go_directly(&self, to: PeerId, local: &mut RmaLocal, place: Place) -> bool {
-        let Place { key, address } = place;
+    fn access_mapping(&self, to: PeerId, local: &mut RmaLocal, memory: RemoteMemory) -> bool {
+        let RemoteMemory { key, address } = memory;
         let is_read = matches!(local, RmaLocal::Read(_));
         let Some(mapped) = self.mapped(to, key, is_read) else { return false };
         let words = mapped.memory().words();
@@ -222,7 +220,8 @@ impl Engine {
         }
     }
 
-    /// The region of a peer with this key, if it may be accessed directly and nothing on the way to it is to be waited for.
+    /// The region of a peer with this key, if it may be accessed directly and nothing on the way to
+    /// it is to be waited for.
     #[inline(always)]
     fn mapped(&self, to: PeerId, key: u64, is_read: bool) -> Option<&Mapped> {
         let link = self.links.get(self.peers.of(to).transmit?)?;

@@ -11,7 +11,7 @@ use crate::completion::{Completion, Failure, Sink, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::peers::Peers;
-use crate::receiver::{Effects, MemberId};
+use crate::receiver::{MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -43,7 +43,7 @@ impl Engine {
     }
 }
 
-impl<S: Sink> Effects for Carrier<'_, S> {
+impl<S: Sink> ReceiverEffects for Carrier<'_, S> {
     #[inline(always)]
     fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         self.sink.complete(completion, self.peers)

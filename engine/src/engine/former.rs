@@ -1,8 +1,9 @@
 //! Links to endpoints that were replaced by another at their address.
 //!
-//! What such an endpoint sent in order before it closed may still wait to be read, while its successor has connected
-//! already. So a former link is read to its end, and used for nothing else. It ends by itself, unless the host of the
-//! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
+//! What such an endpoint sent in order before it closed may still wait to be read, while its
+//! successor has connected already. So a former link is read to its end, and used for nothing else.
+//! It ends when the peer closes it, or, if the peer's host has crashed, when no byte has arrived on
+//! it for a while.
 
 use super::Engine;
 use super::reception::Reception;
@@ -19,17 +20,17 @@ use crate::transport::{LinkError, LinkId};
 
 /// A link that is read to its end.
 #[derive(Debug)]
-pub(super) struct Former {
+pub(super) struct FormerLink {
     link: LinkId,
     begun_at: u64,
     /// How far it was at the last look.
-    progress: Progress,
+    progress: ReadProgress,
     silence: Timeout,
 }
 
-/// How much has come of a link; whatever comes changes it.
+/// How much has arrived on a link. Any arrival changes it.
 #[derive(Debug, PartialEq, Eq)]
-struct Progress {
+struct ReadProgress {
     messages: u64,
     fetches: usize,
     mid_message_bytes: u64,
@@ -37,8 +38,8 @@ struct Progress {
 }
 
 impl Engine {
-    /// Another endpoint answers at the peer's address: the one that the older links lead to is gone, even if its
-    /// connections have not noticed. They are only read from now on, and what was not sent yet fails.
+    /// A new instance answers at the peer's address, so the instance at the older links is gone,
+    /// even if they are still up. They are only read from now on, and unsent operations fail.
     pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,
@@ -51,10 +52,10 @@ impl Engine {
                 continue;
             }
             link.set_former();
-            let former = Former {
+            let former = FormerLink {
                 link: id,
                 begun_at: link.begun_at(),
-                progress: Progress::of(id, link, &self.reception, &self.target),
+                progress: ReadProgress::of(id, link, &self.reception, &self.target),
                 silence: Timeout::default(),
             };
             self.former.push(former);
@@ -74,7 +75,7 @@ impl Engine {
             let Some(link) = links.of(former.link).filter(|link| link.begun_at() == former.begun_at) else {
                 return false;
             };
-            let progress = Progress::of(former.link, link, receiver, target);
+            let progress = ReadProgress::of(former.link, link, receiver, target);
             if progress != former.progress {
                 former.silence = Timeout::default();
                 former.progress = progress;
@@ -89,18 +90,18 @@ impl Engine {
     }
 }
 
-impl Former {
-    /// When it is ended unless something comes of it.
+impl FormerLink {
+    /// When it is ended unless something arrives.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.silence.deadline()
     }
 }
 
-impl Progress {
-    fn of(id: LinkId, link: &Link, receiver: &Reception, target: &Target) -> Progress {
+impl ReadProgress {
+    fn of(id: LinkId, link: &Link, receiver: &Reception, target: &Target) -> ReadProgress {
         let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
         let (offered_writes, writing_bytes, written_bytes) = target.progress(id);
-        Progress {
+        ReadProgress {
             messages,
             fetches: offers + offered_writes,
             mid_message_bytes: reading_bytes + writing_bytes + link.rx.arrived_bytes(),

@@ -1,8 +1,9 @@
 //! The links of an endpoint: coming up, going down, and what hangs on each.
 //!
-//! Messages to a peer travel on one link only, for their order: one that the peer opened if there is one, else one that
-//! is opened for the purpose. When two endpoints connect to each other at the same moment both links stay, each side
-//! sending on its own; so there is no tie to break. What a link has taken lives and dies with that link.
+//! Messages to a peer travel on one link only, for their order: a link that the peer has opened if
+//! there is one, else a new link. When two endpoints connect to each other at the same moment both
+//! links stay, and each side sends on its own; so there is no tie to break. Operations that a link
+//! has taken end with that link.
 
 use std::mem;
 
@@ -14,7 +15,7 @@ use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::CONNECT_RETRIES_MAX;
-use crate::link::{Link, Unended};
+use crate::link::{Link, UnendedSends};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -37,8 +38,9 @@ impl Condemned {
     }
 }
 
-/// Whether another attempt to connect may go better than that of a link which has ended: it was cut short, as by an endpoint
-/// that closed while the connection waited to be accepted, and had taken nothing.
+/// Whether another attempt to connect may go better than that of a link which has ended: it was cut
+/// short, as by an endpoint that closed while the connection waited to be accepted, and had taken
+/// nothing.
 fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
     let is_cut_short =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
@@ -90,7 +92,8 @@ impl Engine {
         link.set_up();
         match self.peers.of(peer).instance {
             Some((known, since)) if known != instance && link.begun_at() < since => {
-                // This link was begun before the present instance was met, so it leads to the one before that.
+                // This link was begun before the present instance was met, so it leads to the one
+                // before that.
                 self.abort(id, &LinkError::System(Errno::ECONNRESET), sink);
                 return;
             }
@@ -109,20 +112,21 @@ impl Engine {
         }
     }
 
-    /// A link has ended by itself. If that was not in order, a second link to the peer ends with it: what the first one
-    /// still carried is lost, and later messages must not arrive as if it had not been.
+    /// A link has ended by itself. If that was not in order, a second link to the peer ends with
+    /// it: what the first one still carried is lost, and later messages must not arrive as if it
+    /// had not been.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The number is free now; closing it later would hit another link.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let Condemned { error, exposed, .. } = self.condemned.swap_remove(place);
             self.fail_sends(exposed, &error, sink);
-            return self.tell_lost(sink);
+            return self.report_lost(sink);
         }
         let peer = self.links.of(id).filter(|link| link.is_current()).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
         let exposed = self.end(id, &operation_error, sink);
         self.fail_sends(exposed, &operation_error, sink);
-        self.tell_lost(sink);
+        self.report_lost(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.of(peer).links.clone() {
                 if self.links.of(other).is_some_and(|link| link.is_current()) {
@@ -132,13 +136,13 @@ impl Engine {
         }
     }
 
-    /// Ends everything that hangs on a link, except what the peer can still read: these sends are returned, to be ended
-    /// when it no longer can.
+    /// Ends everything that hangs on a link, except what the peer can still read: these sends are
+    /// returned, to be ended when it no longer can.
     pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let may_be_retried = is_to_be_retried(&link, error);
         let peer = link.peer();
-        let Unended { sends, exposed } = link.tx.into_unended();
+        let UnendedSends { sends, exposed } = link.tx.into_unended();
         let state = self.peers.of_mut(peer);
         state.links.retain(|other| *other != id);
         // Another link of it may have been up when this one never was.
@@ -198,8 +202,8 @@ impl Engine {
         self.abort(id, &LinkError::Protocol(reason), sink);
     }
 
-    /// Ends a link that has not ended by itself. The transport is told at the next [`transmit`](Engine::transmit); until
-    /// then what it still reports of the link is ignored.
+    /// Ends a link that has not ended by itself. The next [`transmit`](Engine::transmit) closes it
+    /// at the transport; until then what it still reports of the link is ignored.
     pub(super) fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
         let exposed = self.end(id, &error, sink);
@@ -211,6 +215,6 @@ impl Engine {
             transport.close(link, how);
             self.fail_sends(exposed, &error, sink);
         }
-        self.tell_lost(sink);
+        self.report_lost(sink);
     }
 }

@@ -1,4 +1,4 @@
-//! The receiver of an engine: its own, or one that it shares with others.
+//! The receiver of an engine: its own, or one shared with other engines.
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError};
 use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
-use crate::receiver::{Effects, KeptCredit, MemberId, Receiver};
+use crate::receiver::{KeptCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::shared_receiver::{Debt, Membership, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, Remote, Space};
@@ -69,7 +69,7 @@ impl Reception {
     pub(super) fn post(
         &mut self,
         request: ReceiveRequest,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
             Reception::Own(receiver) => receiver.post(request, effects),
@@ -81,7 +81,7 @@ impl Reception {
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
             Reception::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, effects),
@@ -89,7 +89,11 @@ impl Reception {
         }
     }
 
-    pub(super) fn peek(&mut self, request: PeekRequest, effects: &mut impl Effects) -> Result<(), Error> {
+    pub(super) fn peek(
+        &mut self,
+        request: PeekRequest,
+        effects: &mut impl ReceiverEffects,
+    ) -> Result<(), Error> {
         match self {
             Reception::Own(receiver) => receiver.peek(request, effects),
             Reception::Shared(_) | Reception::Left => Err(SHARED),
@@ -99,7 +103,7 @@ impl Reception {
     pub(super) fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
             Reception::Own(receiver) => receiver.receive_claimed(request, effects),
@@ -111,7 +115,7 @@ impl Reception {
         &mut self,
         tagged: bool,
         context: u64,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         match self {
             Reception::Own(receiver) => receiver.discard_claimed(tagged, context, effects),
@@ -119,7 +123,7 @@ impl Reception {
         }
     }
 
-    pub(super) fn cancel(&mut self, meant: Cancellable, effects: &mut impl Effects) -> bool {
+    pub(super) fn cancel(&mut self, meant: Cancellable, effects: &mut impl ReceiverEffects) -> bool {
         match self {
             Reception::Own(receiver) => receiver.cancel(meant, effects),
             Reception::Shared(_) | Reception::Left => false,
@@ -128,9 +132,9 @@ impl Reception {
 
     /// Reports a receive that was accepted before it could be posted, and then was refused.
     #[cold]
-    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl Effects) {
+    pub(super) fn report_failure(&mut self, failure: Failure, effects: &mut impl ReceiverEffects) {
         if let Reception::Own(receiver) = self {
-            receiver.tell_failed(failure, Some(MemberId::ONLY), effects);
+            receiver.report_failure(failure, Some(MemberId::ONLY), effects);
         }
     }
 
@@ -142,7 +146,12 @@ impl Reception {
         }
     }
 
-    pub(super) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
+    pub(super) fn link_ended(
+        &mut self,
+        id: LinkId,
+        error: &OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
         ask!(self, receiver => receiver.link_ended(id, error, effects), else ());
     }
 
@@ -151,7 +160,7 @@ impl Reception {
         peer: PeerId,
         address: Address,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         match self {
             Reception::Own(receiver) => receiver.peer_ended(peer, error, effects),
@@ -165,7 +174,7 @@ impl Reception {
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if let Reception::Own(receiver) = self {
             receiver.end_all(peer, error, effects);
@@ -177,7 +186,7 @@ impl Reception {
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if let Reception::Own(receiver) = self {
             receiver.end_all_in_next_pass(peer, error, effects);
@@ -200,8 +209,8 @@ impl Reception {
         ask!(self, receiver => receiver.granted_bytes(id), else 0)
     }
 
-    pub(super) fn credit_told(&mut self, id: LinkId) {
-        ask!(self, receiver => receiver.credit_told(id), else ());
+    pub(super) fn credit_sent(&mut self, id: LinkId) {
+        ask!(self, receiver => receiver.credit_sent(id), else ());
     }
 
     pub(super) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
@@ -209,7 +218,7 @@ impl Reception {
     }
 
     #[inline(always)]
-    pub(super) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
+    pub(super) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         ask!(self, receiver => receiver.return_credit(id, cost_bytes, effects), else ());
     }
 
@@ -217,7 +226,7 @@ impl Reception {
         ask!(self, receiver => receiver.keep_credit(id, cost_bytes), else None)
     }
 
-    pub(super) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
+    pub(super) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
         ask!(self, receiver => receiver.free_kept_credit(kept, effects), else ());
     }
 
@@ -225,7 +234,7 @@ impl Reception {
         &mut self,
         id: LinkId,
         matched: bool,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         ask!(self, receiver => receiver.fence_asked(id, matched, effects), else Ok(()))
     }
@@ -236,7 +245,7 @@ impl Reception {
         id: LinkId,
         message: &Message,
         payload: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         ask!(self, receiver => receiver.message(id, message, payload, effects), else Ok(()))
     }
@@ -245,12 +254,12 @@ impl Reception {
         &mut self,
         id: LinkId,
         message: &Message,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         ask!(self, receiver => receiver.begin_message(id, message, effects), else Ok(()))
     }
 
-    pub(super) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl Effects) {
+    pub(super) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         ask!(self, receiver => receiver.put(id, bytes, effects), else ());
     }
 
@@ -258,7 +267,7 @@ impl Reception {
         ask!(self, receiver => receiver.space(id), else Space::new())
     }
 
-    pub(super) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
+    pub(super) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
         ask!(self, receiver => receiver.placed(id, count_bytes, effects), else ());
     }
 
@@ -272,7 +281,7 @@ impl Reception {
         message: &Message,
         op: u64,
         remote: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         ask!(self, receiver => receiver.offered(id, message, op, remote, effects), else Ok(()))
     }
@@ -286,7 +295,7 @@ impl Reception {
         ask!(self, receiver => receiver.has_deferred(), else false)
     }
 
-    pub(super) fn fetch_deferred(&mut self, effects: &mut impl Effects) {
+    pub(super) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
         match self {
             Reception::Own(receiver) => receiver.fetch_deferred(),
             Reception::Shared(membership) => membership.fetch_deferred(effects),
@@ -302,7 +311,7 @@ impl Reception {
     pub(super) fn pull(
         &mut self,
         pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         match self {
             Reception::Own(receiver) => receiver.pull(|_| true, pull, effects),
@@ -316,7 +325,7 @@ impl Reception {
         ask!(self, receiver => receiver.has_starved(), else false)
     }
 
-    pub(super) fn feed_starved(&mut self, effects: &mut impl Effects) {
+    pub(super) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
         ask!(self, receiver => receiver.feed_starved(effects), else ());
     }
 
@@ -339,7 +348,7 @@ impl Reception {
 
 #[cold]
 fn refused(request: ReceiveRequest) -> Rejected<Destination> {
-    Rejected { error: SHARED, buffer: request.destination }
+    Rejected { error: SHARED, returned: request.destination }
 }
 
 impl Engine {
@@ -370,7 +379,7 @@ impl Engine {
         self.reception = Reception::Left;
     }
 
-    /// Whether other members of the receiver that it shares are to be told of mail, which
+    /// Whether other members of the shared receiver have mail to fetch, which
     /// [`SharedReceiver::take_news`] does.
     #[inline(always)]
     pub fn has_news_for_others(&self) -> bool {

@@ -1,22 +1,22 @@
-//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it, or asks for it. Its
-//! stages are in `link/tx/requests.rs`.
+//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it,
+//! or asks for it. Its stages are in `link/tx/requests.rs`.
 
 use super::Engine;
 use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::link::{Frame, Way, op_of};
+use crate::link::{Frame, SendProtocol, op_of};
 use crate::operation::SendId;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Header, Outcome};
 
 impl Engine {
-    /// Tells the peer of its first queued send, for it to be pulled or asked for. `None` if it was to be pulled, the peer
-    /// cannot be let in, and it may travel eagerly instead.
+    /// Offers the peer its first queued send, to be pulled or requested. `None` if it was to be
+    /// pulled, its memory cannot be exposed, and it may be sent eagerly instead.
     pub(super) fn request(
         &mut self,
         id: LinkId,
         send_id: SendId,
-        way: Way,
+        way: SendProtocol,
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Option<Result<(), Full>> {
@@ -24,12 +24,14 @@ impl Engine {
         let link = self.links.of(id)?;
         let exposed = match (link.tx.take_exposed(send_id), way) {
             (Some(remote), _) => Some(remote),
-            (None, Way::Pulled) => transport.expose(id, &send.source.slices(0)),
+            (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
             (None, _) => None,
         };
         let remote = match exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes) {
             Some(remote) => remote,
-            None if link.tx.way_unpulled(&send.message, self.config.eager_max_bytes) == Way::Eager => {
+            None if link.tx.way_unpulled(&send.message, self.config.eager_max_bytes)
+                == SendProtocol::Eager =>
+            {
                 return None;
             }
             None => Remote::default(),

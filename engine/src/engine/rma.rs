@@ -7,38 +7,41 @@
 //!     |                 |
 //!     |                 +--Clear--> Cleared --Data--> Sent --Answer--> ended
 //!     |
-//!     +----Read----> Asked --ReadData ... Answer--> ended
+//!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue like a send, and travels in its order. It needs no credit, since its target's memory
-//! is there, but for a write that brings data for a completion. It ends with its answer, whatever its level: only then it is
-//! known that it was not refused. How many a link has unanswered is limited.
+//! An access waits in its peer's queue like a send, and travels in its order. It needs no credit,
+//! since its target's memory is there, but for a write that brings data for a completion. It ends
+//! with its answer, whatever its level: only then it is known that it was not refused. How many a
+//! link has unanswered is limited.
 
 use super::Engine;
-use super::direct::{Attempt, Place};
+use super::direct::Attempt;
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Effect, Frame, MessageMark, Stage, op_of};
+use crate::link::{Frame, MessageMark, OpClass, RequestStage, op_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
+use crate::remote_memory::RemoteMemory;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
 
 /// How much of an access a link has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum AccessSent {
     /// The link has all that it is to have for now.
     Whole,
     /// The link has begun to take the payload.
     Partly,
-    /// Nothing: the link has no room, or the target no more patience.
+    /// Nothing: the link has no room, or too many accesses of the target are unanswered.
     Nothing,
 }
 
 impl Engine {
-    /// Posts an access to a region of a peer. It is given to the transport at once if nothing is queued before it.
+    /// Posts an access to a region of a peer. It is given to the transport at once if nothing is
+    /// queued before it.
     ///
     /// # Errors
     ///
@@ -52,7 +55,8 @@ impl Engine {
         self.post_rma_after(Attempt::NotMade, request, transport, sink)
     }
 
-    /// As [`post_rma`](Self::post_rma), after an attempt to carry the access out at once, which is not repeated.
+    /// As [`post_rma`](Self::post_rma), after an attempt to carry the access out at once, which is
+    /// not repeated.
     ///
     /// # Errors
     ///
@@ -68,14 +72,14 @@ impl Engine {
         let max_bytes = self.config.message_max_bytes;
         if len_bytes > max_bytes {
             let error = Misuse::TooLong { len_bytes, max_bytes }.into();
-            return Err(Rejected { error, buffer: request.local });
+            return Err(Rejected { error, returned: request.local });
         }
         if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.local });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: request.local });
         }
         let RmaRequest { to, key, address, level, fence, .. } = request;
         let is_direct = attempt == Attempt::NotMade
-            && self.has_gone_directly(to, &mut request.local, Place { key, address }, level, fence);
+            && self.try_direct_access(to, &mut request.local, RemoteMemory { key, address }, level, fence);
         if is_direct {
             let (initiator, mut effects) = self.initiating(sink);
             initiator.access_completed_at_once(request, &mut effects);
@@ -126,19 +130,19 @@ impl Engine {
         send_id: SendId,
         caps: &LinkCaps,
         transport: &mut impl Transport,
-    ) -> Given {
+    ) -> AccessSent {
         let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
-            return Given::Nothing;
+            return AccessSent::Nothing;
         };
-        let effect = Effect::of(send);
-        let Some(one_sided) = &mut send.one_sided else { return Given::Nothing };
+        let effect = OpClass::of(send);
+        let Some(one_sided) = &mut send.one_sided else { return AccessSent::Nothing };
         if let Some(form) = one_sided.atomic {
             return self.transmit_atomic(id, send_id, form, caps, transport);
         }
         let Message { len_bytes, data, .. } = send.message;
         let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
         if !link.tx.may_begin_access(cost_bytes, 0) {
-            return Given::Nothing;
+            return AccessSent::Nothing;
         }
         let OneSided { key, address, durable, .. } = **one_sided;
         let op = op_of(send_id);
@@ -158,7 +162,7 @@ impl Engine {
         let exposed = exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes);
         let remote_bytes = |remote: &Remote| u8::try_from(remote.as_bytes().len()).ok();
         let (sent, stage) = if is_read {
-            (whole(transport.send_inline(id, &header(RmaKind::Read), &[])), Stage::Asked)
+            (whole(transport.send_inline(id, &header(RmaKind::Read), &[])), RequestStage::Requested)
         } else if let Some(remote) = exposed
             && let Some(remote_bytes) = remote_bytes(&remote)
         {
@@ -167,7 +171,7 @@ impl Engine {
             if sent == Sent::Full {
                 link.tx.keep_exposed(send_id, remote);
             }
-            (sent, Stage::Exposed)
+            (sent, RequestStage::Exposed)
         } else {
             let write = header(RmaKind::Write { data });
             let sent = match send.source.contiguous() {
@@ -180,29 +184,29 @@ impl Engine {
                 Sent::Partial(taken_bytes) => {
                     link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                     // An answer before the end of the frame would be none.
-                    (sent, Stage::Cleared)
+                    (sent, RequestStage::Cleared)
                 }
                 Sent::Whole => {
                     send.source.release();
-                    (sent, Stage::Sent)
+                    (sent, RequestStage::Sent)
                 }
-                Sent::Full => (sent, Stage::Sent),
+                Sent::Full => (sent, RequestStage::Sent),
             }
         };
         if sent == Sent::Full {
-            return Given::Nothing;
+            return AccessSent::Nothing;
         }
         one_sided.after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
         let order = self.config.transmit_order;
-        one_sided.is_deferred = link.tx.defer(effect, stage == Stage::Exposed, len_bytes, order);
-        if sent == Sent::Whole { Given::Whole } else { Given::Partly }
+        one_sided.is_deferred = link.tx.defer(effect, stage == RequestStage::Exposed, len_bytes, order);
+        if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
     /// A piece of what is read begins to arrive, or the peer has broken the protocol.
     pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
         // An atomic operation that fetches was sent with its operands.
-        let is_asked = |stage| matches!(stage, Stage::Asked | Stage::Sent);
+        let is_asked = |stage| matches!(stage, RequestStage::Requested | RequestStage::Sent);
         let asked = link.tx.stage_of(op).filter(|(_, stage)| is_asked(*stage));
         let piece = asked.and_then(|(send, _)| self.initiator.next_piece(send, len_bytes));
         match piece {
@@ -211,10 +215,10 @@ impl Engine {
         }
     }
 
-    /// The target says what became of an access.
+    /// The target has answered an access.
     pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let is_due = |(send, stage): &(SendId, Stage)| self.initiator.is_due(*send, *stage, outcome);
+        let is_due = |(send, stage): &(SendId, RequestStage)| self.initiator.is_due(*send, *stage, outcome);
         let found = link.tx.stage_of(op).filter(is_due);
         let Some((send_id, _)) = found else {
             return self.condemn(id, "answers what was not asked for", sink);
@@ -224,7 +228,7 @@ impl Engine {
         {
             link.tx.access_ended(send_id, send.fetched_bytes(), one_sided.after);
             if one_sided.is_deferred {
-                link.tx.deferred_ended(Effect::of(send), self.config.transmit_order);
+                link.tx.deferred_ended(OpClass::of(send), self.config.transmit_order);
             }
         }
         let (initiator, mut effects) = self.initiating(sink);

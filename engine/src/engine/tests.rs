@@ -1,4 +1,4 @@
-//! The engine between a transport that does as it is told and a sink that remembers.
+//! The engine between a scripted transport and a recording sink.
 //!
 //! What happens over links that behave like real ones is tested in `over_loopback`.
 
@@ -77,13 +77,14 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 /// What the scripted transport says of where payload is.
 const REMOTE: &[u8] = b"0x7f00";
 
-/// Answers what the test has put into `answers`, and `Whole` when that is used up; likewise for `pulls` and `Done`.
+/// Answers what the test has put into `answers`, and `Whole` when that is used up; likewise for
+/// `pulls` and `Done`.
 #[derive(Default)]
 struct Scripted {
     answers: VecDeque<Sent>,
     /// From which size on payload may be pulled.
     pull_min_bytes: Option<usize>,
-    /// Whether nobody can be let in.
+    /// Whether memory cannot be exposed.
     hides: bool,
     exposed: Vec<(LinkId, Vec<u8>)>,
     pulls: VecDeque<Pull>,
@@ -96,7 +97,7 @@ struct Scripted {
     sent: Vec<(LinkId, Header, Vec<u8>)>,
     connected: Vec<Address>,
     closed: Vec<(LinkId, Close)>,
-    /// What peers have shown, if it is not to be memory that nobody else has.
+    /// The memory that `map` returns; without it each mapping gets memory of its own.
     mapped: Option<Arc<dyn SharedMemory>>,
 }
 

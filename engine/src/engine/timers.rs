@@ -1,23 +1,24 @@
 //! Limits that are times.
 //!
-//! The engine reads no clock. While something may time out it says so, and is told the time now and then; see
-//! docs/decisions/limits-are-times.md.
+//! The engine reads no clock. While a timeout runs it asks its caller for the time now and then;
+//! see docs/decisions/limits-are-times.md.
 
 use super::Engine;
-use super::former::Former;
+use super::former::FormerLink;
 use crate::completion::Sink;
 use crate::moment::Moment;
 
 impl Engine {
-    /// Whether something may time out: then the engine is to be told the time, every few passes and before sleeping.
+    /// Whether a timeout runs: then the caller advances the time, every few passes and before
+    /// sleeping.
     #[inline(always)]
     pub fn awaits_timeout(&self) -> bool {
         self.has_timeouts
     }
 
-    /// Tells the engine what time it is, and ends what has timed out. To be called after
-    /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit), with moments that never
-    /// go back.
+    /// Advances the engine's time, and ends what has timed out. To be called after
+    /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit),
+    /// with moments that never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {
         self.age_former_links(now, sink);
@@ -26,12 +27,12 @@ impl Engine {
         self.has_timeouts = !self.former.is_empty() || self.connection.awaits_timeout();
     }
 
-    /// When the next time-out is due, by what [`advance_time`](Self::advance_time) has told: a thread that sleeps is to wake
-    /// then, make a pass, and tell the engine the time.
+    /// When the next timeout is due, by the times that [`advance_time`](Self::advance_time) got. A
+    /// thread that sleeps wakes then, makes a pass, and advances the time.
     pub fn next_deadline(&self) -> Option<Moment> {
         if !self.has_timeouts {
             return None;
         }
-        self.former.iter().filter_map(Former::deadline).chain(self.connection.deadline()).min()
+        self.former.iter().filter_map(FormerLink::deadline).chain(self.connection.deadline()).min()
     }
 }

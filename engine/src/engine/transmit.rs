@@ -2,11 +2,11 @@
 
 use super::Engine;
 use super::fences::advance_fence;
-use super::rma::Given;
+use super::rma::AccessSent;
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
-use crate::link::{Frame, Way, Writing};
+use crate::link::{Frame, PartialFrame, SendProtocol};
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
@@ -31,10 +31,13 @@ impl Engine {
         let len_bytes = source.len_bytes() as u64;
         if len_bytes > self.config.message_max_bytes {
             let max_bytes = self.config.message_max_bytes;
-            return Err(Rejected { error: Misuse::TooLong { len_bytes, max_bytes }.into(), buffer: source });
+            return Err(Rejected {
+                error: Misuse::TooLong { len_bytes, max_bytes }.into(),
+                returned: source,
+            });
         }
         if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: source });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: source });
         }
         let message = Message { len_bytes, tag, data, awaits: level.awaits() };
         let turn = self.initiator.take_turn(to);
@@ -53,11 +56,11 @@ impl Engine {
         let caps = transport.caps(link_id);
         let way = match self.links.get(link_id) {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
-                link.tx.way_of(&send, &caps, self.config.eager_max_bytes)
+                link.tx.protocol_of(&send, &caps, self.config.eager_max_bytes)
             }
-            _ => Way::Waiting,
+            _ => SendProtocol::Waiting,
         };
-        if fence || matches!(way, Way::Pulled | Way::AskedFor) {
+        if fence || matches!(way, SendProtocol::Pulled | SendProtocol::AskedFor) {
             // The peer has to know it by a number, or it has to wait, so it takes the way through the table.
             if inject {
                 send.source.detach();
@@ -68,7 +71,11 @@ impl Engine {
             }
             return Ok(());
         }
-        let sent = if way == Way::Eager { send_eager(transport, link_id, &caps, &send) } else { Sent::Full };
+        let sent = if way == SendProtocol::Eager {
+            send_eager(transport, link_id, &caps, &send)
+        } else {
+            Sent::Full
+        };
         match sent {
             Sent::Whole => {
                 send.source.release();
@@ -95,8 +102,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a small message at once, if nothing is in its way. It is neither entered anywhere nor reported, and the caller's to
-    /// count. Whether it was sent; if not, nothing has happened, and it is to be posted.
+    /// Sends a small message at once, if nothing is in its way. It is neither entered anywhere nor
+    /// reported, and the caller's to count. Whether it was sent; if not, nothing has happened, and
+    /// it is to be posted.
     #[inline]
     pub fn inject(
         &mut self,
@@ -126,9 +134,10 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport what waits for it, as far as it takes it: what peers wait to hear first, then the rest of
-    /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
-    /// to have fetched is pulled. To be called after [`receive`](Transport::receive), in every pass.
+    /// Gives the transport what waits for it, as far as it takes it: what peers wait to hear first,
+    /// then the rest of partly written frames, then what peers have asked for, then queued
+    /// messages. Before that, what peers have offered to have fetched is pulled. To be called after
+    /// [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
@@ -228,32 +237,33 @@ impl Engine {
             }
             if send.one_sided.is_some() {
                 match self.transmit_rma(link, id, &caps, transport) {
-                    Given::Nothing => return true,
-                    Given::Whole => {
+                    AccessSent::Nothing => return true,
+                    AccessSent::Whole => {
                         self.initiator.unqueue_first(peer);
                         continue;
                     }
-                    Given::Partly => {
+                    AccessSent::Partly => {
                         self.initiator.unqueue_first(peer);
                         return true;
                     }
                 }
             }
-            let way = self
-                .links
-                .get(link)
-                .map_or(Way::Waiting, |link| link.tx.way_of(send, &caps, self.config.eager_max_bytes));
+            let way = self.links.get(link).map_or(SendProtocol::Waiting, |link| {
+                link.tx.protocol_of(send, &caps, self.config.eager_max_bytes)
+            });
             match way {
-                Way::Waiting => return true,
-                Way::Eager => {}
-                Way::Pulled | Way::AskedFor => match self.request(link, id, way, &caps, transport) {
-                    Some(Ok(())) => {
-                        self.initiator.unqueue_first(peer);
-                        continue;
+                SendProtocol::Waiting => return true,
+                SendProtocol::Eager => {}
+                SendProtocol::Pulled | SendProtocol::AskedFor => {
+                    match self.request(link, id, way, &caps, transport) {
+                        Some(Ok(())) => {
+                            self.initiator.unqueue_first(peer);
+                            continue;
+                        }
+                        Some(Err(Full)) => return true,
+                        None => {}
                     }
-                    Some(Err(Full)) => return true,
-                    None => {}
-                },
+                }
             }
             let Some(send) = self.initiator.get(id) else { continue };
             match send_eager(transport, link, &caps, send) {
@@ -279,7 +289,7 @@ impl Engine {
     /// Goes on with the link's partly written frame. Returns whether the link is free for the next one.
     fn resume(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.of(id) else { return true };
-        let Some(Writing { frame, send: send_id, taken_bytes }) = link.tx.writing() else { return true };
+        let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.writing() else { return true };
         if frame == Frame::ReadData {
             return self.pay_debts_of(id, transport, sink);
         }
@@ -299,7 +309,8 @@ impl Engine {
             Frame::Data => self.data_taken(id, send_id, sink),
             Frame::ReadData => {}
         }
-        // Frame after frame may be partly written; what the peer waits to hear must not wait for the last of them.
+        // Frame after frame may be partly written; what the peer waits to hear must not wait for
+        // the last of them.
         self.pay_debts_of(id, transport, sink)
     }
 
@@ -346,7 +357,8 @@ impl Engine {
         initiator.completed(id, &mut effects);
     }
 
-    /// The send ends when the peer says so of the message that the link has taken last.
+    /// The send ends when the peer acknowledges, or matches, the message that the link has taken
+    /// last.
     fn await_peer(&mut self, link: LinkId, send: SendId, awaits: Awaits) {
         if let Some(link) = self.links.of(link) {
             link.tx.await_peer(send, awaits);

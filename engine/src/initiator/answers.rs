@@ -1,10 +1,11 @@
-//! Operations whose end is the peer's to say: accesses to its regions, and messages that it fetches.
+//! Operations that end when the peer answers: accesses to its regions, and messages that it
+//! fetches.
 
 use super::{Initiator, InitiatorEffects};
 use crate::buffer::Destination;
 use crate::error::OperationError;
 use crate::filling::{Filling, clamp};
-use crate::link::Stage;
+use crate::link::RequestStage;
 use crate::operation::{Send, SendId};
 use crate::transport::Space;
 use crate::wire::{Durable, Outcome};
@@ -50,7 +51,8 @@ impl Initiator {
         }
     }
 
-    /// All of a piece is where it belongs. Returns whether the operation has succeeded with that, as an atomic one has.
+    /// All of a piece is where it belongs. Returns whether the operation has succeeded with that,
+    /// as an atomic one has.
     pub(crate) fn piece_arrived(&mut self, piece: &Filling<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_of(piece.place) {
             *read_bytes = piece.arrived_bytes;
@@ -65,25 +67,25 @@ impl Initiator {
 
     /// Whether the target may answer an access so that has come to this stage.
     #[inline]
-    pub(crate) fn is_due(&self, id: SendId, stage: Stage, outcome: Outcome) -> bool {
+    pub(crate) fn is_due(&self, id: SendId, stage: RequestStage, outcome: Outcome) -> bool {
         let Some(send) = self.sends.get(id) else { return false };
         let Some(one_sided) = &send.one_sided else { return false };
         match (&one_sided.read, stage, outcome) {
             (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
-            (None, Stage::Exposed, _) => true,
+            (None, RequestStage::Exposed, _) => true,
             (_, _, Outcome::Fault) => false,
-            (None, Stage::Sent, _) => true,
-            (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
+            (None, RequestStage::Sent, _) => true,
+            (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
                 *arrived_bytes == send.message.len_bytes
             }
             // An atomic operation, whose results say that it was done, if there are any.
-            (Some(_), Stage::Sent, Outcome::Done) => send.message.len_bytes == 0,
-            (Some(_), Stage::Asked | Stage::Sent, Outcome::Refused(_)) => true,
+            (Some(_), RequestStage::Sent, Outcome::Done) => send.message.len_bytes == 0,
+            (Some(_), RequestStage::Requested | RequestStage::Sent, Outcome::Refused(_)) => true,
             _ => false,
         }
     }
 
-    /// The peer has said what became of an operation, which ends.
+    /// The peer has answered an operation, which ends.
     #[inline]
     pub(crate) fn answered(&mut self, id: SendId, outcome: Outcome, effects: &mut impl InitiatorEffects) {
         let error = match outcome {

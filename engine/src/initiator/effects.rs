@@ -30,6 +30,6 @@ pub(crate) trait InitiatorEffects {
     /// Counts an operation that has failed.
     fn count_error(&mut self, events: CounterEvents);
 
-    /// An operation that was deferred work has ended. Says what is told of it besides.
+    /// An operation that was deferred work has ended. Returns what else to report of it.
     fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

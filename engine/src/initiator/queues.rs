@@ -7,20 +7,21 @@ use crate::peer_id::PeerId;
 
 /// The queues of all peers, and which peers are to be looked at.
 #[derive(Debug, Default)]
-pub(super) struct Queues {
-    by_peer: Vec<Queue>,
-    /// Peers with queued operations, payload that they asked for, or a partly written frame. Each is listed once.
+pub(super) struct PeerQueues {
+    by_peer: Vec<PeerQueue>,
+    /// Peers with queued operations, payload that they asked for, or a partly written frame. Each
+    /// is listed once.
     active: VecDeque<PeerId>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct PeerQueue {
     sends: VecDeque<SendId>,
     /// Whether the peer is listed, or is being looked at.
     is_active: bool,
 }
 
-impl Queues {
+impl PeerQueues {
     #[inline(always)]
     pub(super) fn is_empty(&self, peer: PeerId) -> bool {
         self.by_peer.get(peer.index()).is_none_or(|queue| queue.sends.is_empty())
@@ -43,7 +44,7 @@ impl Queues {
         }
     }
 
-    /// Empties a queue, and gives its memory back: the peer stays known, and may never be heard of again.
+    /// Empties a queue and frees its memory: the peer stays known, but may never be used again.
     pub(super) fn take(&mut self, peer: PeerId) -> VecDeque<SendId> {
         self.by_peer
             .get_mut(peer.index())
@@ -52,7 +53,7 @@ impl Queues {
 
     /// Takes the first operation out of its queue that is meant.
     pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<SendId> {
-        let Queues { by_peer, active } = self;
+        let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {
             let sends = &mut by_peer.get_mut(peer.index())?.sends;
             let place = sends.iter().position(|send| is_meant(*send))?;
@@ -87,7 +88,7 @@ impl Queues {
     }
 
     #[inline]
-    fn of_mut(&mut self, peer: PeerId) -> &mut Queue {
+    fn of_mut(&mut self, peer: PeerId) -> &mut PeerQueue {
         let place = peer.index();
         if self.by_peer.len() <= place {
             self.make_room_for(place);
@@ -97,6 +98,6 @@ impl Queues {
 
     #[cold]
     fn make_room_for(&mut self, place: usize) {
-        self.by_peer.resize_with(place + 1, Queue::default);
+        self.by_peer.resize_with(place + 1, PeerQueue::default);
     }
 }

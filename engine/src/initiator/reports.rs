@@ -1,5 +1,5 @@
-//! The way of completions to the sink, and their waiting room when the sink is full. Here operations that have ended are
-//! counted, those too of which nothing is told.
+//! Reports completions to the sink, and holds them while the sink is full. Also counts operations
+//! that have ended, including those that are not reported.
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
@@ -12,17 +12,18 @@ use crate::peer_id::PeerId;
 
 /// Keeps what the sink had no room for, in order, so that nothing is lost and no link has to wait.
 ///
-/// Sends and receives wait apart, since they may report to different queues. Both are bounded by the depths of the
-/// endpoint: what waits here still counts as outstanding. So does what waits for its turn.
+/// Sends and receives wait apart, since they may report to different queues. Both are bounded by
+/// the depths of the endpoint: what waits here still counts as outstanding. So does what waits for
+/// its turn.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     held: HeldReports,
-    /// Where sends are to be told of in the order of their posting.
+    /// The turns of sends, if they complete in the order of their posting.
     turns: Option<Box<Turns>>,
 }
 
 impl Reports {
-    /// As the default, or with sends told of in the order of their posting.
+    /// With completions as operations end, or in the order of their posting.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -32,7 +33,7 @@ impl Reports {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 
-    /// An operation of this kind has succeeded, whether it is told of or not.
+    /// An operation of this kind has succeeded, whether it is reported or not.
     // Before there is a completion, which would be moved once more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
@@ -49,7 +50,8 @@ impl Reports {
         }
     }
 
-    /// A send or an access to a peer's region has succeeded. It is told of if it is signalled, and in its turn if it has one.
+    /// A send or an access to a peer's region has succeeded. It is reported if it is signalled, and
+    /// in its turn if it has one.
     #[inline(always)]
     pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
@@ -63,14 +65,15 @@ impl Reports {
         match send.signalled {
             Signalled::Yes => {
                 self.count_send(&send, effects);
-                self.tell(send.completion(), effects);
+                self.report(send.completion(), effects);
             }
             Signalled::No => self.count_send(&send, effects),
             Signalled::Deferred => self.work_completed(send.completion(), effects),
         }
     }
 
-    /// An access has succeeded that never was under way; otherwise as [`send_completed`](Self::send_completed).
+    /// An access has succeeded that never was under way; otherwise as
+    /// [`send_completed`](Self::send_completed).
     pub(super) fn completed_at_once(&mut self, request: RmaRequest, effects: &mut impl InitiatorEffects) {
         let event = CounterEvents::of(request.local.flags());
         if let Some(turn) = self.take_turn(request.to) {
@@ -84,14 +87,15 @@ impl Reports {
         match request.signalled {
             Signalled::Yes => {
                 self.count(event, effects);
-                self.tell(request.completion(), effects);
+                self.report(request.completion(), effects);
             }
             Signalled::No => self.count(event, effects),
             Signalled::Deferred => self.work_completed(request.completion(), effects),
         }
     }
 
-    /// Whether nothing is to be told of before a send or an access that ends as soon as it was posted.
+    /// Whether a send or an access that ends as soon as it was posted can be reported at once: no
+    /// earlier completion waits.
     #[inline(always)]
     pub(super) fn are_up_to_date(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
@@ -110,7 +114,7 @@ impl Reports {
         if is_reported {
             completion.context = context;
             self.count(CounterEvents::of(completion.flags), effects);
-            self.tell(completion, effects);
+            self.report(completion, effects);
         }
     }
 
@@ -124,18 +128,18 @@ impl Reports {
         if is_counted && effects.counts() {
             effects.count_error(CounterEvents::of(failure.completion.flags));
         }
-        self.tell_failed(failure, effects);
+        self.report_failure(failure, effects);
     }
 
-    /// Tells of what has succeeded. The caller [counts](Self::count) the operation first.
+    /// Reports a success. The caller [counts](Self::count) the operation first.
     #[inline(always)]
-    pub(super) fn tell(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
-        self.held.tell(completion, |completion| effects.complete(completion));
+    pub(super) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
+        self.held.report(completion, |completion| effects.complete(completion));
     }
 
-    /// As [`tell`](Self::tell), of a failure.
-    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
-        self.held.tell_failed(failure, |failure| effects.fail(failure));
+    /// As [`report`](Self::report), of a failure.
+    pub(super) fn report_failure(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+        self.held.report_failure(failure, |failure| effects.fail(failure));
     }
 
     pub(super) fn send_failed(
@@ -152,7 +156,7 @@ impl Reports {
         }
     }
 
-    /// A send or an access has ended, and is told of when all before it to its peer have.
+    /// A send or an access has ended. It is reported when all earlier ones to its peer have ended.
     #[cold]
     fn ended_in_order(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };
@@ -162,7 +166,7 @@ impl Reports {
                 Ending::Silently(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
                     self.count(CounterEvents::of(completion.flags), effects);
-                    self.tell(completion, effects);
+                    self.report(completion, effects);
                 }
                 Ending::OfWork(completion) => self.work_completed(*completion, effects),
                 Ending::Failed(failure, signalled) => self.failed(*failure, signalled, effects),

@@ -1,4 +1,4 @@
-//! An initiator by itself: no endpoint, no link and no engine, only what it is told and what it answers.
+//! An initiator by itself, without endpoint, link and engine: its events in, its effects out.
 
 use bytes::{Bytes, BytesMut};
 
@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, Destination, Source};
 use crate::completion::{Failure, WorkEnd};
 use crate::filling::Filling;
 use crate::flags::CounterEvents;
-use crate::link::{MessageMark, Stage};
+use crate::link::{MessageMark, RequestStage};
 use crate::operation::{Cancellable, OneSided, Signalled};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
@@ -16,7 +16,7 @@ const OTHER: PeerId = PeerId(0);
 
 /// Remembers what it was asked for, and may have no room for completions.
 #[derive(Debug, Default)]
-struct Asked {
+struct EffectsRecorder {
     is_full: bool,
     /// Contexts, and what went wrong.
     ended: Vec<(u64, Option<OperationError>)>,
@@ -27,7 +27,7 @@ struct Asked {
     reports_work: bool,
 }
 
-impl InitiatorEffects for Asked {
+impl InitiatorEffects for EffectsRecorder {
     fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
         if self.is_full {
             return Err(completion);
@@ -107,7 +107,7 @@ fn queued_operations_leave_in_the_order_of_posting() {
 }
 
 #[test]
-fn active_peers_are_looked_at_in_turn() {
+fn active_peers_are_served_round_robin() {
     let mut initiator = Initiator::new(false);
     for peer in [PEER, OTHER, PEER] {
         initiator.activate(peer);
@@ -124,7 +124,7 @@ fn active_peers_are_looked_at_in_turn() {
 
 #[test]
 fn operation_ends_once_and_is_counted() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let send = initiator.insert(message(1));
     assert_eq!(initiator.awaits(send), Awaits::Arrival);
     initiator.completed(send, &mut asked);
@@ -136,17 +136,17 @@ fn operation_ends_once_and_is_counted() {
 
 #[test]
 fn unsignalled_operation_is_counted_alone() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     initiator.completed_at_once(Send { signalled: Signalled::No, ..message(1) }, &mut asked);
     assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
 }
 
 #[test]
-fn deferred_work_is_told_of_by_number_and_otherwise_as_that_says() {
+fn deferred_work_is_reported_by_number_or_as_completion() {
     for reports_work in [false, true] {
         for completes_in_order in [false, true] {
             let mut initiator = Initiator::new(completes_in_order);
-            let mut asked = Asked { reports_work, ..Asked::default() };
+            let mut asked = EffectsRecorder { reports_work, ..EffectsRecorder::default() };
             let mut work = |context| {
                 let turn = initiator.take_turn(PEER);
                 initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message(context) })
@@ -166,7 +166,7 @@ fn deferred_work_is_told_of_by_number_and_otherwise_as_that_says() {
 
 #[test]
 fn completion_without_room_is_outstanding_until_it_is_delivered() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let sends = [1, 2].map(|context| initiator.insert(message(context)));
     asked.is_full = true;
     initiator.completed(sends[0], &mut asked);
@@ -181,7 +181,7 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
 
 #[test]
 fn completions_in_order_wait_for_their_turn() {
-    let (mut initiator, mut asked) = (Initiator::new(true), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(true), EffectsRecorder::default());
     let sends = [1, 2].map(|context| {
         let turn = initiator.take_turn(PEER);
         assert!(turn.is_some());
@@ -195,7 +195,7 @@ fn completions_in_order_wait_for_their_turn() {
 
 #[test]
 fn cancel_takes_the_oldest_of_an_active_peer() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let taken = initiator.insert(message(5));
     initiator.enqueue(PEER, message(4));
     initiator.enqueue(PEER, message(5));
@@ -212,7 +212,7 @@ fn cancel_takes_the_oldest_of_an_active_peer() {
 
 #[test]
 fn queue_of_a_peer_fails_with_its_link() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     initiator.enqueue(PEER, message(1));
     initiator.enqueue(OTHER, message(2));
     initiator.fail_queued(PEER, &OperationError::Fault, &mut asked);
@@ -222,17 +222,17 @@ fn queue_of_a_peer_fails_with_its_link() {
 
 #[test]
 fn read_is_answered_when_all_its_pieces_are_there() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let read = initiator.insert(access(1, 5, true));
     assert!(initiator.next_piece(read, 6).is_none(), "it is no longer than it was asked for");
     for (bytes, piece_end) in [(&b"ab"[..], 2), (b"cde", 5)] {
-        assert!(!initiator.is_due(read, Stage::Asked, Outcome::Done));
+        assert!(!initiator.is_due(read, RequestStage::Requested, Outcome::Done));
         let mut piece: Filling<SendId> = initiator.next_piece(read, bytes.len() as u64).unwrap();
         assert_eq!(piece.len_bytes, piece_end);
         initiator.put_piece(&piece, bytes);
         assert!(piece.advance(bytes.len()) && !initiator.piece_arrived(&piece));
     }
-    assert!(initiator.is_due(read, Stage::Asked, Outcome::Done));
+    assert!(initiator.is_due(read, RequestStage::Requested, Outcome::Done));
     initiator.answered(read, Outcome::Done, &mut asked);
     assert_eq!(asked.ended, [(1, None)]);
     assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
@@ -240,27 +240,28 @@ fn read_is_answered_when_all_its_pieces_are_there() {
 
 #[test]
 fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
-    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let write = initiator.insert(access(1, 5, false));
     assert!(initiator.next_piece(write, 1).is_none() && initiator.is_answered(write));
     let refused = Outcome::Refused(Refusal::Key);
-    assert!(!initiator.is_due(write, Stage::Cleared, Outcome::Done), "the link has not all of it");
+    assert!(!initiator.is_due(write, RequestStage::Cleared, Outcome::Done), "the link has not all of it");
     assert!(
-        initiator.is_due(write, Stage::Sent, refused) && initiator.is_due(write, Stage::Exposed, refused)
+        initiator.is_due(write, RequestStage::Sent, refused)
+            && initiator.is_due(write, RequestStage::Exposed, refused)
     );
-    assert!(initiator.is_due(write, Stage::Exposed, Outcome::Fault));
-    assert!(!initiator.is_due(write, Stage::Sent, Outcome::Fault), "nothing was fetched");
-    assert!(!initiator.is_due(write, Stage::Sent, Outcome::NotDurable), "it was not to be durable");
+    assert!(initiator.is_due(write, RequestStage::Exposed, Outcome::Fault));
+    assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
+    assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::NotDurable), "it was not to be durable");
     initiator.answered(write, refused, &mut asked);
     assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
 }
 
 #[test]
-fn message_is_not_due_as_an_access() {
+fn answer_for_access_is_invalid_for_message() {
     let mut initiator = Initiator::new(false);
     let send = initiator.insert(message(1));
     assert!(initiator.is_message(send) && initiator.is_answered(send));
-    assert!(!initiator.is_due(send, Stage::Sent, Outcome::Done));
+    assert!(!initiator.is_due(send, RequestStage::Sent, Outcome::Done));
     let silent = Message { awaits: Awaits::Nothing, ..message(2).message };
     let silent = initiator.insert(Send { message: silent, ..message(2) });
     assert!(!initiator.is_answered(silent));

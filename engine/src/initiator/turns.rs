@@ -1,8 +1,9 @@
-//! Completion order: `comp_order` of `fi_endpoint(3)`. Operations that are sent to one peer end in different orders: what
-//! needs no answer ends when the link has it, what the peer answers ends then. Where their completions are to keep the
-//! order of posting (`FI_ORDER_STRICT`), each is given a *turn* when it is posted, and its end is kept until all turns before it
-//! to the same peer have come. Operations of which nothing is told have turns like others: a completion says that all before
-//! it have ended.
+//! Completion order: `comp_order` of `fi_endpoint(3)`. Operations that are sent to one peer end in
+//! different orders: what needs no answer ends when the link has it, what the peer answers ends
+//! then. Where their completions are to keep the order of posting (`FI_ORDER_STRICT`), each is
+//! given a *turn* when it is posted, and its end is kept until all turns before it to the same peer
+//! have come. Unreported operations have turns like others, since a completion implies that all
+//! operations before it have ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -19,7 +20,7 @@ pub(crate) struct Turn(NonZeroU32);
 /// How an operation has ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// By success of which nothing is told, but which is counted.
+    /// By success that is counted and not reported.
     Silently(CounterEvents),
     Completed(Completion),
     /// By success, as deferred work.
@@ -61,7 +62,7 @@ impl Turns {
             }
             None => {
                 self.entries.push(entry);
-                // No more than there are operations, of which no endpoint has so many.
+                // There is one for each operation, and no endpoint has 2^32 of them.
                 let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
                 NonZeroU32::new(count).unwrap_or(NonZeroU32::MAX)
             }
@@ -71,7 +72,8 @@ impl Turns {
         turn
     }
 
-    /// An operation has ended. What can be told by [`next`](Self::next) is that of the peer which is returned.
+    /// An operation has ended. Returns its peer, for which [`next`](Self::next) may have ends to
+    /// report now.
     pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[place(turn.0)];
         entry.ending = Some(ending);
@@ -104,13 +106,13 @@ mod tests {
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
-    /// How many endings can be told.
+    /// How many ends can be reported.
     fn due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.next(peer)).count()
     }
 
     #[test]
-    fn an_end_waits_for_those_before_it_to_the_same_peer() {
+    fn end_waits_for_earlier_operations_to_the_same_peer() {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
         assert_eq!(turns.ended(third, Ending::Silently(CounterEvents::SEND)), PEERS[0]);
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_used_again() {
+    fn turn_numbers_are_reused() {
         let mut turns = Turns::default();
         for _ in 0..3 {
             let two = [turns.take(PEERS[0]), turns.take(PEERS[1])];

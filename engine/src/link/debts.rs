@@ -69,8 +69,8 @@ impl Debts {
         self.ack = false;
     }
 
-    /// Whether the turn of a grant has come. It goes after headers, so that what waits before it is no more than what the
-    /// credit before this one allowed.
+    /// Whether the turn of a grant has come. It goes after headers, so that what waits before it is
+    /// no more than what the credit before this one allowed.
     #[inline(always)]
     pub(crate) fn has_credit_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()
@@ -87,7 +87,7 @@ impl Debts {
         self.headers.front()
     }
 
-    /// The link has taken the header whose turn it was, or there is nothing left to tell.
+    /// The link has taken the header whose turn it was, or no header is left.
     #[inline(always)]
     pub(crate) fn header_sent(&mut self) {
         self.headers.pop_front();

@@ -50,7 +50,8 @@ impl Link {
         !self.is_up && !self.tx.has_taken_any()
     }
 
-    /// The moment when the engine got to know it, by the count of such moments. Unlike its number, no later link has it.
+    /// The moment when the engine got to know it, by the count of such moments. Unlike its number,
+    /// no later link has it.
     pub(crate) fn begun_at(&self) -> u64 {
         self.begun_at
     }

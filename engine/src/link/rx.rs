@@ -25,7 +25,7 @@ enum Incoming {
 /// A frame that means nothing before all of it is there.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    of: Described,
+    of: CollectedHeader,
     len_bytes: usize,
     /// As much as has arrived of the payload, which has a limit.
     payload: SmallVec<[u8; REMOTE_MAX_BYTES]>,
@@ -33,8 +33,9 @@ pub(crate) struct Whole {
 
 /// What such a frame is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Described {
-    /// An offer of a message, under this number, with a description of where its payload is. It is not matched yet.
+pub(crate) enum CollectedHeader {
+    /// An offer of a message, under this number, with a description of where its payload is. It is
+    /// not matched yet.
     Message(Message, u64),
     /// An offer of what is to be written, with such a description.
     Write(Rma),
@@ -44,7 +45,7 @@ pub(crate) enum Described {
     Atomic(Atomic),
 }
 
-/// What came of payload.
+/// What a piece of payload completed.
 #[derive(Debug)]
 pub(crate) enum Collected {
     /// It is not of a frame that is collected.
@@ -56,7 +57,7 @@ pub(crate) enum Collected {
 }
 
 impl Whole {
-    pub(crate) fn of(&self) -> Described {
+    pub(crate) fn of(&self) -> CollectedHeader {
         self.of
     }
 
@@ -67,7 +68,7 @@ impl Whole {
 
 impl LinkRx {
     /// A frame begins to arrive that means nothing before all of it is there.
-    pub(crate) fn begin_collecting(&mut self, of: Described, len_bytes: usize) {
+    pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) {
         let whole = Whole { of, len_bytes, payload: SmallVec::new() };
         self.incoming = Some(Incoming::Collected(Box::new(whole)));
     }

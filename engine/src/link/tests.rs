@@ -1,4 +1,4 @@
-//! Links by themselves, between what they are told and what they answer.
+//! Links by themselves: their events in, their answers out.
 
 use slotmap::SlotMap;
 
@@ -34,7 +34,7 @@ fn tx_with(sends: &[(SendId, Awaits)]) -> LinkTx {
 }
 
 #[test]
-fn acknowledgement_ends_what_waits_for_it() {
+fn acknowledgement_ends_sends_that_await_it() {
     let [first, second, third] = sends();
     let mut tx = tx_with(&[(first, Awaits::Arrival), (second, Awaits::Nothing), (third, Awaits::Arrival)]);
     assert_eq!(tx.next_acknowledged(), None);
@@ -80,7 +80,7 @@ fn credit_is_spent_and_raised_but_not_taken_back() {
 }
 
 #[test]
-fn fence_is_met_for_what_was_taken_before_it() {
+fn fence_answer_covers_messages_sent_before_it() {
     let [send] = sends();
     let mut tx = tx_with(&[(send, Awaits::Nothing)]);
     assert!(tx.is_known_to_reach(Awaits::Nothing) && !tx.is_known_to_reach(Awaits::Arrival));
@@ -118,7 +118,7 @@ fn accesses_are_limited_until_they_are_answered() {
     let mut tx = LinkTx::default();
     let after = ids.map(|send| {
         assert!(tx.may_begin_access(0, 0));
-        tx.access_begun(send, Stage::Sent, 0, 0)
+        tx.access_begun(send, RequestStage::Sent, 0, 0)
     });
     assert!(!tx.may_begin_access(0, 0) && !tx.has_no_accesses());
     tx.access_ended(ids[0], 0, after[0]);
@@ -131,7 +131,7 @@ fn answer_tells_that_messages_before_it_have_arrived() {
     let [send, access] = sends();
     let mut tx = tx_with(&[(send, Awaits::Nothing)]);
     assert!(!tx.all_messages_have_arrived());
-    let after = tx.access_begun(access, Stage::Sent, 0, 0);
+    let after = tx.access_begun(access, RequestStage::Sent, 0, 0);
     tx.access_ended(access, 0, after);
     assert!(tx.all_messages_have_arrived());
     tx.message_begun(MESSAGE_COST_BYTES);
@@ -141,15 +141,15 @@ fn answer_tells_that_messages_before_it_have_arrived() {
 #[test]
 fn deferred_write_holds_up_messages_that_must_not_overtake_it() {
     let mut tx = LinkTx::default();
-    assert!(!tx.defer(Effect::Write, false, 1, Order::SAW), "it is written as it arrives");
-    assert!(tx.defer(Effect::Write, true, 1, Order::SAW) && !tx.may_begin_message());
-    tx.deferred_ended(Effect::Write, Order::SAW);
+    assert!(!tx.defer(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
+    assert!(tx.defer(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
+    tx.deferred_ended(OpClass::Write, Order::SAW);
     assert!(tx.may_begin_message());
-    assert!(tx.defer(Effect::Write, true, 1, Order::SAS) && tx.may_begin_message());
+    assert!(tx.defer(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
 }
 
 #[test]
-fn ended_link_tells_what_its_peer_may_still_read() {
+fn ended_link_returns_unended_and_exposed_sends() {
     let [awaits, writing, requested] = sends();
     let mut tx = tx_with(&[(awaits, Awaits::Arrival), (writing, Awaits::Nothing)]);
     tx.begin_writing(Frame::Message, writing, 1);
@@ -163,12 +163,12 @@ fn collected_frame_is_whole_with_its_last_byte() {
     let message = Message { len_bytes: 9, tag: None, data: None, awaits: Awaits::Nothing };
     let mut rx = LinkRx::default();
     assert!(matches!(rx.collect(b"x"), Collected::Nothing));
-    rx.begin_collecting(Described::Message(message, 7), 3);
+    rx.begin_collecting(CollectedHeader::Message(message, 7), 3);
     assert!(matches!(rx.collect(b"ab"), Collected::Part));
     assert_eq!(rx.arrived_bytes(), 2);
     let Collected::Whole(whole) = rx.collect(b"cd") else { panic!("it is all there") };
     assert_eq!(whole.payload(), b"abc");
-    assert!(matches!(whole.of(), Described::Message(_, 7)));
+    assert!(matches!(whole.of(), CollectedHeader::Message(_, 7)));
     assert!(matches!(rx.collect(b"x"), Collected::Nothing));
 }
 

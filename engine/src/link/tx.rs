@@ -15,9 +15,9 @@ pub(crate) use self::mapped::Mapped;
 use self::mapped::MappedRegions;
 pub(crate) use self::message_mark::MessageMark;
 use self::order::Deferred;
-pub(crate) use self::order::Effect;
+pub(crate) use self::order::OpClass;
 use self::requests::Requests;
-pub(crate) use self::requests::{Stage, Way, op_of};
+pub(crate) use self::requests::{RequestStage, SendProtocol, op_of};
 use super::Debts;
 use crate::breach::Breach;
 use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
@@ -27,7 +27,7 @@ use crate::operation::SendId;
 #[derive(Debug, Default)]
 pub(crate) struct LinkTx {
     /// The frame that the link has taken in part.
-    writing: Option<Writing>,
+    writing: Option<PartialFrame>,
     /// How many messages and accesses were begun, or asked to be fetched.
     taken_frames: u64,
     /// What may be sent.
@@ -56,7 +56,7 @@ pub(crate) struct LinkTx {
 
 /// A frame that a link has taken in part.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Writing {
+pub(crate) struct PartialFrame {
     pub(crate) frame: Frame,
     /// The operation that it belongs to, if it belongs to one.
     pub(crate) send: SendId,
@@ -76,7 +76,7 @@ pub(crate) enum Frame {
 
 /// The operations that have not ended of a link that has.
 #[derive(Debug)]
-pub(crate) struct Unended {
+pub(crate) struct UnendedSends {
     /// What the peer can no longer read.
     pub(crate) sends: Vec<SendId>,
     /// What it may still read from where it is.
@@ -104,13 +104,13 @@ impl LinkTx {
 
     /// The frame that the link has taken in part.
     #[inline(always)]
-    pub(crate) fn writing(&self) -> Option<Writing> {
+    pub(crate) fn writing(&self) -> Option<PartialFrame> {
         self.writing
     }
 
     /// The link has taken the beginning of a frame.
     pub(crate) fn begin_writing(&mut self, frame: Frame, send: SendId, taken_bytes: usize) {
-        self.writing = Some(Writing { frame, send, taken_bytes });
+        self.writing = Some(PartialFrame { frame, send, taken_bytes });
     }
 
     /// The link has taken more of the frame that it had taken in part.
@@ -136,7 +136,7 @@ impl LinkTx {
         self.allowance.left_bytes()
     }
 
-    /// The peer has granted so much credit in all.
+    /// The peer has raised the credit that it has granted in all.
     ///
     /// # Errors
     ///
@@ -159,19 +159,20 @@ impl LinkTx {
         self.allowance.spend(cost_bytes);
     }
 
-    /// Whether an access of this cost, which fetches so much if it is an atomic operation, may be begun now.
+    /// Whether an access may begin now, with this cost and, for an atomic operation, this many
+    /// fetched bytes.
     pub(crate) fn may_begin_access(&self, cost_bytes: u64, fetched_bytes: usize) -> bool {
         self.outstanding_ops < RMA_LINK_MAX_OPS
             && self.outstanding_bytes + fetched_bytes <= ATOMIC_LINK_MAX_BYTES
             && self.credit_bytes() >= cost_bytes
     }
 
-    /// The link has begun to take an access, which [may be begun](Self::may_begin_access). Returns what it had taken of
-    /// messages before it.
+    /// The link has begun to take an access, which [may be begun](Self::may_begin_access). Returns
+    /// what it had taken of messages before it.
     pub(crate) fn access_begun(
         &mut self,
         send: SendId,
-        stage: Stage,
+        stage: RequestStage,
         cost_bytes: u64,
         fetched_bytes: usize,
     ) -> MessageMark {
@@ -183,7 +184,7 @@ impl LinkTx {
         self.taken()
     }
 
-    /// The peer has answered an access that was begun `after` so many messages.
+    /// The peer has answered an access that began `after` this mark.
     pub(crate) fn access_ended(&mut self, send: SendId, fetched_bytes: usize, after: MessageMark) {
         self.requests.end(send);
         self.outstanding_ops -= 1;
@@ -198,8 +199,8 @@ impl LinkTx {
         self.outstanding_ops == 0
     }
 
-    /// Whether the peer is known to have all of every message that the link has taken. An access that needs no frame
-    /// overtakes the others.
+    /// Whether the peer is known to have all of every message that the link has taken. An access
+    /// that needs no frame overtakes the others.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
         let have_eager = self.known.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
         have_eager && self.known.payloads == self.unanswered_payloads && self.requests.is_empty()
@@ -227,11 +228,11 @@ impl LinkTx {
     }
 
     /// The link has ended.
-    pub(crate) fn into_unended(self) -> Unended {
+    pub(crate) fn into_unended(self) -> UnendedSends {
         let mut sends = self.levels.into_sends();
         // Payload that the peer has asked for belongs to a request.
         let mid_message = self.writing.filter(|writing| writing.frame == Frame::Message);
         sends.extend(mid_message.map(|writing| writing.send));
-        Unended { sends, exposed: self.requests.into_sends() }
+        UnendedSends { sends, exposed: self.requests.into_sends() }
     }
 }

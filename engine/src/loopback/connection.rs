@@ -42,7 +42,7 @@ pub(super) struct End {
     pub(super) owner: EndpointKey,
     /// The owner's name for it; none until it is accepted.
     pub(super) link: Option<LinkId>,
-    pub(super) presence: Presence,
+    pub(super) presence: EndState,
     /// What the other end wrote.
     pub(super) inbound: Pipe,
     /// What the owner has exposed to the other end.
@@ -59,7 +59,7 @@ pub(super) struct End {
 #[derive(Default)]
 pub(super) struct Exposed {
     payloads: BTreeMap<u64, Vec<u8>>,
-    /// Which number is the payload of which operation, for those that the other end was told of.
+    /// The number of the payload of each operation that was offered to the other end.
     of_ops: BTreeMap<u64, u64>,
 }
 
@@ -68,7 +68,7 @@ impl Exposed {
         self.payloads.insert(number, payload);
     }
 
-    /// The other end is told that this is the payload of an operation.
+    /// The other end gets an offer of an operation with this payload.
     pub(super) fn request(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
@@ -97,7 +97,7 @@ impl Exposed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Presence {
+pub(super) enum EndState {
     Open,
     /// Closed by its owner, while the other end has not read everything.
     Draining,
@@ -139,7 +139,7 @@ impl End {
         End {
             owner,
             link,
-            presence: Presence::Open,
+            presence: EndState::Open,
             inbound: Pipe::new(capacity_bytes),
             exposed: Exposed::default(),
             cannot_pull: false,
@@ -148,8 +148,8 @@ impl End {
         }
     }
 
-    /// The owner reads nothing more here, and nobody reads what it has exposed.
-    pub(super) fn leave(&mut self, presence: Presence) {
+    /// The owner reads nothing more here, and its peer can no longer read what it has exposed.
+    pub(super) fn leave(&mut self, presence: EndState) {
         self.presence = presence;
         self.link = None;
         self.exposed = Exposed::default();

@@ -4,9 +4,9 @@ use fastrand::Rng;
 
 /// How a [`Network`](super::Network) misbehaves. The default is not at all.
 ///
-/// A probability is in thousandths: 0 is never, 1000 and more is always. Only what [`Transport`] permits
-/// is ever done, so a caller that follows the contract survives every setting; one that makes it wait for ever,
-/// such as `full_per_mille: 1000`, makes it wait for ever.
+/// A probability is in thousandths: 0 is never, 1000 and more is always. Only what [`Transport`]
+/// permits is ever done, so a caller that follows the contract survives every setting; one that
+/// makes it wait for ever, such as `full_per_mille: 1000`, makes it wait for ever.
 ///
 /// [`Transport`]: crate::transport::Transport
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +14,9 @@ pub struct Faults {
     /// That what is there to be read is cut at an arbitrary byte, inside a header too, so that the rest comes
     /// separately.
     pub split_per_mille: u16,
-    /// That what one flush put on its way stays invisible for some of the reader's `receive` calls, and that a
-    /// connection takes some of the connector's `receive` calls longer to be made. Order is kept.
+    /// That what one flush put on its way stays invisible for some of the reader's `receive` calls,
+    /// and that a connection takes some of the connector's `receive` calls longer to be made. Order
+    /// is kept.
     pub delay_per_mille: u16,
     /// The longest such delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,
@@ -25,13 +26,13 @@ pub struct Faults {
     pub partial_per_mille: u16,
     /// That a link breaks when something is written to it or read from it.
     pub drop_link_per_mille: u16,
-    /// That a connect is refused although somebody listens.
+    /// That a connect is refused although an endpoint listens.
     pub refuse_per_mille: u16,
-    /// That a link that ends abruptly, for whatever reason, loses a random part of what was in flight: the end of
-    /// it, from an arbitrary byte on.
+    /// That a link that ends abruptly, for whatever reason, loses a random part of what was in
+    /// flight: the end of it, from an arbitrary byte on.
     pub lose_per_mille: u16,
-    /// From which size on, in bytes, payload may be [pulled](crate::transport::Transport::pull) instead of being sent; `None` for never.
-    /// Applies to links made from now on.
+    /// From which size on, in bytes, payload may be [pulled](crate::transport::Transport::pull)
+    /// instead of being sent; `None` for never. Applies to links made from now on.
     pub pull_min_bytes: Option<u32>,
     /// That an endpoint turns out to be unable to pull on a link, at a pull and for the life of the link.
     pub refuse_pull_per_mille: u16,
@@ -65,8 +66,8 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at any moment, and
-    /// large payload that is pulled until that is refused.
+    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at
+    /// any moment, and large payload that is pulled until that is refused.
     pub fn choppy() -> Self {
         Faults {
             split_per_mille: 500,
@@ -124,8 +125,8 @@ impl Dice {
         }
     }
 
-    /// Where to cut what is read next, if it is to be cut: after 1 to `available_bytes`. Small pieces are as likely
-    /// as large ones, so that headers are cut too.
+    /// Where to cut what is read next, if it is to be cut: after 1 to `available_bytes`. Small
+    /// pieces are as likely as large ones, so that headers are cut too.
     pub(super) fn cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
         if available_bytes < 2 || !self.chance(faults.split_per_mille) {
             return None;

@@ -53,7 +53,7 @@ impl Pipe {
     }
 
     /// Whether nothing is anywhere in the pipe, not even its end.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.end.is_none()
     }
 
@@ -86,7 +86,7 @@ impl Pipe {
     }
 
     /// The arrived bytes, in order, without taking them.
-    pub(super) fn arrived(&self) -> impl Iterator<Item = u8> + '_ {
+    pub(super) fn peek_arrived(&self) -> impl Iterator<Item = u8> + '_ {
         self.bytes.iter().copied().take(self.arrived_bytes)
     }
 
@@ -102,8 +102,8 @@ impl Pipe {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }
 
-    /// Ends the pipe behind what was flushed. What was not is lost. A later reason overrides an earlier one that
-    /// has not been read.
+    /// Ends the pipe behind the flushed bytes. Unflushed bytes are lost. A later reason overrides
+    /// an earlier one that was not read yet.
     pub(super) fn finish(&mut self, why: LinkError) {
         self.truncate(self.flushed_bytes());
         self.end = Some(why);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_after_their_flush_and_not_before_those_in_front() {
+    fn bytes_arrive_in_order_after_their_flush() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"abc");
         assert_eq!((pipe.advance(9), pipe.is_unflushed(), pipe.has_news()), (0, true, false));
@@ -159,11 +159,11 @@ mod tests {
         assert_eq!(pipe.room_bytes(), 11);
         assert_eq!(read_all(&mut pipe, 2), b"");
         assert_eq!(read_all(&mut pipe, 3), b"abcde");
-        assert!(pipe.is_quiet());
+        assert!(pipe.is_empty());
     }
 
     #[test]
-    fn the_end_comes_last_and_unflushed_bytes_are_lost_by_it() {
+    fn pipe_end_follows_flushed_bytes_and_drops_unflushed_ones() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"ab");
         pipe.flush(0);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn truncation_cuts_what_arrived_what_is_under_way_and_what_was_written() {
+    fn truncation_cuts_arrived_travelling_and_unflushed_bytes() {
         for keep_bytes in 0..=7 {
             let mut pipe = Pipe::new(16);
             pipe.write(b"ab");
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_an_abandoned_pipe() {
+    fn abandoned_pipe_discards_what_is_written() {
         let mut pipe = Pipe::new(16);
         pipe.write(b"ab");
         pipe.abandon();
         pipe.write(b"cd");
         pipe.flush(0);
-        assert_eq!((pipe.advance(0), pipe.room_bytes(), pipe.is_quiet()), (0, 16, true));
+        assert_eq!((pipe.advance(0), pipe.room_bytes(), pipe.is_empty()), (0, 16, true));
     }
 }

@@ -8,7 +8,7 @@ use crate::transport::{Remote, SharedMemory};
 
 /// What was allocated, by the number that it is described with.
 #[derive(Debug, Default)]
-pub(super) struct Memories(Mutex<Vec<Weak<Memory>>>);
+pub(super) struct SharedMemories(Mutex<Vec<Weak<Memory>>>);
 
 #[derive(Debug)]
 struct Memory {
@@ -17,7 +17,7 @@ struct Memory {
     is_retired: AtomicBool,
 }
 
-impl Memories {
+impl SharedMemories {
     pub(super) fn allocate(&self, len_bytes: usize) -> Result<Arc<dyn SharedMemory>, Errno> {
         let count = len_bytes.div_ceil(size_of::<u64>());
         let mut words = Vec::new();

@@ -12,7 +12,7 @@ use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::connection::{
-    Connection, ConnectionKey, End, EndKey, EndpointKey, Exposed, Presence, Side,
+    Connection, ConnectionKey, End, EndKey, EndState, EndpointKey, Exposed, Side,
 };
 use crate::loopback::faults::{CAPACITY_MIN_BYTES, Dice, Faults};
 use crate::loopback::pipe::Pipe;
@@ -89,7 +89,7 @@ impl State {
         Ok((key, address))
     }
 
-    /// The same host with the next port that nobody has there.
+    /// The same host with the next port that no endpoint has there.
     fn free_port(&mut self, host: Address) -> Result<Address, Errno> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = host.with_port(self.next_port);
@@ -109,7 +109,7 @@ impl State {
         self.by_address.get(&address).copied()
     }
 
-    /// Starts a connection. One that is refused is a connection whose other end is gone from the start.
+    /// Starts a connection. If it is refused, its other end is gone from the start.
     pub(super) fn connect(&mut self, from: EndpointKey, to: Address, link: LinkId) -> EndKey {
         let side = Side::Connector;
         if !self.is_open(from) {
@@ -162,10 +162,10 @@ impl State {
         }
     }
 
-    /// Ends a connection that nobody has accepted.
+    /// Ends a connection that no endpoint has accepted.
     fn turn_away(&mut self, connection: ConnectionKey, why: Errno) {
         if let Some(state) = self.connections.get_mut(connection) {
-            state.acceptor.leave(Presence::Gone);
+            state.acceptor.leave(EndState::Gone);
             self.sever(connection, why);
             self.reap(connection);
         }
@@ -185,7 +185,7 @@ impl State {
         }
     }
 
-    /// Says who is at an end, first of all. A hello is small and there always is room for it.
+    /// Sends the hello, before any frame. It is small, and there always is room for it.
     fn introduce(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.peer();
         if !self.connections[end.connection].severed {
@@ -307,7 +307,7 @@ impl State {
     ) -> Pull {
         let State { dice, faults, connections, .. } = self;
         let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
-        let is_there = connection.end(end.peer().side).presence == Presence::Open;
+        let is_there = connection.end(end.peer().side).presence == EndState::Open;
         if connection.severed || !is_there {
             return Pull::Gone;
         }
@@ -324,8 +324,8 @@ impl State {
         Pull::Done
     }
 
-    /// Takes note of a frame that was sent, for what it says of exposed payload: what the peer is done with is needed
-    /// no longer.
+    /// Takes note of a frame that was sent, for what it says of exposed payload: what the peer is
+    /// done with is needed no longer.
     pub(super) fn note(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {
@@ -365,8 +365,9 @@ impl State {
         self.schedule(peer);
     }
 
-    /// The next end with something to read or to report, taken out of the queue; [`schedule`](Self::schedule) puts it
-    /// back. Ends whose news are still under way keep their place among each other. Links break at random here.
+    /// The next end with something to read or to report, taken out of the queue;
+    /// [`schedule`](Self::schedule) puts it back. Ends whose news are still under way keep their
+    /// place among each other. Links break at random here.
     pub(super) fn next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
@@ -396,10 +397,10 @@ impl State {
         &mut self.end_mut(end).inbound
     }
 
-    /// Queues an end to be served, if it has news and nobody else has queued it.
+    /// Queues an end to be served, if it has news and is not queued yet.
     pub(super) fn schedule(&mut self, end: EndKey) {
         let state = self.end_mut(end);
-        if state.presence != Presence::Open
+        if state.presence != EndState::Open
             || state.link.is_none()
             || state.is_ready
             || !state.inbound.has_news()
@@ -417,18 +418,18 @@ impl State {
     pub(super) fn close(&mut self, end: EndKey, how: Close) {
         let Some(connection) = self.connections.get(end.connection) else { return };
         if connection.severed {
-            self.end_mut(end).leave(Presence::Gone);
+            self.end_mut(end).leave(EndState::Gone);
         } else if !connection.made {
-            // Nothing was written, and the other side has never heard of this connection.
-            self.end_mut(end).leave(Presence::Gone);
-            self.end_mut(end.peer()).leave(Presence::Gone);
+            // Nothing was written, and the other side does not know this connection.
+            self.end_mut(end).leave(EndState::Gone);
+            self.end_mut(end.peer()).leave(EndState::Gone);
         } else if how == Close::Drain {
             self.flush_end(end);
-            self.end_mut(end).leave(Presence::Draining);
+            self.end_mut(end).leave(EndState::Draining);
             self.end_mut(end.peer()).inbound.finish(LinkError::Closed);
             self.schedule(end.peer());
         } else {
-            self.end_mut(end).leave(Presence::Gone);
+            self.end_mut(end).leave(EndState::Gone);
             self.sever(end.connection, Errno::ECONNRESET);
         }
         self.reap(end.connection);
@@ -436,7 +437,7 @@ impl State {
 
     /// An end has read that the link is down.
     pub(super) fn end_read(&mut self, end: EndKey) {
-        self.end_mut(end).leave(Presence::Gone);
+        self.end_mut(end).leave(EndState::Gone);
         self.reap(end.connection);
     }
 
@@ -447,14 +448,14 @@ impl State {
             return;
         }
         if !state.made {
-            // The acceptor has never heard of this connection, and never will.
-            state.acceptor.leave(Presence::Gone);
+            // The acceptor does not know this connection, and never will.
+            state.acceptor.leave(EndState::Gone);
         }
         for side in [Side::Connector, Side::Acceptor] {
             let loses = self.dice.chance(self.faults.lose_per_mille);
             let end = state.end_mut(side);
-            if end.presence != Presence::Open {
-                end.leave(Presence::Gone);
+            if end.presence != EndState::Open {
+                end.leave(EndState::Gone);
                 continue;
             }
             end.exposed = Exposed::default();
@@ -469,10 +470,10 @@ impl State {
         self.reap(connection);
     }
 
-    /// Forgets a connection in which nobody is interested any more.
+    /// Forgets a connection that neither end uses any more.
     fn reap(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
-        if state.connector.presence != Presence::Open && state.acceptor.presence != Presence::Open {
+        if state.connector.presence != EndState::Open && state.acceptor.presence != EndState::Open {
             self.connections.remove(connection);
         }
     }
@@ -485,7 +486,7 @@ impl State {
             let state = &mut self.connections[connection];
             for end in [&mut state.connector, &mut state.acceptor] {
                 if end.owner == key {
-                    end.leave(Presence::Gone);
+                    end.leave(EndState::Gone);
                 }
             }
             self.sever(connection, Errno::ECONNRESET);
@@ -517,7 +518,7 @@ impl State {
         self.connections
             .values()
             .flat_map(|connection| [&connection.connector, &connection.acceptor])
-            .filter(|end| end.owner == key && end.presence == Presence::Draining)
+            .filter(|end| end.owner == key && end.presence == EndState::Draining)
             .count()
     }
 
@@ -525,7 +526,7 @@ impl State {
         self.connections.values().all(|connection| {
             (connection.made || connection.severed)
                 && [&connection.connector, &connection.acceptor].into_iter().all(|end| {
-                    end.presence != Presence::Open || (end.link.is_some() && end.inbound.is_quiet())
+                    end.presence != EndState::Open || (end.link.is_some() && end.inbound.is_empty())
                 })
         })
     }

@@ -12,10 +12,10 @@ struct Events(Vec<(LinkId, LinkEvent)>);
 
 impl FrameHandler for Events {
     fn frame(&mut self, _: LinkId, header: &Header, _: &[u8]) {
-        panic!("nobody has sent {header:?}");
+        panic!("no peer has sent {header:?}");
     }
     fn begin(&mut self, _: LinkId, header: &Header) {
-        panic!("nobody has sent {header:?}");
+        panic!("no peer has sent {header:?}");
     }
     fn space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
@@ -35,7 +35,7 @@ fn events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEvent)> {
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_is_cut_off() {
+fn invalid_frame_breaks_the_link() {
     let network = Network::new(1, Faults::default());
     let [mut a, mut b] = [11, 22].map(|instance| {
         network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")
@@ -57,7 +57,7 @@ fn a_peer_that_breaks_the_protocol_is_cut_off() {
 }
 
 #[test]
-fn network_counts_what_is_reported_and_no_calls_that_report_nothing() {
+fn network_counts_only_reported_events() {
     let network = Network::new(1, Faults::default());
     let [mut a, mut b] = [11, 22].map(|instance| {
         network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")

@@ -24,17 +24,18 @@ const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
-/// Frames are held back until [`flush`](Transport::flush), always. Payload that is exposed is copied, and kept until the
-/// peer has sent that it is done with it, or the link has ended. A connection is made inside the connector's next
-/// [`receive`](Transport::receive). Every piece of a long frame counts against the budget of `receive`, and in its
-/// result, like a frame.
+/// Frames are held back until [`flush`](Transport::flush), always. Payload that is exposed is
+/// copied, and kept until the peer has sent that it is done with it, or the link has ended. A
+/// connection is made inside the connector's next [`receive`](Transport::receive). Every piece of a
+/// long frame counts against the budget of `receive`, and in its result, like a frame.
 ///
 /// Dropping the transport ends its links abruptly and frees its address.
 ///
 /// # Panics
 ///
-/// In debug builds, where the caller breaks the contract of [`Transport`]: it names a link that it does not have, or
-/// gives a payload of another length than the header says. Nothing that a peer does makes this code panic.
+/// In debug builds, where the caller breaks the contract of [`Transport`]: it names a link that it
+/// does not have, or gives a payload of another length than the header says. Nothing that a peer
+/// does makes this code panic.
 pub struct LoopbackTransport {
     network: Network,
     key: EndpointKey,
@@ -87,8 +88,8 @@ impl LoopbackTransport {
         end
     }
 
-    /// The name that the next link gets: the one freed last, so that a caller that uses a name too long meets its
-    /// successor soon.
+    /// The name that the next link gets: the one freed last, so that a caller that uses a name too
+    /// long meets its successor soon.
     fn next_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -170,7 +171,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Reports the end of a link, unless it is one that the receiver has never heard of.
+    /// Reports the end of a link, unless the receiver does not know the link.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove(id) else { return 0 };
         let why = match (&link.stream, why) {
@@ -303,8 +304,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// How much of a link is read in one turn: one frame, or as much of one as has arrived; or, if the network cuts,
-    /// an arbitrary piece.
+    /// How much of a link is read in one turn: one frame, or as much of one as has arrived; or, if
+    /// the network cuts, an arbitrary piece.
     fn turn_bytes(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -332,7 +333,7 @@ impl Stream {
         }
         let mut start = [0; HEADER_MAX_BYTES];
         let mut start_bytes = 0;
-        for (to, from) in start.iter_mut().zip(state.inbound(ready.end).arrived()) {
+        for (to, from) in start.iter_mut().zip(state.inbound(ready.end).peek_arrived()) {
             *to = from;
             start_bytes += 1;
         }
@@ -341,14 +342,15 @@ impl Stream {
                 .map_or(available_bytes, |len_bytes| {
                     available_bytes.min(header_bytes.saturating_add(len_bytes))
                 }),
-            // The decoder finds the same and says so.
+            // The decoder finds and reports the same.
             Ok(None) | Err(_) => available_bytes,
         }
     }
 }
 
-/// Reports bytes that follow the hello: payload into place where that is wished for and the receiver has a place for
-/// it, everything else through the decoder. Returns how many frames, and pieces of an unfinished one, were reported.
+/// Reports bytes that follow the hello: payload into place where that is wished for and the
+/// receiver has a place for it, everything else through the decoder. Returns how many frames, and
+/// pieces of an unfinished one, were reported.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,

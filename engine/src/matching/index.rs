@@ -68,7 +68,7 @@ impl Masked {
 }
 
 /// Posted receives: each is filed once, under its own mask; a message asks every mask, for receives from its
-/// sender and for receives from anyone.
+/// sender and for receives from any source.
 #[derive(Debug, Default)]
 pub(super) struct PostedIndex {
     masks: Vec<Masked>,
@@ -113,8 +113,8 @@ impl Index for PostedIndex {
     }
 }
 
-/// Unexpected messages: each is filed under every mask that a receive has asked for, with its sender and with
-/// anyone as the source filter that finds it; a receive asks once.
+/// Unexpected messages: each is filed under every mask that a receive has asked for, once under its
+/// sender and once under any source; a receive asks once.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedIndex {
     masks: Vec<Masked>,

@@ -1,9 +1,9 @@
-//! Matching as the man pages tell it, beside the real one: two lists that are searched from the front.
+//! A model of matching as the man pages define it: two lists that are searched from the front.
 
 use super::{Criteria, Matching, PeerId};
 
-/// Something that happens to a [`Matching`]. Sources are taken modulo the peers there are, places modulo the
-/// length of the queue.
+/// Something that happens to a [`Matching`]. `source` is taken modulo the number of peers, `place` modulo
+/// the length of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
     Arrive {
@@ -20,12 +20,12 @@ pub(crate) enum Operation {
         tag: u64,
         ignore: u64,
     },
-    /// A message arrives that is set aside, whatever is posted.
-    SetAside {
+    /// A message arrives that is kept aside, whatever is posted.
+    KeepAside {
         source: usize,
         tag: u64,
     },
-    /// A receive is posted that takes none of the messages that were set aside.
+    /// A receive is posted that takes none of the messages that were kept aside.
     PostBehind {
         source: Option<usize>,
         tag: u64,
@@ -74,7 +74,7 @@ impl Model {
                 let expected = self.first_accepted(&criteria).map(|at| self.unexpected[at].2);
                 assert_eq!(self.matching.peek_unexpected(&criteria), expected);
             }
-            Operation::SetAside { source, tag } => self.keep(self.peer(source), tag),
+            Operation::KeepAside { source, tag } => self.keep(self.peer(source), tag),
             Operation::PostBehind { source, tag, ignore } => {
                 self.append(&self.criteria(source, tag, ignore));
             }

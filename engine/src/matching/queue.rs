@@ -20,7 +20,7 @@ const SHRINK_MIN_ENTRIES: usize = 256;
 /// Entries near either end are removed by closing the gap. Deeper ones leave a vacant slot behind; vacant
 /// slots are never at the front and never outnumber the entries.
 #[derive(Debug)]
-pub(super) struct Queue<X: Index, N> {
+pub(super) struct IndexedQueue<X: Index, N> {
     /// Sorted by sequence number.
     slots: VecDeque<Slot<X::Key, N>>,
     vacant: usize,
@@ -34,9 +34,9 @@ struct Slot<K, N> {
     entry: Option<(K, N)>,
 }
 
-impl<X: Index, N: Copy + Eq> Queue<X, N> {
+impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     pub(super) fn new() -> Self {
-        Queue { slots: VecDeque::new(), vacant: 0, next: 0, index: None }
+        IndexedQueue { slots: VecDeque::new(), vacant: 0, next: 0, index: None }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -45,6 +45,11 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = N> {
         self.slots.iter().filter_map(|slot| slot.entry.map(|(_, name)| name))
+    }
+
+    /// What the entries are matched by.
+    pub(super) fn keys(&self) -> impl Iterator<Item = X::Key> {
+        self.slots.iter().filter_map(|slot| slot.entry.map(|(key, _)| key))
     }
 
     /// The entries whose keys are like this.
@@ -83,11 +88,11 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         at.is_some_and(|at| self.take_at(at).is_some())
     }
 
-    /// Takes all entries whose keys are like this.
-    pub(super) fn take_where(&mut self, is_meant: impl Fn(&X::Key) -> bool) -> Vec<N> {
+    /// Takes all entries whose keys and names are like this, in one pass.
+    pub(super) fn take_where(&mut self, is_meant: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
-            if let Some((_, name)) = slot.entry.take_if(|(key, _)| is_meant(key)) {
+            if let Some((_, name)) = slot.entry.take_if(|(key, name)| is_meant(key, *name)) {
                 taken.push(name);
             }
         }

@@ -43,7 +43,7 @@ fn a_receive_takes_the_earliest_message_that_it_accepts() {
 }
 
 #[test]
-fn bits_beside_the_mask_in_the_tag_of_a_receive_do_not_matter() {
+fn ignored_tag_bits_do_not_affect_matching() {
     let criteria = Criteria { source: None, tag: 0xff, ignore: 0x0f };
     assert!(criteria.accepts(A, 0xf0));
     assert!(!criteria.accepts(A, 0x0f));
@@ -89,7 +89,7 @@ fn many_removals_from_the_middle() {
 }
 
 #[test]
-fn nothing_is_remembered_of_what_was_drained() {
+fn drained_matching_keeps_no_entries() {
     let mut matching: Matching<u64, u64> = Matching::new();
     for round in 0..2 {
         // Long enough for an index, and the first receive that matches is beyond what is scanned.
@@ -112,7 +112,7 @@ struct Habits {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
-    /// How often messages are set aside, and receives posted behind them.
+    /// How often messages are kept aside, and receives posted behind them.
     aside_weight: u32,
 }
 
@@ -147,7 +147,7 @@ fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
             .prop_map(|(source, tag, ignore)| Operation::Post { source, tag, ignore }),
         5 => criteria.clone().prop_map(|(source, tag, ignore)| Operation::Peek { source, tag, ignore }),
         10 * aside_weight => envelope.clone()
-            .prop_map(|(source, tag)| Operation::SetAside { source, tag }),
+            .prop_map(|(source, tag)| Operation::KeepAside { source, tag }),
         10 * aside_weight => criteria
             .prop_map(|(source, tag, ignore)| Operation::PostBehind { source, tag, ignore }),
         5 => envelope.prop_map(|(source, tag)| Operation::PeekPosted { source, tag }),
@@ -169,7 +169,7 @@ fn any_program() -> impl Strategy<Value = Vec<Operation>> {
 
 proptest! {
     #[test]
-    fn it_does_what_the_model_does(program in any_program()) {
+    fn matching_agrees_with_the_model(program in any_program()) {
         let mut model = Model::new((0..4).map(PeerId).collect());
         for operation in program {
             model.apply(operation);

@@ -1,9 +1,9 @@
-//! When an operation completes, and what is told then.
+//! When an operation completes, and what is reported then.
 
 use crate::wire::Awaits;
 
-/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes first; of a message
-/// [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
+/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes
+/// first; of a message [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
@@ -11,16 +11,17 @@ pub enum Level {
     Inject,
     /// The peer's endpoint holds the whole message (`FI_TRANSMIT_COMPLETE`).
     Transmit,
-    /// The message was placed in the peer's posted buffer, or is wholly buffered there (`FI_DELIVERY_COMPLETE`).
+    /// The message was placed in the peer's posted buffer, or is wholly buffered there
+    /// (`FI_DELIVERY_COMPLETE`).
     ///
-    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so this level and
-    /// [`Level::Transmit`] are reached at the same moment.
+    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so
+    /// this level and [`Level::Transmit`] are reached at the same moment.
     Delivery,
     /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
     /// (`FI_MATCH_COMPLETE`).
     Match,
-    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a write it is
-    /// [`Level::Delivery`].
+    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a
+    /// write it is [`Level::Delivery`].
     Commit,
 }
 
@@ -44,14 +45,15 @@ impl Level {
     }
 }
 
-/// Who is told that an operation has succeeded.
+/// Whether an operation's success is reported, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signalled {
     /// The counters alone.
     No,
     /// The counters, and the completion queue.
     Yes,
-    /// The queue of deferred work (`fi_trigger(3)`), by [`Sink::work_ended`](crate::completion::Sink::work_ended),
-    /// and as that says. It is told of failure, too. The context of the operation is its number there.
+    /// The queue of deferred work (`fi_trigger(3)`), by
+    /// [`Sink::work_ended`](crate::completion::Sink::work_ended), and as that returns. Failures are
+    /// reported there, too. The operation's context is its number there.
     Deferred,
 }

@@ -43,7 +43,7 @@ pub(super) struct Grant {
     freed_bytes: u64,
     /// What of that is kept here, unexpected.
     kept_bytes: u64,
-    /// When so much is spent it is time to grant more.
+    /// When this much is spent, more credit is due.
     due_at_bytes: u64,
     /// It was time, and there was nothing to grant: the next message that is received may change that.
     is_starved: bool,
@@ -76,7 +76,8 @@ impl Budget {
         self.starved_at_bytes = 0;
     }
 
-    /// Whether so much is within the limit at all. What links always hold may leave no room for it even so.
+    /// Whether this much is within the limit at all. The credit that links always hold may still
+    /// leave no room for it.
     pub(super) fn could_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }
@@ -182,7 +183,7 @@ mod tests {
     const LIMIT_BYTES: usize = 1 << 20;
 
     #[test]
-    fn a_link_begins_with_little_and_gets_a_part_of_what_is_free() {
+    fn link_begins_with_initial_credit_and_gets_a_share_of_free_budget() {
         let mut budget = Budget::new(LIMIT_BYTES);
         let mut grant = Grant::initial(&mut budget);
         assert!(!grant.is_due());
@@ -228,7 +229,7 @@ mod tests {
         /// The budget is kept but for what every link begins with; a sender whose messages were all received
         /// can go on; and nothing stays used when all is over.
         #[test]
-        fn what_is_used_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
+        fn granted_credit_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);
             let mut links: Vec<(Grant, Vec<u64>)> = Vec::new();
             let (mut left_behind, mut fetched, mut most_links) = (Vec::new(), Vec::new(), 0);

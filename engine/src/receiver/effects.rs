@@ -8,7 +8,7 @@ use crate::wire::Header;
 /// What a receiver has done beside its own state: its caller carries it out.
 ///
 /// None of it comes back to the receiver before the call that caused it has returned.
-pub(crate) trait Effects {
+pub(crate) trait ReceiverEffects {
     /// Reports a receive, or a look at a message, that has succeeded, to the member that brought the message.
     ///
     /// # Errors
@@ -30,16 +30,17 @@ pub(crate) trait Effects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// A receive that was deferred work has ended. Says what is told of it besides.
+    /// A receive that was deferred work has ended. Returns what else to report of it.
     fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 
-    /// Tells the peer of a link something, behind what it is to be told already.
+    /// Sends the peer of a link a header, behind the headers that it waits for already.
     fn owe(&mut self, link: LinkId, header: Header);
 
-    /// Tells the peer of a link how many messages [have arrived](super::Receiver::received_messages).
+    /// Acknowledges to the peer of a link how many messages [have
+    /// arrived](super::Receiver::received_messages).
     fn owe_ack(&mut self, link: LinkId);
 
-    /// Tells the peer of a link how much credit it [was granted](super::Receiver::granted_bytes).
+    /// Sends the peer of a link the credit that it [was granted](super::Receiver::granted_bytes).
     fn owe_credit(&mut self, link: LinkId);
 
     /// Whether a member reports the success of receives that did not ask for a report.
@@ -58,7 +59,7 @@ pub(crate) trait Effects {
 /// Effects that report nothing yet, so that the receiver holds its reports until the next pass.
 pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
 
-impl<E: Effects> Effects for ReportLater<'_, E> {
+impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
     fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         Err(completion)
     }

@@ -2,12 +2,12 @@
 
 use super::effects::ReportLater;
 use super::links::Arriving;
-use super::{Effects, MemberId, Place, Receiver};
+use super::{MemberId, Placement, Receiver, ReceiverEffects};
 use crate::completion::{Completion, Failure, WorkEnd};
 use crate::error::OperationError;
 use crate::filling::{Filling, clamp};
 use crate::flags::CounterEvents;
-use crate::operation::{Receive, ReceiveId, Role, Signalled};
+use crate::operation::{Receive, ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::Message;
 
@@ -20,26 +20,26 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much_at(id, source, message, member, effects);
+            return self.received_truncated_at(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
             // Before there is a completion, which would be moved once more.
             effects.count(CounterEvents::RECV, member);
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.tell_inline(completion, Some(member), effects);
+            self.report_inline(completion, Some(member), effects);
         } else if receive.signalled == Signalled::Deferred {
             return self.work_received_at(id, source, message, member, effects);
-        } else if receive.role != Role::Single {
+        } else if receive.role != ReceiveRole::Single {
             return self.special_received_at(id, source, message, member, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
             if effects.reports_unasked(member) {
                 let completion = receive.completion(source, message, clamp(message.len_bytes));
-                self.tell(completion, Some(member), effects);
+                self.report(completion, Some(member), effects);
             }
         }
         self.receives.remove(id);
@@ -52,10 +52,10 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much(receive, source, message, member, effects);
+            return self.received_truncated(receive, source, message, member, effects);
         }
         if receive.signalled == Signalled::Deferred {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
@@ -64,7 +64,7 @@ impl Receiver {
         effects.count(CounterEvents::RECV, member);
         if receive.signalled == Signalled::Yes || effects.reports_unasked(member) {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.tell(completion, Some(member), effects);
+            self.report(completion, Some(member), effects);
         }
     }
 
@@ -77,7 +77,7 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
             self.received_in_turn(id, source, message, effects);
@@ -95,7 +95,7 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if let Some(mut receive) = self.receives.remove(id) {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
@@ -105,31 +105,36 @@ impl Receiver {
 
     /// A receive that is deferred work has succeeded.
     #[cold]
-    fn work_received(&mut self, mut completion: Completion, member: MemberId, effects: &mut impl Effects) {
+    fn work_received(
+        &mut self,
+        mut completion: Completion,
+        member: MemberId,
+        effects: &mut impl ReceiverEffects,
+    ) {
         let WorkEnd { context, is_reported } = effects.work_ended(completion.context, true);
         if is_reported {
             completion.context = context;
             effects.count(CounterEvents::RECV, member);
-            self.tell(completion, Some(member), effects);
+            self.report(completion, Some(member), effects);
         }
     }
 
     /// A message is longer than the receive in the operation table that it was given.
     #[cold]
-    fn received_too_much_at(
+    fn received_truncated_at(
         &mut self,
         id: ReceiveId,
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if self.has_turn(id) {
             return self.received_in_turn(id, source, message, effects);
         }
         let Some(receive) = self.receives.remove(id) else { return };
-        let is_part = receive.role == Role::Part;
-        self.received_too_much(receive, source, message, member, effects);
+        let is_part = receive.role == ReceiveRole::Part;
+        self.received_truncated(receive, source, message, member, effects);
         if is_part {
             self.part_failed(id, member, effects);
         }
@@ -137,13 +142,13 @@ impl Receiver {
 
     /// A message is longer than the receive that it was given.
     #[cold]
-    fn received_too_much(
+    fn received_truncated(
         &mut self,
         mut receive: Receive,
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
@@ -152,8 +157,13 @@ impl Receiver {
     }
 
     /// A peer is gone: receives that accept messages of it alone fail.
-    pub(crate) fn peer_ended(&mut self, peer: PeerId, error: &OperationError, effects: &mut impl Effects) {
-        if self.is_set_aside(false) || self.keeps_aside() {
+    pub(crate) fn peer_ended(
+        &mut self,
+        peer: PeerId,
+        error: &OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        if self.leaves_unmatched() {
             self.fail_directed_later(peer, error);
         } else {
             for receive in self.untagged.take_posted_for(peer) {
@@ -171,10 +181,10 @@ impl Receiver {
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         self.over = Some(Box::new(error.clone()));
-        if self.is_set_aside(false) {
+        if self.leaves_unmatched() {
             self.fail_all_later(peer, error);
         } else {
             for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
@@ -186,13 +196,13 @@ impl Receiver {
         }
     }
 
-    /// As [`end_all`](Self::end_all), but what fails is reported in the next pass: an application that drives several
-    /// endpoints reads first what the others have received in this one.
+    /// As [`end_all`](Self::end_all), but what fails is reported in the next pass: an application
+    /// that drives several endpoints reads first what the others have received in this one.
     pub(crate) fn end_all_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         self.end_all(peer, error, &mut ReportLater(effects));
     }
@@ -203,9 +213,9 @@ impl Receiver {
         id: ReceiveId,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
-        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
+        if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
             self.fail_buffer(id, peer, error, effects);
         } else if let Some(receive) = self.receives.remove(id) {
             let signalled = receive.signalled;
@@ -220,11 +230,11 @@ impl Receiver {
         filling: &Filling<Arriving>,
         member: MemberId,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
-            Place::Posted(id) => {
+            Placement::Posted(id) => {
                 if self.has_turn(id) {
                     self.abandoned_in_turn(id, source, filling, error, effects);
                 } else if let Some(receive) = self.receives.remove(id) {
@@ -232,24 +242,34 @@ impl Receiver {
                     let Receive { role, signalled, .. } = receive;
                     let failure = receive.failure(Some(source), placed_bytes, error.clone());
                     self.failed(failure, signalled, Some(member), effects);
-                    if role == Role::Part {
+                    if role == ReceiveRole::Part {
                         self.part_failed(id, member, effects);
                     }
                 }
             }
-            Place::Unexpected(id) => self.lose(id, message, error, effects),
-            Place::Nowhere => {}
+            Placement::Unexpected(id) => self.lose(id, message, error, effects),
+            Placement::Nowhere => {}
         }
     }
 
     /// Reports a receive, or a look at a message, that has succeeded.
-    pub(super) fn tell(&mut self, completion: Completion, to: Option<MemberId>, effects: &mut impl Effects) {
-        self.tell_inline(completion, to, effects);
+    pub(super) fn report(
+        &mut self,
+        completion: Completion,
+        to: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        self.report_inline(completion, to, effects);
     }
 
     // Without a closure, which would not be inlined: each time that a completion is moved costs.
     #[inline(always)]
-    fn tell_inline(&mut self, completion: Completion, to: Option<MemberId>, effects: &mut impl Effects) {
+    fn report_inline(
+        &mut self,
+        completion: Completion,
+        to: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
         if self.held.is_empty() {
             if let Err(refused) = effects.complete(completion, to) {
                 self.held.keep(Ok(refused));
@@ -260,8 +280,13 @@ impl Receiver {
     }
 
     /// Reports a look at a message that has found nothing, or what has failed and was counted.
-    pub(crate) fn tell_failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
-        self.held.tell_failed(failure, |failure| effects.fail(failure, to));
+    pub(crate) fn report_failure(
+        &mut self,
+        failure: Failure,
+        to: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        self.held.report_failure(failure, |failure| effects.fail(failure, to));
     }
 
     /// Counts and reports a receive that has failed.
@@ -270,7 +295,7 @@ impl Receiver {
         mut failure: Failure,
         signalled: Signalled,
         to: Option<MemberId>,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let mut is_counted = true;
         if signalled == Signalled::Deferred {
@@ -280,7 +305,7 @@ impl Receiver {
         if is_counted {
             effects.count_error(CounterEvents::of(failure.completion.flags), to);
         }
-        self.tell_failed(failure, to, effects);
+        self.report_failure(failure, to, effects);
     }
 
     /// Whether ends of receives wait for room in their queue.
@@ -292,13 +317,13 @@ impl Receiver {
     /// Reports what waits for room in its queue, as far as there is room now. Reports of a shared receiver
     /// wait at their members instead.
     #[cold]
-    pub(crate) fn deliver_held(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn deliver_held(&mut self, effects: &mut impl ReceiverEffects) {
         self.held.deliver(|outcome| match outcome {
             Ok(completion) => effects.complete(completion, Some(MemberId::ONLY)).map_err(Ok),
             Err(failure) => {
                 effects.fail(*failure, Some(MemberId::ONLY)).map_err(|failure| Err(Box::new(failure)))
             }
         });
-        self.match_set_aside(effects);
+        self.match_kept_untagged(effects);
     }
 }

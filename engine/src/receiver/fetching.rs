@@ -10,11 +10,11 @@ use std::io::IoSliceMut;
 
 use slotmap::SlotMap;
 
-use super::links::{Arriving, Reading};
+use super::links::{Arriving, IncomingMessage};
 use super::unexpected::Unexpected;
-use super::{Breach, Effects, MemberId, Place, Receiver};
+use super::{Breach, MemberId, Placement, Receiver, ReceiverEffects};
 use crate::error::OperationError;
-use crate::fetches::{Fetch, Memory, Step};
+use crate::fetches::{Fetch, FetchStep, Memory};
 use crate::filling::{Filling, clamp};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
@@ -40,7 +40,7 @@ impl Receiver {
         message: &Message,
         op: u64,
         remote: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some((source, member)) = self.source_of(id) else { return Ok(()) };
         if self.has_offer(id, op) {
@@ -51,12 +51,13 @@ impl Receiver {
         if let Some(receive) = self.matched(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
             self.take_turn(receive, member, true);
-            let fetch = self.fetches.add(id, op, Arriving::at(Place::Posted(receive), message), remote);
+            let fetch = self.fetches.add(id, op, Arriving::at(Placement::Posted(receive), message), remote);
             self.fetches.begin(fetch);
             return Ok(());
         }
         let Some(unexpected) = self.keep_offer(id, message, effects) else { return Ok(()) };
-        let fetch = self.fetches.add(id, op, Arriving::at(Place::Unexpected(unexpected), message), remote);
+        let fetch =
+            self.fetches.add(id, op, Arriving::at(Placement::Unexpected(unexpected), message), remote);
         if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
             unexpected.fetch = Some(fetch);
         }
@@ -83,7 +84,7 @@ impl Receiver {
     pub(crate) fn fetch_deferred(&mut self) {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
-            if let Some(Filling { place: Arriving { place: Place::Unexpected(unexpected), .. }, .. }) =
+            if let Some(Filling { place: Arriving { place: Placement::Unexpected(unexpected), .. }, .. }) =
                 self.fetches.filling(id).copied()
                 && !self.make_room_for(unexpected)
             {
@@ -101,7 +102,7 @@ impl Receiver {
     }
 
     /// A message that is fetched, or waits for it, goes to another place.
-    pub(super) fn place_fetch(&mut self, id: FetchId, place: Place) {
+    pub(super) fn place_fetch(&mut self, id: FetchId, place: Placement) {
         if let Some(filling) = self.fetches.filling(id) {
             filling.place.place = place;
             self.fetches.begin(id);
@@ -122,30 +123,31 @@ impl Receiver {
         &mut self,
         is_callers: impl Fn(LinkId) -> bool,
         mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let mut pulled_bytes = 0;
         for _ in 0..self.fetches.pulling_len() {
             if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_forward(&is_callers) {
                 return;
             }
-            let mut memory = Memories { receives: &mut self.receives, unexpected: &mut self.unexpected };
+            let mut memory =
+                ReceiveMemories { receives: &mut self.receives, unexpected: &mut self.unexpected };
             let step = self.fetches.step(&mut memory, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
-                Step::Pulled(_) => {}
-                Step::Ended { fetch, .. } => {
+                FetchStep::Pulled(_) => {}
+                FetchStep::Ended { fetch, .. } => {
                     effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
                     self.fetched(&fetch, effects);
                 }
-                Step::Faulted(fetch) => {
+                FetchStep::Faulted(fetch) => {
                     self.free_held(&fetch, effects);
                     effects.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
                     if let Some((source, member)) = self.source_of(fetch.link) {
                         self.abandon(source, &fetch.filling, member, &OperationError::Fault, effects);
                     }
                 }
-                Step::Asked { link, op, cannot_pull } => {
+                FetchStep::Asked { link, op, cannot_pull } => {
                     effects.owe(link, Header::Clear { op, cannot_pull });
                 }
             }
@@ -167,7 +169,7 @@ impl Receiver {
     pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
             (Some(fetch), Some(link)) => {
-                link.reading = Some(Reading::AskedFor(fetch));
+                link.reading = Some(IncomingMessage::AskedFor(fetch));
                 true
             }
             _ => false,
@@ -175,7 +177,7 @@ impl Receiver {
     }
 
     /// A payload that was asked for is all there.
-    pub(super) fn data_arrived(&mut self, id: FetchId, effects: &mut impl Effects) {
+    pub(super) fn data_arrived(&mut self, id: FetchId, effects: &mut impl ReceiverEffects) {
         if let Some(fetch) = self.fetches.take(id) {
             if fetch.filling.place.message.awaits.wants_answer() {
                 effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
@@ -185,19 +187,19 @@ impl Receiver {
     }
 
     /// A fetch has ended, with all of its message in its place.
-    fn fetched(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {
+    fn fetched(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         self.free_held(fetch, effects);
         if let Some((source, member)) = self.source_of(fetch.link) {
             self.filled(source, &fetch.filling, member, effects);
         }
     }
 
-    /// Who sends on a link, and to which member.
+    /// The peer that sends on a link, and the member that receives.
     fn source_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 
-    fn free_held(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {
+    fn free_held(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         let held_bytes = fetch.filling.place.held_bytes;
         if held_bytes > 0
             && let Some(link) = self.links.of(fetch.link)
@@ -209,21 +211,21 @@ impl Receiver {
 }
 
 /// The memory where messages go that are fetched.
-struct Memories<'a> {
+struct ReceiveMemories<'a> {
     receives: &'a mut SlotMap<ReceiveId, Receive>,
     unexpected: &'a mut SlotMap<UnexpectedId, Box<Unexpected>>,
 }
 
-impl Memory<Arriving> for Memories<'_> {
+impl Memory<Arriving> for ReceiveMemories<'_> {
     fn wanted_bytes(&mut self, filling: &Filling<Arriving>) -> u64 {
         match filling.place.place {
-            Place::Posted(receive) => {
+            Placement::Posted(receive) => {
                 let room_bytes =
                     self.receives.get(receive).map_or(0, |receive| receive.destination.len_bytes());
                 filling.len_bytes.min(room_bytes as u64)
             }
-            Place::Unexpected(_) => filling.len_bytes,
-            Place::Nowhere => 0,
+            Placement::Unexpected(_) => filling.len_bytes,
+            Placement::Nowhere => 0,
         }
     }
 
@@ -234,10 +236,10 @@ impl Memory<Arriving> for Memories<'_> {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
         match filling.place.place {
-            Place::Posted(receive) => self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
+            Placement::Posted(receive) => self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
                 copy(&mut receive.destination.space(clamp(filling.arrived_bytes), step_bytes))
             }),
-            Place::Unexpected(unexpected) => {
+            Placement::Unexpected(unexpected) => {
                 self.unexpected.get_mut(unexpected).map_or(Pull::Gone, |unexpected| {
                     let before_bytes = unexpected.bytes.len();
                     unexpected.bytes.resize(before_bytes + step_bytes, 0);
@@ -248,12 +250,12 @@ impl Memory<Arriving> for Memories<'_> {
                     pulled
                 })
             }
-            Place::Nowhere => Pull::Gone,
+            Placement::Nowhere => Pull::Gone,
         }
     }
 
     fn forget(&mut self, arriving: &Arriving) {
-        if let Place::Unexpected(unexpected) = arriving.place
+        if let Placement::Unexpected(unexpected) = arriving.place
             && let Some(unexpected) = self.unexpected.get_mut(unexpected)
         {
             unexpected.bytes.clear();

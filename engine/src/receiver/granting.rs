@@ -3,14 +3,14 @@
 use std::mem;
 
 use super::credit::NOT_COVERED;
-use super::links::Origin;
-use super::{Breach, Effects, Receiver};
+use super::links::MessageOrigin;
+use super::{Breach, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
 /// Credit that is kept for something that no receive waits for.
 #[derive(Debug)]
 pub(crate) struct KeptCredit {
-    origin: Origin,
+    origin: MessageOrigin,
     cost_bytes: u64,
 }
 
@@ -27,7 +27,7 @@ impl Receiver {
 
     /// Something of this cost is not kept: its peer may spend as much again.
     #[inline(always)]
-    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
+    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         if let Some(link) = self.links.of(id) {
             link.grant.pass(cost_bytes, &mut self.budget);
             if link.grant.is_due() {
@@ -45,12 +45,17 @@ impl Receiver {
 
     /// Gives back credit that was kept.
     #[expect(clippy::needless_pass_by_value, reason = "it is given back once")]
-    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
+    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
         self.free_credit(kept.origin, kept.cost_bytes, effects);
     }
 
     /// Gives back what a message that was kept has cost.
-    pub(super) fn free_credit(&mut self, origin: Origin, cost_bytes: u64, effects: &mut impl Effects) {
+    pub(super) fn free_credit(
+        &mut self,
+        origin: MessageOrigin,
+        cost_bytes: u64,
+        effects: &mut impl ReceiverEffects,
+    ) {
         match self.links.origin_of(origin) {
             Some(link) => {
                 link.grant.free(cost_bytes, &mut self.budget);
@@ -66,7 +71,7 @@ impl Receiver {
     }
 
     /// A link's peer knows of all its credit.
-    pub(crate) fn credit_told(&mut self, id: LinkId) {
+    pub(crate) fn credit_sent(&mut self, id: LinkId) {
         if let Some(link) = self.links.of(id) {
             link.owes_credit = false;
         }
@@ -74,10 +79,10 @@ impl Receiver {
 
     /// Gives a link's peer more credit, if it is time to and there is any.
     #[cold]
-    pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl Effects) {
+    pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.of(id) else { return };
-        // A peer that does not read what it is told gets nothing more, so what it is to be told stays within
-        // bounds.
+        // A peer that does not read gets no more credit, so the headers that wait for it stay
+        // within bounds.
         if link.owes_credit || !link.grant.is_due() {
             return;
         }
@@ -97,7 +102,7 @@ impl Receiver {
 
     /// Gives credit to links that found nothing, now that others have given something back. Their peers may
     /// have nothing left to send, so nothing else would come back to them.
-    pub(crate) fn feed_starved(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
         if self.budget.may_feed() {
             self.budget.forget_starved();
             for link in mem::take(&mut self.starved) {

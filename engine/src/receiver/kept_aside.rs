@@ -6,7 +6,7 @@
 //! order, until its queue has room, or fewer wait; those of others go on being matched. So no message
 //! overtakes another of its sender.
 
-use super::{Effects, MemberId, Receiver};
+use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;
 use crate::wire::Message;
 
@@ -23,7 +23,7 @@ impl Receiver {
     /// Keeps the untagged messages of a member aside from now on.
     pub(super) fn keep_aside(&mut self, member: MemberId) {
         self.multi_receives.kept_aside.entry(member).or_default();
-        self.look_for_concerns();
+        self.update_special_cases();
     }
 
     /// As [`keep_aside`](Self::keep_aside), with those that were received before.
@@ -42,7 +42,7 @@ impl Receiver {
 
     /// Lists a message that was just received, if its member keeps such messages aside. Returns whether it
     /// does.
-    pub(super) fn put_aside(&mut self, member: MemberId, message: &Message, id: UnexpectedId) -> bool {
+    pub(super) fn list_kept_aside(&mut self, member: MemberId, message: &Message, id: UnexpectedId) -> bool {
         if message.tag.is_some() || !self.keeps_aside() {
             return false;
         }
@@ -51,14 +51,14 @@ impl Receiver {
     }
 
     /// A message that may be kept aside is gone.
-    pub(super) fn forget_aside(&mut self, member: MemberId, id: UnexpectedId) {
+    pub(super) fn remove_kept_aside(&mut self, member: MemberId, id: UnexpectedId) {
         if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
             aside.retain(|kept| *kept != id);
         }
     }
 
     /// Matches what was kept aside for a member, whose queue has room again, or of which fewer receives wait.
-    pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl Effects) {
+    pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.pop_front() {
             let Some(found) = self.unexpected.get(id) else { continue };
@@ -73,9 +73,7 @@ impl Receiver {
                 None => self.untagged.add_unexpected(source, 0, id),
             }
         }
-        self.look_for_concerns();
-        if !self.keeps_aside() {
-            self.fail_orphans(effects);
-        }
+        self.update_special_cases();
+        self.fail_orphans(effects);
     }
 }

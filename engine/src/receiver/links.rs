@@ -1,8 +1,8 @@
-//! What a receiver keeps of each link: whose it is, what its peer may send, and what is being read.
+//! What a receiver keeps of each link: its member, the peer's credit, and the message being read.
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
-use super::place::Place;
+use super::place::Placement;
 use crate::filling::Filling;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
@@ -13,7 +13,7 @@ use crate::wire::Message;
 #[derive(Debug)]
 pub(super) struct ReceiverLink {
     pub(super) peer: PeerId,
-    /// Whose link it is.
+    /// The member that owns the link.
     pub(super) member: MemberId,
     /// The moment when the receiver got to know the link, by the count of such moments. Unlike its number, no
     /// later link has it.
@@ -25,7 +25,7 @@ pub(super) struct ReceiverLink {
     /// How many eager messages have arrived in whole.
     pub(super) received_messages: u64,
     /// The message whose payload is being read.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<IncomingMessage>,
     /// How many messages of the link are kept because no receive has taken them.
     pub(super) unmatched_messages: u64,
     /// How many fences the peer has sent.
@@ -37,10 +37,10 @@ pub(super) struct ReceiverLink {
 
 /// A message of which a part has been read.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum IncomingMessage {
     /// An eager one, and its number among those of the link.
     Eager { filling: Filling<Arriving>, number: u64 },
-    /// One that its sender was asked for.
+    /// A message that was requested from its sender.
     AskedFor(FetchId),
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Reading {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) message: Message,
-    pub(super) place: Place,
+    pub(super) place: Placement,
     /// The credit that it holds because it was thrown away while its sender is asked for it: else a peer that
     /// never sends it could offer more without end.
     pub(super) held_bytes: u64,
@@ -56,24 +56,24 @@ pub(super) struct Arriving {
 
 impl Arriving {
     /// A message of which nothing has arrived.
-    pub(super) fn at(place: Place, message: &Message) -> Filling<Arriving> {
+    pub(super) fn at(place: Placement, message: &Message) -> Filling<Arriving> {
         Filling::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
     }
 }
 
 /// A message of a link, or what it has cost there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct MessageOrigin {
     pub(super) link: LinkId,
     pub(super) member: MemberId,
-    /// Tells the link from others that have its number later.
+    /// Distinguishes the link from later links with its number.
     pub(super) begun_at: u64,
 }
 
 impl ReceiverLink {
     /// A message of the link, which has this number.
-    pub(super) fn origin(&self, id: LinkId) -> Origin {
-        Origin { link: id, member: self.member, begun_at: self.begun_at }
+    pub(super) fn origin(&self, id: LinkId) -> MessageOrigin {
+        MessageOrigin { link: id, member: self.member, begun_at: self.begun_at }
     }
 }
 
@@ -97,12 +97,17 @@ impl ReceiverLinks {
     }
 
     /// The link that something came from, if it has not ended.
-    pub(super) fn origin_of(&mut self, origin: Origin) -> Option<&mut ReceiverLink> {
+    pub(super) fn origin_of(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
         self.of(origin.link).filter(|link| link.begun_at == origin.begun_at)
     }
 
     pub(super) fn have_peer(&self, peer: PeerId) -> bool {
-        self.by_id.iter().flatten().any(|link| link.peer == peer)
+        self.peers().any(|other| other == peer)
+    }
+
+    /// The peers that links lead to.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.by_id.iter().flatten().map(|link| link.peer)
     }
 
     pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, member: MemberId, budget: &mut Budget) {

@@ -3,9 +3,9 @@
 use std::mem;
 
 use super::credit::NOT_COVERED;
-use super::links::{Arriving, Reading};
-use super::place::Place;
-use super::{Breach, Effects, MemberId, Receiver};
+use super::links::{Arriving, IncomingMessage};
+use super::place::Placement;
+use super::{Breach, MemberId, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
 use crate::filling::{Filling, clamp};
 use crate::operation::ReceiveId;
@@ -13,19 +13,19 @@ use crate::peer_id::PeerId;
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
-/// A message has arrived on a link that the receiver was not told of.
+/// A message has arrived on a link that the receiver does not know.
 const UNKNOWN_LINK: Breach = Breach("sends over no link");
 
 /// The memory of a receive while payload is read into it.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct LentBuffer {
     receive: ReceiveId,
     destination: Destination,
     at_bytes: usize,
     len_bytes: usize,
 }
 
-impl Lent {
+impl LentBuffer {
     /// Where the next bytes belong.
     pub(crate) fn space(&mut self) -> Space<'_> {
         self.destination.space(self.at_bytes, self.len_bytes)
@@ -44,7 +44,7 @@ impl Receiver {
         id: LinkId,
         message: &Message,
         payload: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         // One look at the link for all of it: this is the way of every small message.
         let Some(link) = self.links.of(id) else { return Err(UNKNOWN_LINK) };
@@ -63,7 +63,7 @@ impl Receiver {
                 receive.destination.copy_in(0, payload);
             }
             self.received_at(receive_id, source, message, member, effects);
-            tell_matched(id, message, number, effects);
+            report_match(id, message, number, effects);
         } else {
             self.keep_eager(id, message, payload, number, effects);
         }
@@ -79,7 +79,7 @@ impl Receiver {
         &mut self,
         id: LinkId,
         message: &Message,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.links.of(id) else { return Ok(()) };
         let cost_bytes = message.eager_cost_bytes();
@@ -90,15 +90,15 @@ impl Receiver {
         let place = match self.matched(source, message, member, effects) {
             Some(receive) => {
                 self.return_credit(id, cost_bytes, effects);
-                Place::Posted(receive)
+                Placement::Posted(receive)
             }
             None => match self.keep_eager(id, message, &[], number, effects) {
-                Some(unexpected) => Place::Unexpected(unexpected),
+                Some(unexpected) => Placement::Unexpected(unexpected),
                 None => return Ok(()),
             },
         };
         if let Some(link) = self.links.of(id) {
-            link.reading = Some(Reading::Eager { filling: Arriving::at(place, message), number });
+            link.reading = Some(IncomingMessage::Eager { filling: Arriving::at(place, message), number });
         }
         Ok(())
     }
@@ -111,24 +111,24 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
-        if self.looks_closer {
-            return self.matched_closely(source, message, member, effects);
+        if self.has_special_cases {
+            return self.matched_specially(source, message, member, effects);
         }
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
     /// As [`matched`](Self::matched), where multi-receive buffers or turns are to be looked at.
     #[cold]
-    fn matched_closely(
+    fn matched_specially(
         &mut self,
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
-        let found = if self.multi_receives.are_concerned() && message.tag.is_none() {
+        let found = if self.multi_receives.are_active() && message.tag.is_none() {
             self.matched_among_buffers(source, message, member, effects)
         } else {
             self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
@@ -139,28 +139,28 @@ impl Receiver {
         found
     }
 
-    /// Multi-receive buffers, messages that are set or kept aside, or turns have come or gone.
-    pub(super) fn look_for_concerns(&mut self) {
-        self.looks_closer = self.multi_receives.are_concerned() || self.turns.are_pending();
+    /// Multi-receive buffers, messages that are kept aside, or turns have come or gone.
+    pub(super) fn update_special_cases(&mut self) {
+        self.has_special_cases = self.multi_receives.are_active() || self.turns.are_pending();
     }
 
     /// The next bytes of the message that is being read on a link have arrived. Without such a message they
     /// are dropped.
-    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl Effects) {
+    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(filling) = self.filling(id).copied() else { return };
         let bytes = filling.part_of(bytes);
         match filling.place.place {
-            Place::Posted(receive) => {
+            Placement::Posted(receive) => {
                 if let Some(receive) = self.receives.get_mut(receive) {
                     receive.destination.copy_in(clamp(filling.arrived_bytes), bytes);
                 }
             }
-            Place::Unexpected(unexpected) => {
+            Placement::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.bytes.extend_from_slice(bytes);
                 }
             }
-            Place::Nowhere => {}
+            Placement::Nowhere => {}
         }
         self.placed(id, bytes.len(), effects);
     }
@@ -170,27 +170,27 @@ impl Receiver {
     pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.filling(id).copied() else { return Space::new() };
         match filling.place.place {
-            Place::Posted(receive) => match self.receives.get_mut(receive) {
+            Placement::Posted(receive) => match self.receives.get_mut(receive) {
                 Some(receive) => {
                     receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
                 }
                 None => Space::new(),
             },
-            Place::Unexpected(_) | Place::Nowhere => Space::new(),
+            Placement::Unexpected(_) | Placement::Nowhere => Space::new(),
         }
     }
 
     /// As [`space`](Self::space), for a caller that fills it while others use the receiver. To be
     /// [given back](Self::take_back) before anything else is done on the link.
-    pub(crate) fn lend(&mut self, id: LinkId) -> Option<Lent> {
+    pub(crate) fn lend(&mut self, id: LinkId) -> Option<LentBuffer> {
         let filling = self.filling(id).copied()?;
-        let Place::Posted(receive) = filling.place.place else { return None };
+        let Placement::Posted(receive) = filling.place.place else { return None };
         let destination = mem::take(&mut self.receives.get_mut(receive)?.destination);
         let (at_bytes, len_bytes) = (clamp(filling.arrived_bytes), clamp(filling.left_bytes()));
-        Some(Lent { receive, destination, at_bytes, len_bytes })
+        Some(LentBuffer { receive, destination, at_bytes, len_bytes })
     }
 
-    pub(crate) fn take_back(&mut self, lent: Lent) {
+    pub(crate) fn take_back(&mut self, lent: LentBuffer) {
         if let Some(receive) = self.receives.get_mut(lent.receive) {
             receive.destination = lent.destination;
         }
@@ -198,14 +198,14 @@ impl Receiver {
 
     /// Bytes of the message that is being read on a link are where they belong. With its last one the message
     /// is there.
-    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
+    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
         let Some(filling) = self.filling(id) else { return };
         if !filling.advance(count_bytes) {
             return;
         }
         let Some(link) = self.links.of(id) else { return };
         match link.reading.take() {
-            Some(Reading::Eager { filling, number }) => {
+            Some(IncomingMessage::Eager { filling, number }) => {
                 link.received_messages += 1;
                 let (source, member) = (link.peer, link.member);
                 let Arriving { message, place, .. } = filling.place;
@@ -213,11 +213,11 @@ impl Receiver {
                     effects.owe_ack(id);
                 }
                 self.filled(source, &filling, member, effects);
-                if !matches!(place, Place::Unexpected(_)) {
-                    tell_matched(id, &message, number, effects);
+                if !matches!(place, Placement::Unexpected(_)) {
+                    report_match(id, &message, number, effects);
                 }
             }
-            Some(Reading::AskedFor(fetch)) => self.data_arrived(fetch, effects),
+            Some(IncomingMessage::AskedFor(fetch)) => self.data_arrived(fetch, effects),
             None => {}
         }
     }
@@ -225,8 +225,8 @@ impl Receiver {
     /// The payload that is being read on a link.
     pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling<Arriving>> {
         match self.links.of(id)?.reading.as_mut()? {
-            Reading::Eager { filling, .. } => Some(filling),
-            Reading::AskedFor(fetch) => self.fetches.filling(*fetch),
+            IncomingMessage::Eager { filling, .. } => Some(filling),
+            IncomingMessage::AskedFor(fetch) => self.fetches.filling(*fetch),
         }
     }
 
@@ -236,17 +236,17 @@ impl Receiver {
         source: PeerId,
         filling: &Filling<Arriving>,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
-            Place::Posted(receive) => self.received_at(receive, source, message, member, effects),
-            Place::Unexpected(unexpected) => {
+            Placement::Posted(receive) => self.received_at(receive, source, message, member, effects),
+            Placement::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.fetch = None;
                 }
             }
-            Place::Nowhere => {}
+            Placement::Nowhere => {}
         }
     }
 
@@ -260,7 +260,7 @@ impl Receiver {
         &mut self,
         id: LinkId,
         matched: bool,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.links.of(id) else { return Ok(()) };
         if link.fenced_messages > 0 {
@@ -278,7 +278,7 @@ impl Receiver {
 
 /// An eager message is in the buffer of a receive, or was thrown away.
 #[inline(always)]
-pub(super) fn tell_matched(id: LinkId, message: &Message, number: u64, effects: &mut impl Effects) {
+pub(super) fn report_match(id: LinkId, message: &Message, number: u64, effects: &mut impl ReceiverEffects) {
     if message.awaits.wants_match() {
         effects.owe(id, Header::Matched { number });
     }

@@ -10,16 +10,17 @@
 //! ```
 //!
 //! While completions of receives wait for room in their queue, a buffer takes nothing: one post could make
-//! any number of them. A message that is for it is *set aside*, among the unexpected ones. From then on
-//! nothing that is untagged is matched until the queue has room again; then all of it is, in the order of
-//! arrival, as it would have been before. So no message, receive or peek overtakes another.
+//! any number of them. A message that is for it is *kept aside*, among the unexpected ones. From
+//! then on nothing that is untagged is matched until the queue has room again; then all of it is,
+//! in the order of arrival, as it would have been before. So no message, receive or peek overtakes
+//! another.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;
 
 use slotmap::SecondaryMap;
 
-use super::{Effects, MemberId, Receiver};
+use super::{MemberId, Receiver, ReceiverEffects};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
 use crate::completion::{Completion, Failure};
 use crate::error::{Again, Misuse, OperationError};
@@ -27,13 +28,13 @@ use crate::filling::clamp;
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
-use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role, Signalled, UnexpectedId};
+use crate::operation::{Receive, ReceiveId, ReceiveRequest, ReceiveRole, Signalled, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-/// How many of the messages that were set aside are looked at together, to begin with.
-const SET_ASIDE_STEP_MIN_MESSAGES: usize = 16;
+/// How many of the messages that were kept aside are looked at together, to begin with.
+const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
 /// The messages, by the member that they came to. A member that is listed keeps all that follow aside.
 pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
@@ -47,8 +48,8 @@ pub(super) struct MultiReceives {
     parts: SecondaryMap<ReceiveId, ReceiveId>,
     /// How many buffers are posted.
     posted: usize,
-    /// Whether messages are set aside. Then completions of receives are held.
-    sets_aside: bool,
+    /// Whether untagged messages are kept aside. Then completions of receives are held.
+    keeps_untagged: bool,
     /// Untagged messages of members whose reports wait for room, or whose receives have too many turns.
     pub(super) kept_aside: KeptAside,
     /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
@@ -78,9 +79,18 @@ enum End {
 }
 
 impl MultiReceives {
-    /// Whether a message that is not tagged may be for a buffer, or has to wait behind one that is.
-    pub(super) fn are_concerned(&self) -> bool {
-        self.sets_aside || self.posted > 0 || !self.kept_aside.is_empty()
+    /// Whether an untagged message may be for a buffer, or has to wait behind a message for a
+    /// buffer.
+    pub(super) fn are_active(&self) -> bool {
+        self.keeps_untagged || self.posted > 0 || !self.kept_aside.is_empty()
+    }
+
+    /// The peers that buffers are about to fail with.
+    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+        self.buffers.values().filter_map(|buffer| match buffer.end.as_ref()? {
+            End::Failed { source, .. } => *source,
+            End::Consumed => None,
+        })
     }
 }
 
@@ -95,19 +105,20 @@ impl Receiver {
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
         if tagged {
             let error = Misuse::Flags(OpFlags::MULTI_RECV.bits()).into();
-            return Err(Rejected { error, buffer: destination });
+            return Err(Rejected { error, returned: destination });
         }
         if self.outstanding() >= self.depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
         let destination = destination.in_one_piece()?;
         let criteria = Criteria { source: criteria.source, ..Criteria::any() };
-        let receive = Receive { destination, tagged, context, signalled: Signalled::No, role: Role::Buffer };
+        let receive =
+            Receive { destination, tagged, context, signalled: Signalled::No, role: ReceiveRole::Buffer };
         let id = self.post_behind(criteria, receive);
         let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
@@ -117,20 +128,25 @@ impl Receiver {
         Ok(())
     }
 
-    fn set_aside(&mut self, sets_aside: bool) {
-        self.multi_receives.sets_aside = sets_aside;
-        self.look_for_concerns();
+    fn set_keeps_untagged(&mut self, keeps_untagged: bool) {
+        self.multi_receives.keeps_untagged = keeps_untagged;
+        self.update_special_cases();
     }
 
     fn count_posted(&mut self, posted: usize) {
         self.multi_receives.posted = posted;
-        self.look_for_concerns();
+        self.update_special_cases();
     }
 
-    /// Whether messages of this kind are not matched for now.
+    /// Whether messages of this kind are kept aside: not matched for now.
     #[inline(always)]
-    pub(super) fn is_set_aside(&self, tagged: bool) -> bool {
-        self.multi_receives.sets_aside && !tagged
+    pub(super) fn is_kept_aside(&self, tagged: bool) -> bool {
+        self.multi_receives.keeps_untagged && !tagged
+    }
+
+    /// Whether untagged messages are there that posted receives may match yet.
+    pub(super) fn leaves_unmatched(&self) -> bool {
+        self.is_kept_aside(false) || self.keeps_aside()
     }
 
     /// Posts a receive that takes none of the messages that are there.
@@ -142,22 +158,22 @@ impl Receiver {
         id
     }
 
-    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also if it is
-    /// set aside.
+    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also
+    /// if it is kept aside.
     #[cold]
     pub(super) fn matched_among_buffers(
         &mut self,
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
-        while !self.multi_receives.sets_aside && !self.keeps_aside_of(member) {
+        while !self.multi_receives.keeps_untagged && !self.keeps_aside_of(member) {
             let id = self.untagged.peek_posted(source, 0)?;
-            if self.receives.get(id).is_none_or(|receive| receive.role != Role::Buffer) {
+            if self.receives.get(id).is_none_or(|receive| receive.role != ReceiveRole::Buffer) {
                 return self.untagged.take_posted(source, 0);
             }
-            if self.set_aside_if_full() {
+            if self.keep_untagged_if_full() {
                 break;
             }
             if effects.is_full(member) || self.has_many_turns(member) {
@@ -171,18 +187,18 @@ impl Receiver {
         None
     }
 
-    /// Matches what was set aside, if the queue has room again.
+    /// Matches what was kept aside, if the queue has room again.
     #[cold]
-    pub(super) fn match_set_aside(&mut self, effects: &mut impl Effects) {
-        if !self.multi_receives.sets_aside || !self.held.is_empty() {
+    pub(super) fn match_kept_untagged(&mut self, effects: &mut impl ReceiverEffects) {
+        if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
-        self.set_aside(false);
+        self.set_keeps_untagged(false);
         // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the
         // later ones either. And what is taken is then the earliest of its source, which need not be looked
         // for from the front.
         let mut unwanted = HashSet::new();
-        let (mut passed_over, mut step) = (0, SET_ASIDE_STEP_MIN_MESSAGES);
+        let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
         loop {
             let next: Vec<UnexpectedId> = self.untagged.unexpected().skip(passed_over).take(step).collect();
             if next.is_empty() {
@@ -201,7 +217,7 @@ impl Receiver {
                         debug_assert_eq!(taken, Some(id), "an earlier one of this source was passed over");
                         self.receive_unexpected_at(receive, id, effects);
                     }
-                    None if self.multi_receives.sets_aside => return,
+                    None if self.multi_receives.keeps_untagged => return,
                     // So do those behind it, before which it is matched then.
                     None if self.keeps_aside_of(MemberId::ONLY) => {
                         return self.keep_all_aside(MemberId::ONLY);
@@ -219,7 +235,10 @@ impl Receiver {
     }
 
     /// Fails receives whose only sender is gone, after what it has sent was matched.
-    pub(super) fn fail_orphans(&mut self, effects: &mut impl Effects) {
+    pub(super) fn fail_orphans(&mut self, effects: &mut impl ReceiverEffects) {
+        if self.leaves_unmatched() {
+            return;
+        }
         let mut orphans = mem::take(&mut self.multi_receives.orphans);
         let posted: Vec<ReceiveId> = self.untagged.posted().filter(|id| orphans.contains_key(*id)).collect();
         for id in posted {
@@ -230,26 +249,26 @@ impl Receiver {
         }
     }
 
-    /// The untagged receives that accept messages of this peer alone, which has died, fail when they have
-    /// taken what was set aside.
+    /// The untagged receives that accept messages of this peer alone, which has died, fail when
+    /// they have taken what was kept aside.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.posted_for(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
 
-    /// All untagged receives fail when they have taken what was set aside.
+    /// All untagged receives fail when they have taken what was kept aside.
     pub(super) fn fail_all_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
         for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
         }
     }
 
-    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when it has
-    /// taken what was set aside.
-    pub(super) fn fail_if_over(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when
+    /// it has taken what was kept aside.
+    pub(super) fn fail_if_over(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         let Some(error) = self.over.as_deref().cloned() else { return };
-        if self.is_set_aside(false) {
+        if self.leaves_unmatched() {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {
             self.fail_posted(id, None, &error, effects);
@@ -257,7 +276,7 @@ impl Receiver {
     }
 
     /// A buffer that takes messages is cancelled.
-    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
         let end = End::Failed { source: None, error: OperationError::Cancelled };
         self.take_no_more(id, end, None, effects);
@@ -269,7 +288,7 @@ impl Receiver {
         id: ReceiveId,
         peer: Option<PeerId>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
@@ -281,7 +300,7 @@ impl Receiver {
         source: PeerId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Some(mut part) = self.receives.remove(id) else { return };
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
@@ -293,19 +312,24 @@ impl Receiver {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
             }
-            self.tell(completion, Some(member), effects);
+            self.report(completion, Some(member), effects);
         }
         self.end_part(id, member, effects);
     }
 
     /// A message within a buffer has failed, which was reported; its receive is gone.
     #[cold]
-    pub(super) fn part_failed(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
+    pub(super) fn part_failed(
+        &mut self,
+        id: ReceiveId,
+        member: MemberId,
+        effects: &mut impl ReceiverEffects,
+    ) {
         self.end_part(id, member, effects);
     }
 
     /// A part has ended, with which its buffer may be released if it is there still.
-    fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
+    fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
         buffer.arriving -= 1;
@@ -314,25 +338,30 @@ impl Receiver {
         }
     }
 
-    /// Sets messages aside from now on if completions wait for room. Returns whether they do, so that a buffer
-    /// takes nothing for now.
-    fn set_aside_if_full(&mut self) -> bool {
+    /// Keeps untagged messages aside from now on if completions wait for room. Returns whether they
+    /// do, so that a buffer takes nothing for now.
+    fn keep_untagged_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
-            self.set_aside(true);
+            self.set_keeps_untagged(true);
         }
         is_full
     }
 
     /// Gives a buffer that was just posted the messages that came before it.
-    fn fill_with_unexpected(&mut self, id: ReceiveId, criteria: &Criteria, effects: &mut impl Effects) {
-        while !self.multi_receives.sets_aside
+    fn fill_with_unexpected(
+        &mut self,
+        id: ReceiveId,
+        criteria: &Criteria,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        while !self.multi_receives.keeps_untagged
             && self.multi_receives.buffers.get(id).is_some_and(|buffer| buffer.end.is_none())
             && let Some(found) = self.untagged.peek_unexpected(criteria)
             && let Some(unexpected) = self.unexpected.get(found)
         {
             let (message, member) = (unexpected.message, unexpected.origin.member);
-            if self.set_aside_if_full() {
+            if self.keep_untagged_if_full() {
                 return;
             }
             if effects.is_full(member) || self.has_many_turns(member) {
@@ -353,7 +382,7 @@ impl Receiver {
         id: ReceiveId,
         message: &Message,
         member: MemberId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
         let receive = self.receives.get_mut(id)?;
         let buffer = self.multi_receives.buffers.get_mut(id)?;
@@ -369,8 +398,13 @@ impl Receiver {
         buffer.arriving += 1;
         let is_cut_short = message.len_bytes > len_bytes as u64;
         let is_consumed = is_cut_short || free_bytes < buffer.min_free_bytes;
-        let part =
-            Receive { destination, tagged: false, context, signalled: Signalled::No, role: Role::Part };
+        let part = Receive {
+            destination,
+            tagged: false,
+            context,
+            signalled: Signalled::No,
+            role: ReceiveRole::Part,
+        };
         let part = self.receives.insert(part);
         self.multi_receives.parts.insert(part, id);
         if is_consumed {
@@ -380,13 +414,19 @@ impl Receiver {
     }
 
     /// A buffer has too little room for more.
-    fn consume(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
+    fn consume(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
         self.take_no_more(id, End::Consumed, Some(member), effects);
     }
 
     /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
-    fn take_no_more(&mut self, id: ReceiveId, end: End, by: Option<MemberId>, effects: &mut impl Effects) {
+    fn take_no_more(
+        &mut self,
+        id: ReceiveId,
+        end: End,
+        by: Option<MemberId>,
+        effects: &mut impl ReceiverEffects,
+    ) {
         self.count_posted(self.multi_receives.posted - 1);
         let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
         buffer.end = Some(end);
@@ -396,7 +436,7 @@ impl Receiver {
     }
 
     /// Reports that a buffer is released, apart from any message.
-    fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl Effects) {
+    fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
         let completion = Completion {
@@ -414,7 +454,7 @@ impl Receiver {
                 let completion = Completion { flags, source, ..completion };
                 self.failed(Failure { completion, error }, Signalled::Yes, to, effects);
             }
-            Some(End::Consumed) | None => self.tell(completion, to, effects),
+            Some(End::Consumed) | None => self.report(completion, to, effects),
         }
     }
 

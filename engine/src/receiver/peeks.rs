@@ -1,14 +1,14 @@
 //! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`,
 //! `fi_tagged(3)`.
 
-use super::{Effects, Receiver};
+use super::{Receiver, ReceiverEffects};
 use crate::buffer::{Buffer, Destination};
 use crate::completion::Completion;
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::filling::clamp;
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
-use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, Role, kind};
+use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole, kind};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
@@ -17,19 +17,23 @@ const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claime
 
 impl Receiver {
     /// Looks for an unexpected message, and reports what it finds at once. Untagged messages cannot be looked
-    /// at while some are set aside for a multi-receive buffer, because which of them stay unexpected is open
-    /// until the queue has room.
+    /// at while some are kept aside for a multi-receive buffer, because which of them stay
+    /// unexpected is open until the queue has room.
     ///
     /// # Errors
     ///
     /// See [`Engine::peek`](crate::Engine::peek).
-    pub(crate) fn peek(&mut self, mut request: PeekRequest, effects: &mut impl Effects) -> Result<(), Error> {
+    pub(crate) fn peek(
+        &mut self,
+        mut request: PeekRequest,
+        effects: &mut impl ReceiverEffects,
+    ) -> Result<(), Error> {
         let is_full = self.outstanding() >= self.depth_ops;
-        if is_full && !self.held.is_empty() || self.is_set_aside(request.tagged) {
+        if is_full && !self.held.is_empty() || self.is_kept_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
         let PeekRequest { tagged, context, then, .. } = request;
-        if then == Found::IsClaimed && self.claimed.contains_key(&(tagged, context)) {
+        if then == PeekAction::Claim && self.claimed.contains_key(&(tagged, context)) {
             return Err(Misuse::Invalid("a message is claimed with this context already").into());
         }
         if !tagged {
@@ -53,17 +57,17 @@ impl Receiver {
     pub(crate) fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {
-            return Err(Rejected { error: NOT_CLAIMED, buffer: destination });
+            return Err(Rejected { error: NOT_CLAIMED, returned: destination });
         }
         if self.outstanding() >= self.depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
-        let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+        let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
             Some(Err(error)) => self.failed(receive.failure(None, 0, error), signalled, None, effects),
@@ -81,7 +85,7 @@ impl Receiver {
         &mut self,
         tagged: bool,
         context: u64,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {
@@ -93,7 +97,7 @@ impl Receiver {
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
                 if let Some((source, message, member)) = self.discard(message, effects) {
-                    self.tell(seen(context, source, &message), Some(member), effects);
+                    self.report(seen(context, source, &message), Some(member), effects);
                 }
             }
             Some(Err(error)) => self.peek_failed(tagged, context, error, effects),
@@ -102,44 +106,50 @@ impl Receiver {
         Ok(())
     }
 
-    /// The rest of a message that was claimed will never come: the application is told when it asks for it.
+    /// The rest of a claimed message is lost: the receive that takes it fails.
     pub(super) fn claimed_is_lost(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
     /// Returns whether a message was found, which is then reported.
-    fn look(&mut self, request: &PeekRequest, effects: &mut impl Effects) -> bool {
+    fn look(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
         let found = match then {
-            Found::Stays => matching.peek_unexpected(criteria),
-            Found::IsClaimed | Found::IsDiscarded => matching.take_unexpected(criteria),
+            PeekAction::Keep => matching.peek_unexpected(criteria),
+            PeekAction::Claim | PeekAction::Discard => matching.take_unexpected(criteria),
         };
         let Some(id) = found else { return false };
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let completion = seen(*context, unexpected.source, &unexpected.message);
         let member = unexpected.origin.member;
         match then {
-            Found::Stays => {}
-            Found::IsClaimed => {
+            PeekAction::Keep => {}
+            PeekAction::Claim => {
                 unexpected.claim = Some(*context);
                 self.claimed.insert((*tagged, *context), Ok(id));
             }
-            Found::IsDiscarded => {
+            PeekAction::Discard => {
                 self.discard(id, effects);
             }
         }
-        self.tell(completion, Some(member), effects);
+        self.report(completion, Some(member), effects);
         true
     }
 
-    fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, effects: &mut impl Effects) {
+    fn peek_failed(
+        &mut self,
+        tagged: bool,
+        context: u64,
+        error: OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
         let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.tell_failed(receive.failure(None, 0, error), None, effects);
+        self.report_failure(receive.failure(None, 0, error), None, effects);
     }
 }
 
-/// What a peek tells of a message.
+/// The completion of a peek that has found a message.
 fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
     let mut flags = CompletionFlags::RECV | kind(message.tag.is_some());
     flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());

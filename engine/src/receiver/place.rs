@@ -1,12 +1,12 @@
-//! Where a message goes.
+//! The destination of an arriving message.
 
 use crate::operation::{ReceiveId, UnexpectedId};
 
 /// Where the bytes of an arriving message go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Placement {
     Posted(ReceiveId),
     Unexpected(UnexpectedId),
-    /// Nowhere: it was thrown away before all of it was there.
+    /// Nowhere: it was discarded before all of it had arrived.
     Nowhere,
 }

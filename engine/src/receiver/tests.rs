@@ -1,4 +1,4 @@
-//! A receiver by itself: no endpoint, no link and no engine, only what it is told and what it answers.
+//! A receiver by itself, without endpoint, link and engine: its events in, its effects out.
 
 use std::io::IoSliceMut;
 
@@ -10,7 +10,7 @@ use crate::completion::{Completion, Failure, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
-use crate::operation::{Cancellable, Found, PeekRequest, Signalled};
+use crate::operation::{Cancellable, PeekAction, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, Remote};
 use crate::wire::{Awaits, Header, Message};
 
@@ -41,8 +41,8 @@ impl Receiver {
         !self.claimed.is_empty()
     }
 
-    pub(crate) fn has_set_aside(&self) -> bool {
-        self.is_set_aside(false)
+    pub(crate) fn keeps_untagged_aside(&self) -> bool {
+        self.is_kept_aside(false)
     }
 
     pub(crate) fn has_spilled(&self) -> bool {
@@ -65,7 +65,7 @@ impl Receiver {
         self.fetches.offers(link)
     }
 
-    pub(crate) fn discard_all(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn discard_all(&mut self, effects: &mut impl ReceiverEffects) {
         for id in self.unexpected.keys().collect::<Vec<_>>() {
             self.untagged.remove_unexpected(id);
             self.tagged.remove_unexpected(id);
@@ -76,7 +76,7 @@ impl Receiver {
 
 /// Remembers what it was asked for, and has room for so many reports.
 #[derive(Debug)]
-struct Asked {
+struct EffectsRecorder {
     room: usize,
     ended: Vec<Result<Completion, Failure>>,
     counted: Vec<(CounterEvents, bool)>,
@@ -87,9 +87,9 @@ struct Asked {
     credits: Vec<LinkId>,
 }
 
-impl Default for Asked {
+impl Default for EffectsRecorder {
     fn default() -> Self {
-        Asked {
+        EffectsRecorder {
             room: usize::MAX,
             ended: Vec::new(),
             counted: Vec::new(),
@@ -102,7 +102,7 @@ impl Default for Asked {
     }
 }
 
-impl Effects for Asked {
+impl ReceiverEffects for EffectsRecorder {
     fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         if self.ended.len() >= self.room {
             return Err(completion);
@@ -145,7 +145,7 @@ impl Effects for Asked {
     }
 }
 
-impl Asked {
+impl EffectsRecorder {
     /// The contexts of what has ended, each with the bytes that its buffer holds, or its error.
     fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
         let bytes = |buffer: Buffer| match buffer {
@@ -162,10 +162,10 @@ impl Asked {
     }
 }
 
-fn receiver_with_link() -> (Receiver, Asked) {
+fn receiver_with_link() -> (Receiver, EffectsRecorder) {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
     receiver.link_added(LINK, PEER, MemberId::ONLY);
-    (receiver, Asked::default())
+    (receiver, EffectsRecorder::default())
 }
 
 fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
@@ -187,7 +187,7 @@ fn arrive(
     link: LinkId,
     bytes: &[u8],
     awaits: Awaits,
-    asked: &mut Asked,
+    asked: &mut EffectsRecorder,
 ) -> Result<(), Breach> {
     receiver.message(link, &message(bytes.len(), awaits), bytes, asked)
 }
@@ -244,9 +244,9 @@ fn message_beyond_its_credit_is_a_breach() {
 }
 
 #[test]
-fn credit_is_owed_once_until_the_peer_knows_of_it() {
+fn credit_update_is_owed_once() {
     let (mut receiver, mut asked) = receiver_with_link();
-    let pass = |receiver: &mut Receiver, asked: &mut Asked| {
+    let pass = |receiver: &mut Receiver, asked: &mut EffectsRecorder| {
         let half_messages = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES / 2 + 1;
         for context in 0..half_messages {
             receiver.post(receive(0, context), asked).unwrap();
@@ -260,7 +260,7 @@ fn credit_is_owed_once_until_the_peer_knows_of_it() {
     assert!(granted_bytes > CREDIT_INITIAL_BYTES);
     pass(&mut receiver, &mut asked);
     assert_eq!((receiver.granted_bytes(LINK), asked.credits.len()), (granted_bytes, 1));
-    receiver.credit_told(LINK);
+    receiver.credit_sent(LINK);
     pass(&mut receiver, &mut asked);
     assert_eq!(asked.credits, [LINK, LINK]);
     assert!(receiver.granted_bytes(LINK) > granted_bytes);
@@ -280,7 +280,7 @@ fn arrival_and_match_are_told_when_they_happen() {
 }
 
 #[test]
-fn fence_is_answered_when_what_came_before_is_matched() {
+fn fence_is_answered_when_earlier_messages_are_matched() {
     let (mut receiver, mut asked) = receiver_with_link();
     arrive(&mut receiver, LINK, b"a", Awaits::Nothing, &mut asked).unwrap();
     receiver.fence_asked(LINK, true, &mut asked).unwrap();
@@ -307,7 +307,7 @@ fn receive_posted_while_its_message_arrives_takes_over_the_rest() {
 }
 
 #[test]
-fn end_of_a_link_fails_what_it_was_filling_and_keeps_what_has_arrived() {
+fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     let (mut receiver, mut asked) = receiver_with_link();
     arrive(&mut receiver, LINK, b"whole", Awaits::Match, &mut asked).unwrap();
     receiver.begin_message(LINK, &message(6, Awaits::Nothing), &mut asked).unwrap();
@@ -413,7 +413,7 @@ fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
 }
 
 #[test]
-fn multi_receive_buffer_sets_messages_aside_while_reports_wait() {
+fn multi_receive_buffer_keeps_messages_aside_while_reports_wait() {
     let (mut receiver, mut asked) = receiver_with_link();
     asked.room = 1;
     receiver.post_multi_receive(receive(64, 9), 1, &mut asked).unwrap();
@@ -438,12 +438,12 @@ fn multi_receive_buffer_sets_messages_aside_while_reports_wait() {
 fn claimed_message_is_left_to_its_claim() {
     let (mut receiver, mut asked) = receiver_with_link();
     let peek = |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, then };
-    receiver.peek(peek(1, Found::Stays), &mut asked).unwrap();
+    receiver.peek(peek(1, PeekAction::Keep), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::NoMessage))]);
     for bytes in [b"first", b"other"] {
         arrive(&mut receiver, LINK, bytes, Awaits::Nothing, &mut asked).unwrap();
     }
-    receiver.peek(peek(2, Found::IsClaimed), &mut asked).unwrap();
+    receiver.peek(peek(2, PeekAction::Claim), &mut asked).unwrap();
     receiver.post(receive(5, 3), &mut asked).unwrap();
     receiver.receive_claimed(receive(5, 2), &mut asked).unwrap();
     let ended = asked.take_ended();
@@ -455,7 +455,7 @@ fn claimed_message_is_left_to_its_claim() {
 #[test]
 fn receives_beyond_the_depth_are_refused() {
     let mut receiver = Receiver::new(1, BUDGET_BYTES);
-    let mut asked = Asked::default();
+    let mut asked = EffectsRecorder::default();
     receiver.post(receive(1, 1), &mut asked).unwrap();
     assert_eq!(receiver.post(receive(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
     assert!(receiver.cancel(Cancellable::Context(1), &mut asked));

@@ -1,22 +1,22 @@
-//! Completion order of connections. A message that is fetched, or asked for, is there later than shorter
-//! ones that were sent behind it, and of two that are fetched either may be there first. Receives over a
-//! connection complete in the order in which they are given their messages all the same: from a fetch on,
-//! each receive of that endpoint has a *turn* when it is given its message, and one that ends early is kept
-//! until all turns before it have come. Where nothing is fetched there are no turns.
+//! Completion order of connections. A fetched message arrives later than shorter messages that were
+//! sent after it, and fetches may end in any order. But receives over a connection complete in the
+//! order in which they match. So from a fetch on, each receive of that endpoint gets a *turn* when
+//! it matches, and a receive that ends early is held until all turns before it have ended. Without
+//! fetches there are no turns.
 //!
-//! A receive with a turn has a [role](Role::InTurn) of its own and is not signalled, so that the way of
-//! ordinary receives need not look at turns. What it is otherwise is kept with its turn. See
-//! `docs/decisions/connection-order.md`.
+//! A receive with a turn has a [role](ReceiveRole::InTurn) of its own and is not signalled, so that
+//! the way of ordinary receives need not look at turns. What it is otherwise is kept with its turn.
+//! See `docs/decisions/connection-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slotmap::SparseSecondaryMap;
 
 use super::links::Arriving;
-use super::{Effects, MemberId, Receiver};
+use super::{MemberId, Placement, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::filling::Filling;
-use crate::operation::{ReceiveId, Role, Signalled};
+use crate::operation::{ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::Message;
 
@@ -34,19 +34,19 @@ pub(super) struct ReceiveTurns {
 #[derive(Debug)]
 struct ReceiveTurn {
     member: MemberId,
-    role: Role,
+    role: ReceiveRole,
     signalled: Signalled,
-    ending: Option<Ending>,
+    ending: Option<ReceiveEnding>,
 }
 
 /// How a receive has ended.
 #[derive(Debug)]
-enum Ending {
+enum ReceiveEnding {
     Received { source: PeerId, message: Message },
     Abandoned(Box<Abandoned>),
 }
 
-/// A receive whose message will never be all there.
+/// A receive that loses part of its message.
 #[derive(Debug)]
 struct Abandoned {
     source: PeerId,
@@ -66,8 +66,16 @@ impl ReceiveTurns {
         self.by_member.get(&member).map_or(0, VecDeque::len)
     }
 
+    /// Who has sent what has ended before its turn.
+    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+        self.by_receive.values().filter_map(|turn| turn.ending.as_ref()).map(|ending| match ending {
+            ReceiveEnding::Received { source, .. } => *source,
+            ReceiveEnding::Abandoned(abandoned) => abandoned.source,
+        })
+    }
+
     /// The receive whose turn it is, if it has ended, and what it is otherwise.
-    fn next(&mut self, member: MemberId) -> Option<(ReceiveId, Role, Signalled, Ending)> {
+    fn next(&mut self, member: MemberId) -> Option<(ReceiveId, ReceiveRole, Signalled, ReceiveEnding)> {
         let receives = self.by_member.get_mut(&member)?;
         let id = *receives.front()?;
         let ending = self.by_receive.get_mut(id)?.ending.take()?;
@@ -79,9 +87,32 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// A member has left. Its links, and with them its turns, have ended before.
-    pub(super) fn member_ended(&mut self, member: MemberId) {
+    /// A member leaves, whose links end next, and with them its turns. What has ended before its turn fails,
+    /// too: its success could be reported nowhere.
+    pub(super) fn member_leaves(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
+        for id in self.by_member.get(&member).into_iter().flatten() {
+            if let Some(turn) = self.by_receive.get_mut(*id)
+                && let Some(ending) = turn.ending.take()
+            {
+                turn.ending = Some(ending.failed(*id, error));
+            }
+        }
+    }
+}
+
+impl ReceiveEnding {
+    /// The receive fails instead.
+    fn failed(self, id: ReceiveId, error: &OperationError) -> ReceiveEnding {
+        let (source, filling) = match self {
+            ReceiveEnding::Received { source, message } => {
+                let mut filling = Arriving::at(Placement::Posted(id), &message);
+                filling.arrived_bytes = filling.len_bytes;
+                (source, filling)
+            }
+            ReceiveEnding::Abandoned(abandoned) => (abandoned.source, abandoned.filling),
+        };
+        ReceiveEnding::Abandoned(Box::new(Abandoned { source, filling, error: error.clone() }))
     }
 }
 
@@ -102,14 +133,14 @@ impl Receiver {
         }
         let Some(receive) = self.receives.get_mut(id) else { return };
         let (role, signalled) = (receive.role, receive.signalled);
-        (receive.role, receive.signalled) = (Role::InTurn, Signalled::No);
+        (receive.role, receive.signalled) = (ReceiveRole::InTurn, Signalled::No);
         self.turns.by_receive.insert(id, ReceiveTurn { member, role, signalled, ending: None });
         self.turns.by_member.entry(member).or_default().push_back(id);
-        self.look_for_concerns();
+        self.update_special_cases();
     }
 
     pub(super) fn has_turn(&self, id: ReceiveId) -> bool {
-        self.receives.get(id).is_some_and(|receive| receive.role == Role::InTurn)
+        self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
     /// Whether as many receives of a member have turns as may be outstanding. Then a multi-receive buffer,
@@ -124,9 +155,9 @@ impl Receiver {
         id: ReceiveId,
         source: PeerId,
         message: &Message,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
-        self.turn_ended(id, Ending::Received { source, message: *message }, effects);
+        self.turn_ended(id, ReceiveEnding::Received { source, message: *message }, effects);
     }
 
     /// The message of a receive that has a turn will never be all there.
@@ -136,14 +167,15 @@ impl Receiver {
         source: PeerId,
         filling: &Filling<Arriving>,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let abandoned = Abandoned { source, filling: *filling, error: error.clone() };
-        self.turn_ended(id, Ending::Abandoned(Box::new(abandoned)), effects);
+        self.turn_ended(id, ReceiveEnding::Abandoned(Box::new(abandoned)), effects);
     }
 
-    /// A receive has ended. It is told of when all before it have ended, and then those behind it are.
-    fn turn_ended(&mut self, id: ReceiveId, ending: Ending, effects: &mut impl Effects) {
+    /// Records that a receive has ended. Reports it once all earlier turns have ended, and then
+    /// each later one that had already ended.
+    fn turn_ended(&mut self, id: ReceiveId, ending: ReceiveEnding, effects: &mut impl ReceiverEffects) {
         let Some(turn) = self.turns.by_receive.get_mut(id) else { return };
         turn.ending = Some(ending);
         let member = turn.member;
@@ -152,16 +184,16 @@ impl Receiver {
                 (receive.role, receive.signalled) = (role, signalled);
             }
             match ending {
-                Ending::Received { source, message } => {
+                ReceiveEnding::Received { source, message } => {
                     self.received_at(id, source, &message, member, effects);
                 }
-                Ending::Abandoned(abandoned) => {
+                ReceiveEnding::Abandoned(abandoned) => {
                     let Abandoned { source, filling, error } = *abandoned;
                     self.abandon(source, &filling, member, &error, effects);
                 }
             }
         }
-        self.look_for_concerns();
+        self.update_special_cases();
         if self.keeps_aside() && !self.has_many_turns(member) {
             self.match_kept_aside(member, effects);
         }

@@ -1,11 +1,11 @@
-//! Messages that have arrived before a receive for them was posted, and what becomes of them.
+//! Unexpected messages: they have arrived before a receive for them was posted.
 
 use smallvec::SmallVec;
 
-use super::links::Origin;
-use super::messages::tell_matched;
-use super::place::Place;
-use super::{Effects, MemberId, Receiver};
+use super::links::MessageOrigin;
+use super::messages::report_match;
+use super::place::Placement;
+use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::filling::clamp;
 use crate::limits::MESSAGE_COST_BYTES;
@@ -23,7 +23,7 @@ pub(super) struct Unexpected {
     pub(super) bytes: Payload,
     /// What fetches the rest of it, if it has to be fetched.
     pub(super) fetch: Option<FetchId>,
-    pub(super) origin: Origin,
+    pub(super) origin: MessageOrigin,
     /// How many fences the link had brought before.
     fences: u64,
     /// The number among the link's eager messages, if it is one.
@@ -57,7 +57,7 @@ impl Receiver {
         message: &Message,
         payload: &[u8],
         number: u64,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
         // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than
         // the memory that there is; then what is kept grows as it comes.
@@ -72,7 +72,7 @@ impl Receiver {
         &mut self,
         link: LinkId,
         message: &Message,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
         self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
     }
@@ -84,7 +84,7 @@ impl Receiver {
         bytes: Payload,
         number: u64,
         cost_bytes: u64,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
         let link = self.links.of(link_id)?;
         link.grant.keep(cost_bytes);
@@ -104,7 +104,7 @@ impl Receiver {
             fetched_bytes: 0,
             claim: None,
         }));
-        if !self.put_aside(origin.member, message, id) {
+        if !self.list_kept_aside(origin.member, message, id) {
             self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
         }
         self.renew_credit(link_id, effects);
@@ -129,14 +129,18 @@ impl Receiver {
 
     /// Removes an unexpected message, and gives back what it held there. Matching must not know of
     /// it any more.
-    fn release(&mut self, id: UnexpectedId, effects: &mut impl Effects) -> Option<Box<Unexpected>> {
+    pub(super) fn release(
+        &mut self,
+        id: UnexpectedId,
+        effects: &mut impl ReceiverEffects,
+    ) -> Option<Box<Unexpected>> {
         let unexpected = self.take_out(id, effects)?;
         self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
     /// As [`release`](Self::release), but what it has cost its sender is still to be given back.
-    fn take_out(&mut self, id: UnexpectedId, effects: &mut impl Effects) -> Option<Box<Unexpected>> {
+    fn take_out(&mut self, id: UnexpectedId, effects: &mut impl ReceiverEffects) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
         self.budget.free(unexpected.fetched_bytes);
         let origin = unexpected.origin;
@@ -158,7 +162,7 @@ impl Receiver {
         &mut self,
         mut receive: Receive,
         id: UnexpectedId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Some(unexpected) = self.release(id, effects) else { return };
         if !unexpected.is_whole() || self.turns.are_pending() {
@@ -169,7 +173,7 @@ impl Receiver {
         receive.destination.copy_in(0, &bytes);
         drop(bytes);
         self.received(receive, source, &message, origin.member, effects);
-        self.tell_matched(&message, origin, number, effects);
+        self.report_match(&message, origin, number, effects);
     }
 
     /// As [`receive_unexpected`](Self::receive_unexpected), for a receive that is in the operation table.
@@ -177,7 +181,7 @@ impl Receiver {
         &mut self,
         receive_id: ReceiveId,
         id: UnexpectedId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         if let Some(unexpected) = self.release(id, effects) {
             self.fill_with(receive_id, id, *unexpected, effects);
@@ -190,7 +194,7 @@ impl Receiver {
         receive_id: ReceiveId,
         id: UnexpectedId,
         unexpected: Unexpected,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, bytes, fetch, origin, number, .. } = unexpected;
@@ -200,17 +204,18 @@ impl Receiver {
         }
         if is_whole {
             self.received_at(receive_id, source, &message, origin.member, effects);
-            self.tell_matched(&message, origin, number, effects);
+            self.report_match(&message, origin, number, effects);
         } else {
-            self.redirect(id, fetch, origin.link, Place::Posted(receive_id));
+            self.redirect(id, fetch, origin.link, Placement::Posted(receive_id));
         }
     }
 
-    /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
+    /// Discards a message that was taken out of matching. The rest of its payload is dropped as it
+    /// arrives.
     pub(super) fn discard(
         &mut self,
         id: UnexpectedId,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Option<(PeerId, Message, MemberId)> {
         let unexpected = self.take_out(id, effects)?;
         if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
@@ -219,9 +224,9 @@ impl Receiver {
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, fetch, origin, number, .. } = *unexpected;
         if is_whole {
-            self.tell_matched(&message, origin, number, effects);
+            self.report_match(&message, origin, number, effects);
         } else {
-            self.redirect(id, fetch, origin.link, Place::Nowhere);
+            self.redirect(id, fetch, origin.link, Placement::Nowhere);
         }
         Some((source, message, origin.member))
     }
@@ -232,34 +237,40 @@ impl Receiver {
         id: UnexpectedId,
         message: &Message,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let Some(unexpected) = self.release(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.claimed_is_lost(message.tag.is_some(), context, error),
             None => {
                 if !self.matching_of(message).remove_unexpected(id) {
-                    self.forget_aside(unexpected.origin.member, id);
+                    self.remove_kept_aside(unexpected.origin.member, id);
                 }
             }
         }
     }
 
     /// Where the rest of a message goes from now on.
-    fn redirect(&mut self, id: UnexpectedId, fetch: Option<FetchId>, link: LinkId, place: Place) {
+    fn redirect(&mut self, id: UnexpectedId, fetch: Option<FetchId>, link: LinkId, place: Placement) {
         if let Some(fetch) = fetch {
             self.place_fetch(fetch, place);
         } else if let Some(filling) = self.filling(link)
-            && filling.place.place == Place::Unexpected(id)
+            && filling.place.place == Placement::Unexpected(id)
         {
             filling.place.place = place;
         }
     }
 
     /// The sender of an eager message may wait to hear that it was matched.
-    fn tell_matched(&mut self, message: &Message, origin: Origin, number: u64, effects: &mut impl Effects) {
+    fn report_match(
+        &mut self,
+        message: &Message,
+        origin: MessageOrigin,
+        number: u64,
+        effects: &mut impl ReceiverEffects,
+    ) {
         if number > 0 && self.links.origin_of(origin).is_some() {
-            tell_matched(origin.link, message, number, effects);
+            report_match(origin.link, message, number, effects);
         }
     }
 

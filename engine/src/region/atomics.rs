@@ -1,4 +1,5 @@
-//! Atomic operations on the memory of a region. What excludes what is told in [`atomic`](crate::atomic).
+//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) says which accesses
+//! exclude each other.
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
 
@@ -19,8 +20,8 @@ const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process, by addresses, or by [other numbers](super::Words::place) where memory has several: whatever regions
-/// and domains it belongs to, there is one lock for it.
+/// The locks of the process, by addresses, or by [other numbers](super::Words::place) where memory
+/// has several: whatever regions and domains it belongs to, there is one lock for it.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.
@@ -37,8 +38,8 @@ pub(crate) struct Elements<'a> {
 }
 
 impl Window {
-    /// Carries out an operation on the elements that the window was made for. What they were before is appended to
-    /// `before`, if that is wanted. Returns whether the region is still there.
+    /// Carries out an operation on the elements that the window was made for. What they were before
+    /// is appended to `before`, if that is wanted. Returns whether the region is still there.
     pub(crate) fn update(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -62,7 +63,8 @@ impl Window {
 }
 
 impl Region {
-    /// Updates the element at a place, if `combine` says so. What it was before is put into `before`.
+    /// Updates the element at a place if `combine` returns true. Its previous value is put into
+    /// `before`.
     fn update(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
             Memory::Owned(words) => {
@@ -153,20 +155,22 @@ fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: i
     }
 }
 
-/// Updates an element of raw memory with the processor's own instructions, if it has some for its size and place. Returns
-/// whether it has.
+/// Updates an element of raw memory with the processor's own instructions, if it has some for its
+/// size and place. Returns whether it has.
 fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{
             if !element.address.cast::<$atomic>().is_aligned() {
                 return false;
             }
-            // SAFETY: it is aligned, and a piece of a segment, which has its length. The segment is initialised memory that
-            // is readable, and writable if peers may write, says the caller of `Region::raw`, and so it stays in this call
-            // of the engine, since the region was found open. No reference to it exists other than to atomics and cells.
-            // Where peers may only read, nothing but a relaxed load is done, which is fit for memory that cannot be
-            // written. Other accesses at the same time are atomic ones of this size, or else such as are promised nothing
-            // in particular: copies on behalf of peers, and elements of another size.
+            // SAFETY: it is aligned, and a piece of a segment, which has its length. The segment is
+            // initialised memory that is readable, and writable if peers may write, says the caller
+            // of `Region::raw`, and so it stays in this call of the engine, since the region was
+            // found open. No reference to it exists other than to atomics and cells. Where peers
+            // may only read, nothing but a relaxed load is done, which is fit for memory that
+            // cannot be written. Other accesses at the same time are atomic ones of this size, or
+            // else such as are promised nothing in particular: copies on behalf of peers, and
+            // elements of another size.
             let cell = unsafe { <$atomic>::from_ptr(element.address.cast::<$number>()) };
             let mut present = cell.load(Ordering::Relaxed);
             loop {

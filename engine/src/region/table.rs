@@ -30,8 +30,8 @@ impl Regions {
         }
     }
 
-    /// Ends a region. Calls of an [`Engine`](crate::Engine) with this table that are under way may still use its memory, until
-    /// they return.
+    /// Ends a region. Calls of an [`Engine`](crate::Engine) with this table that are under way may
+    /// still use its memory, until they return.
     pub fn close(&self, region: &Arc<Region>) {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
@@ -89,7 +89,7 @@ mod tests {
     const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
 
     #[test]
-    fn a_window_is_given_for_what_lies_in_the_region_and_may_be_accessed() {
+    fn window_needs_key_rights_and_range_of_the_region() {
         let regions = Regions::default();
         let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
         let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_free_again_when_its_region_has_ended() {
+    fn key_is_reusable_after_region_ends() {
         let regions = Regions::default();
         let first = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
         assert_eq!(regions.add(Region::owned(1, ATTR).unwrap()).err(), Some(Misuse::KeyInUse(7)));

@@ -96,11 +96,12 @@ impl Window {
         }
         let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
-            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller of `raw`, until the
-            // region has ended, and that the application has no reference to it. The slice lives no longer than the borrow
-            // of the window, which the engine gives up before its call returns. Two peers that write to one place at the
-            // same time, through two endpoints, do so by system calls or plain copies; nothing is promised of what
-            // is there then.
+            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller
+            // of `raw`, until the region has ended, and that the application has no reference to
+            // it. The slice lives no longer than the borrow of the window, which the engine gives
+            // up before its call returns. Two peers that write to one place at the same time,
+            // through two endpoints, do so by system calls or plain copies; nothing is promised of
+            // what is there then.
             IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
         };
         pieces.map(place).collect()

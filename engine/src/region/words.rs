@@ -1,8 +1,9 @@
 //! Bytes in words that others read and write at the same time.
 //!
-//! A thread that loads in one call what another stored in one call also sees all that the other had done or seen before: an
-//! application may wait for a word to change, and look at what was written before. The last whole word is stored after the
-//! others, so an application that waits for that word has all of them.
+//! A thread that loads in one call what another stored in one call also sees all that the other had
+//! done or seen before: an application may wait for a word to change, and look at what was written
+//! before. The last whole word is stored after the others, so an application that waits for that
+//! word has all of them.
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
@@ -127,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stored_is_loaded_and_nothing_else_changes(
+        fn store_then_load_returns_same_bytes_and_changes_no_others(
             offset_bytes in 0..WORDS * WORD_BYTES,
             len_bytes in prop_oneof![Just(8), 0..40_usize, 480..560_usize, 0..WORDS * WORD_BYTES],
             room_offset_bytes in 0..9_usize,
@@ -154,7 +155,7 @@ mod tests {
         const ROUNDS: u64 = 300;
         for (count, within) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
             let words: Vec<AtomicU64> = (0..count + 1).map(|_| AtomicU64::new(0)).collect();
-            // The last one that is whole, wherever the bytes begin.
+            // The last whole word, wherever the bytes begin.
             let last = if within == 0 { count - 1 } else { count - 2 };
             std::thread::scope(|scope| {
                 scope.spawn(|| {

@@ -1,13 +1,12 @@
-//! Who carries out what a shared receiver asks for.
+//! Distributes the effects of a shared receiver to its members.
 
-use super::mailbox::{Count, Debt, Report};
+use super::mailbox::{Count, Debt, Report, named, source_of};
 use super::mailboxes::Mailboxes;
 use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
-use crate::held_reports::Outcome;
+use crate::held_reports::ReportOutcome;
 use crate::link_table::LinkTable;
-use crate::peer_id::PeerId;
-use crate::receiver::{Effects, MemberId};
+use crate::receiver::{MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -21,14 +20,14 @@ pub(super) struct Distribution<'a, E> {
     pub(super) mailboxes: &'a mut Mailboxes,
 }
 
-impl<E: Effects> Distribution<'_, E> {
+impl<E: ReceiverEffects> Distribution<'_, E> {
     /// What carries out the effects of the caller, if it is this member.
     fn caller(&mut self, member: MemberId) -> Option<&mut E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
     /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
-    fn report(&mut self, outcome: Outcome, to: Option<MemberId>) {
+    fn report(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient(to);
         let source = source_of(&outcome);
         let report = Report { outcome, is_common: recipient != to };
@@ -71,7 +70,7 @@ impl<E: Effects> Distribution<'_, E> {
     }
 }
 
-impl<E: Effects> Effects for Distribution<'_, E> {
+impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
     fn complete(&mut self, completion: Completion, to: Option<MemberId>) -> Result<(), Completion> {
         self.report(Ok(completion), to);
         Ok(())
@@ -90,7 +89,8 @@ impl<E: Effects> Effects for Distribution<'_, E> {
         self.count_at(events, false, to);
     }
 
-    /// Deferred receives are refused where a context is shared. One would be told of as any other.
+    /// Deferred receives are refused where a context is shared. One would be reported like any
+    /// other.
     fn work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
@@ -116,28 +116,11 @@ impl<E: Effects> Effects for Distribution<'_, E> {
     }
 }
 
-/// Who sent the message that a report is about.
-pub(super) fn source_of(outcome: &Outcome) -> Option<PeerId> {
-    match outcome {
-        Ok(completion) => completion.source,
-        Err(failure) => failure.completion.source,
-    }
-}
-
-/// The report, with another name for the source.
-pub(super) fn named(mut outcome: Outcome, name: Option<PeerId>) -> Outcome {
-    match &mut outcome {
-        Ok(completion) => completion.source = name,
-        Err(failure) => failure.completion.source = name,
-    }
-    outcome
-}
-
 /// The effects of a call that no member makes: there is nothing to carry out at once.
 #[derive(Debug)]
 pub(super) enum NoMember {}
 
-impl Effects for NoMember {
+impl ReceiverEffects for NoMember {
     fn complete(&mut self, _: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         match *self {}
     }

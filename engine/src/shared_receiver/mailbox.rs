@@ -1,6 +1,7 @@
 //! What a member is to do, and has not been able to do yet.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::buffer::Buffer;
 use crate::completion::Completion;
 use crate::flags::{CompletionFlags, CounterEvents};
-use crate::held_reports::Outcome;
+use crate::held_reports::ReportOutcome;
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -24,14 +25,22 @@ pub(super) struct Mailbox {
     reports: VecDeque<Report>,
     counts: Vec<Count>,
     debts: Vec<(LinkId, Debt)>,
-    /// What the member calls peers, by what the receiver calls them.
-    names: Vec<Option<PeerId>>,
+    /// What the member calls the peers that it has links to, by what the receiver calls them.
+    names: HashMap<PeerId, Name>,
+}
+
+/// What a member calls a peer.
+#[derive(Debug)]
+struct Name {
+    peer: PeerId,
+    /// How many links the member has to it.
+    links: usize,
 }
 
 /// A report that waits.
 #[derive(Debug)]
 pub(crate) struct Report {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReportOutcome,
     /// Whether it concerns no endpoint, so that any member may report it.
     pub(crate) is_common: bool,
 }
@@ -45,7 +54,7 @@ pub(crate) struct Count {
     pub(crate) is_common: bool,
 }
 
-/// What the peer of a member's link is to be told.
+/// What a member sends the peer of one of its links.
 #[derive(Debug)]
 pub(crate) enum Debt {
     Header(Header),
@@ -59,17 +68,29 @@ impl Mailbox {
         self.reports.len()
     }
 
-    /// Has the member call a peer so.
-    pub(super) fn set_name(&mut self, peer: PeerId, name: PeerId) {
-        if self.names.len() <= peer.index() {
-            self.names.resize(peer.index() + 1, None);
-        }
-        self.names[peer.index()] = Some(name);
+    /// Records a link of the member to a peer, and the name that the member has for that peer.
+    pub(super) fn add_link_to(&mut self, peer: PeerId, name: PeerId) {
+        self.names.entry(peer).or_insert(Name { peer: name, links: 0 }).links += 1;
     }
 
-    /// What the member calls a peer, if it has met it.
+    /// A link of the member to a peer has ended.
+    pub(super) fn remove_link_to(&mut self, peer: PeerId) {
+        if let Entry::Occupied(mut name) = self.names.entry(peer) {
+            name.get_mut().links -= 1;
+            if name.get().links == 0 {
+                name.remove();
+            }
+        }
+    }
+
+    /// What the member calls a peer, if it has a link to it.
     pub(super) fn name(&self, peer: PeerId) -> Option<PeerId> {
-        self.names.get(peer.index()).copied().flatten()
+        self.names.get(&peer).map(|name| name.peer)
+    }
+
+    /// The sources of waiting reports.
+    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+        self.reports.iter().filter_map(|report| source_of(&report.outcome))
     }
 
     pub(super) fn report(&mut self, report: Report) {
@@ -105,12 +126,13 @@ impl Mailbox {
         taken
     }
 
-    /// Nothing more can be told on a link, whose number may soon be another one's.
+    /// Drops the headers that wait for a link that has ended: its number may be used again.
     pub(super) fn forget_link(&mut self, link: LinkId) {
         self.debts.retain(|(owing, _)| *owing != link);
     }
 
-    /// Something was taken. Whether there is mail is what is left, which other threads may have added to since.
+    /// Something was taken. Whether there is mail is what is left, which other threads may have
+    /// added to since.
     fn settle(&mut self) {
         self.has_mail.store(!self.is_empty(), Ordering::Release);
     }
@@ -127,8 +149,8 @@ impl Mailbox {
 }
 
 impl Report {
-    /// What another member can report of it. A multi-receive buffer takes messages of all endpoints, so its
-    /// release is told although the message that it came with is lost.
+    /// What another member can report of it. A multi-receive buffer takes messages of all
+    /// endpoints, so its release is reported although the message that it came with is lost.
     fn into_common(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common => {}
@@ -152,4 +174,21 @@ fn release(context: u64, last: Buffer) -> Completion {
     };
     let flags = CompletionFlags::MULTI_RECV;
     Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+}
+
+/// Who sent the message that a report is about.
+pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
+    match outcome {
+        Ok(completion) => completion.source,
+        Err(failure) => failure.completion.source,
+    }
+}
+
+/// The report, with another name for the source.
+pub(super) fn named(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
+    match &mut outcome {
+        Ok(completion) => completion.source = name,
+        Err(failure) => failure.completion.source = name,
+    }
+    outcome
 }

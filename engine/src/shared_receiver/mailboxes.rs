@@ -10,12 +10,12 @@ use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
 
-/// What members are still to do, and which of them are to be told of it.
+/// What members are still to do, and which of them do not know yet.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
     by_member: BTreeMap<MemberId, Mailbox>,
     next_member: u32,
-    /// Members with mail that they were not told of.
+    /// Members with mail that they do not know of yet.
     news: BTreeSet<MemberId>,
     /// That of the next member, while there is none. Only what concerns no endpoint is put there.
     vacant: Mailbox,
@@ -24,8 +24,8 @@ pub(super) struct Mailboxes {
 }
 
 impl Mailboxes {
-    /// Adds a member. Mail that has waited for one is its own. Returns with it the flag that tells it of
-    /// mail.
+    /// Adds a member. It gets mail that had no member. Returns with it the flag that says whether
+    /// it has mail.
     pub(super) fn join(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
@@ -84,19 +84,24 @@ impl Mailboxes {
         }
     }
 
-    /// What a member calls a peer, if it has met it.
+    /// What a member calls a peer, if it has a link to it.
     pub(super) fn name(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
         self.by_member.get(&member)?.name(peer)
     }
 
-    /// Has a member call a peer so.
-    pub(super) fn set_name(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
+    /// Records a link of a member to a peer, and the name that the member has for that peer.
+    pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.set_name(peer, name);
+            mailbox.add_link_to(peer, name);
         }
     }
 
-    /// Leaves a report to a member, which is to be told, or to the next one.
+    /// The sources of waiting reports.
+    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+        self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::sources)
+    }
+
+    /// Leaves a report to a member, or to the next one that joins, and marks it for notification.
     pub(super) fn report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox(member).report(report);
         self.unreported += 1;
@@ -117,7 +122,7 @@ impl Mailboxes {
         member.into_iter().for_each(|member| self.announce(member));
     }
 
-    /// Leaves it to a member to tell the peer of one of its links something.
+    /// Leaves a header for the peer of one of a member's links to that member.
     pub(super) fn owe(&mut self, member: MemberId, link: LinkId, debt: Debt) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.owe(link, debt);
@@ -125,10 +130,11 @@ impl Mailboxes {
         }
     }
 
-    /// A link of a member has ended.
-    pub(super) fn forget_link(&mut self, member: MemberId, link: LinkId) {
+    /// A link of a member to a peer has ended.
+    pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.forget_link(link);
+            to.into_iter().for_each(|peer| mailbox.remove_link_to(peer));
         }
     }
 
@@ -147,19 +153,19 @@ impl Mailboxes {
         }
     }
 
-    /// What the peers of a member's links are to be told, and what it is to count. The member knows of its
-    /// mail now.
+    /// What a member is to send to the peers of its links, and what it is to count. The member
+    /// knows of its mail now.
     pub(super) fn take_debts_and_counts(&mut self, member: MemberId) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         self.news.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
     }
 
-    /// Has a member told that there is something to do for it.
+    /// Marks a member for notification: it has mail.
     pub(super) fn announce(&mut self, member: MemberId) {
         self.news.insert(member);
     }
 
-    /// Whether a member is to be told of mail.
+    /// Whether a member has mail that it does not know of yet.
     pub(super) fn has_news_for(&self, member: MemberId) -> bool {
         self.news.contains(&member)
     }
@@ -168,7 +174,7 @@ impl Mailboxes {
         !self.news.is_empty()
     }
 
-    /// The members that are to be told of mail, which the caller does.
+    /// The members with new mail. The caller notifies them.
     pub(super) fn take_news(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.news).into_iter().collect()
     }

@@ -4,14 +4,14 @@ use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
-use super::distribution::{Distribution, NoMember, named, source_of};
-use super::mailbox::{Count, Debt, Report};
+use super::distribution::{Distribution, NoMember};
+use super::mailbox::{Count, Debt, Report, named, source_of};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
-use crate::receiver::{Effects, KeptCredit, Lent, MemberId, Receiver};
+use crate::receiver::{KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects};
 use crate::transport::{LinkId, Pull, Remote, Space};
 use crate::wire::Message;
 
@@ -25,12 +25,12 @@ pub(crate) struct Membership {
     /// What the receiver calls the member's links.
     links: Vec<Option<LinkId>>,
     /// What is being read into. The receiver is not locked meanwhile.
-    lent: Option<Lent>,
+    lent: Option<LentBuffer>,
 }
 
 impl Membership {
-    /// Joins. Mail that has waited for a member is this one's. With `keeps_order` the receives of its messages
-    /// complete in the order in which they are given them.
+    /// Joins. Mail that has waited for a member is this one's. With `keeps_order` the receives of
+    /// its messages complete in the order in which they are given them.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.join(is_selective);
@@ -49,7 +49,7 @@ impl Membership {
     }
 
     /// Does something on behalf of the member.
-    fn act<R, E: Effects>(
+    fn act<R, E: ReceiverEffects>(
         &mut self,
         effects: &mut E,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
@@ -72,8 +72,8 @@ impl Membership {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
         let link = state.links.insert((self.id, id));
-        let shared_peer = state.peers.intern(address);
-        state.mailboxes.set_name(self.id, shared_peer, peer);
+        let shared_peer = state.intern(address);
+        state.mailboxes.add_link_to(self.id, shared_peer, peer);
         state.receiver.link_added(link, shared_peer, self.id);
         let place = id.0 as usize;
         if self.links.len() <= place {
@@ -82,14 +82,20 @@ impl Membership {
         self.links[place] = Some(link);
     }
 
-    pub(crate) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
+    pub(crate) fn link_ended(
+        &mut self,
+        id: LinkId,
+        error: &OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) else { return };
         let mut guard = lock(&self.shared, &mut self.lent);
         let state = &mut *guard;
+        let peer = state.receiver.peer_of(link);
         let caller = Some((self.id, &mut *effects));
         state.act(caller, |receiver, effects| receiver.link_ended(link, error, effects), &self.shared);
         state.links.remove(link);
-        state.mailboxes.forget_link(self.id, id);
+        state.mailboxes.remove_link(self.id, id, peer);
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
@@ -99,7 +105,7 @@ impl Membership {
         &mut self,
         address: Address,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let mut state = lock(&self.shared, &mut self.lent);
         state.peers.set_ending(address, error.clone());
@@ -118,9 +124,9 @@ impl Membership {
         self.link(id).map_or(0, |link| self.look(|state| state.receiver.received_messages(link)))
     }
 
-    pub(crate) fn credit_told(&mut self, id: LinkId) {
+    pub(crate) fn credit_sent(&mut self, id: LinkId) {
         if let Some(link) = self.link(id) {
-            self.shared.lock().receiver.credit_told(link);
+            self.shared.lock().receiver.credit_sent(link);
         }
     }
 
@@ -137,7 +143,7 @@ impl Membership {
         self.shared.lock().receiver.spend_credit(link, cost_bytes)
     }
 
-    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
+    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.link(id) else { return };
         self.act(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
     }
@@ -147,7 +153,7 @@ impl Membership {
         self.shared.lock().receiver.keep_credit(link, cost_bytes)
     }
 
-    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
+    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
         self.act(effects, |receiver, effects| receiver.free_kept_credit(kept, effects));
     }
 
@@ -155,7 +161,7 @@ impl Membership {
         &mut self,
         id: LinkId,
         matched: bool,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.link(id) else { return Ok(()) };
         self.act(effects, |receiver, effects| receiver.fence_asked(link, matched, effects))
@@ -166,7 +172,7 @@ impl Membership {
         id: LinkId,
         message: &Message,
         payload: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.link(id) else { return Ok(()) };
         self.act(effects, |receiver, effects| receiver.message(link, message, payload, effects))
@@ -176,7 +182,7 @@ impl Membership {
         &mut self,
         id: LinkId,
         message: &Message,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.link(id) else { return Ok(()) };
         self.act(effects, |receiver, effects| receiver.begin_message(link, message, effects))
@@ -188,13 +194,13 @@ impl Membership {
         message: &Message,
         op: u64,
         remote: &[u8],
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Breach> {
         let Some(link) = self.link(id) else { return Ok(()) };
         self.act(effects, |receiver, effects| receiver.offered(link, message, op, remote, effects))
     }
 
-    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl Effects) {
+    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(link) = self.link(id) else { return };
         self.act(effects, |receiver, effects| receiver.put(link, bytes, effects));
     }
@@ -204,10 +210,10 @@ impl Membership {
         let mut state = lock(&self.shared, &mut self.lent);
         self.lent = link.and_then(|link| state.receiver.lend(link));
         drop(state);
-        self.lent.as_mut().map_or_else(Space::new, Lent::space)
+        self.lent.as_mut().map_or_else(Space::new, LentBuffer::space)
     }
 
-    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
+    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.link(id) else { return };
         self.act(effects, |receiver, effects| receiver.placed(link, count_bytes, effects));
     }
@@ -219,7 +225,7 @@ impl Membership {
     pub(crate) fn pull(
         &mut self,
         mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let id = self.id;
         self.act(effects, |receiver, effects| {
@@ -234,17 +240,17 @@ impl Membership {
         });
     }
 
-    pub(crate) fn feed_starved(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
         self.act(effects, |receiver, effects| receiver.feed_starved(effects));
     }
 
     /// What cannot be matched as long as reports of the member wait is matched now that none does.
-    pub(crate) fn match_kept_aside(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
     }
 
-    pub(crate) fn fetch_deferred(&mut self, effects: &mut impl Effects) {
+    pub(crate) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
         self.act(effects, |receiver, _| receiver.fetch_deferred());
     }
 
@@ -277,12 +283,12 @@ impl Membership {
         self.has_mail.load(Ordering::Acquire)
     }
 
-    /// Whether other members are to be told of mail.
+    /// Whether other members have mail that they do not know of yet.
     pub(crate) fn has_news(&self) -> bool {
         self.shared.has_news()
     }
 
-    /// What the peers of links are to be told, and what is to be counted. The reports are taken one by one.
+    /// What to send to the peers of links, and what to count. The reports are taken one by one.
     pub(crate) fn take_mail(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         self.shared.lock().mailboxes.take_debts_and_counts(self.id)
     }
@@ -292,45 +298,40 @@ impl Membership {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
         let Report { outcome, is_common } = mailboxes.take_report(self.id)?;
-        let source = source_of(&outcome);
-        let name = source.map(|source| {
-            mailboxes.name(self.id, source).unwrap_or_else(|| {
-                let name = name(peers.address(source));
-                mailboxes.set_name(self.id, source, name);
-                name
-            })
-        });
+        let name = source_of(&outcome)
+            .and_then(|source| mailboxes.name(self.id, source).or_else(|| peers.address(source).map(name)));
         Some(Report { outcome: named(outcome, name), is_common })
     }
 
     /// Puts the report back that was taken last: there is no room for it. The address is that of its source.
     pub(crate) fn put_back(&mut self, report: Report, source: Option<Address>) {
-        let mut guard = self.shared.lock();
-        let State { mailboxes, peers, .. } = &mut *guard;
-        let source = source.map(|source| peers.intern(source));
-        mailboxes.put_back(self.id, Report { outcome: named(report.outcome, source), ..report });
+        let mut state = self.shared.lock();
+        let source = source.map(|source| state.intern(source));
+        state.mailboxes.put_back(self.id, Report { outcome: named(report.outcome, source), ..report });
     }
 }
 
 impl Drop for Membership {
-    /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail that concerns
-    /// no endpoint.
+    /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail
+    /// that concerns no endpoint. Its room goes to the others.
     fn drop(&mut self) {
         let mut guard = lock(&self.shared, &mut self.lent);
         let state = &mut *guard;
         state.mailboxes.leave(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
+        state.apart(|receiver, effects| receiver.member_leaves(id, &error, effects), &self.shared);
         for link in self.links.drain(..).flatten() {
             state.apart(|receiver, effects| receiver.link_ended(link, &error, effects), &self.shared);
             state.links.remove(link);
         }
-        state.apart(|receiver, effects| receiver.member_ended(id, &error, effects), &self.shared);
+        state.apart(|receiver, effects| receiver.share_freed_room(effects), &self.shared);
         state.end_silent_peers::<NoMember>(None, &self.shared);
+        state.forget_peers();
     }
 }
 
 /// Locks the receiver, which gets back what it has lent to the member's transport.
-fn lock<'a>(shared: &'a SharedReceiver, lent: &mut Option<Lent>) -> MutexGuard<'a, State> {
+fn lock<'a>(shared: &'a SharedReceiver, lent: &mut Option<LentBuffer>) -> MutexGuard<'a, State> {
     let mut state = shared.lock();
     if let Some(lent) = lent.take() {
         state.receiver.take_back(lent);

@@ -1,18 +1,25 @@
 //! Names of peers that mean the same for all members.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::address::Address;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
 
-/// The peers that any member has met, or that a receive names.
+/// With fewer peers than this, none is forgotten.
+const FORGET_MIN_PEERS: usize = 64;
+
+/// The peers that members have links to, that receives name, or whose messages wait.
 #[derive(Debug, Default)]
 pub(super) struct SharedPeers {
-    known: Vec<SharedPeer>,
+    known: HashMap<PeerId, SharedPeer>,
     by_address: HashMap<Address, PeerId>,
     /// Those with an ending.
     ending: BTreeSet<PeerId>,
+    next: u32,
+    /// How many there were when the others were forgotten.
+    kept: usize,
 }
 
 #[derive(Debug)]
@@ -23,31 +30,93 @@ struct SharedPeer {
 }
 
 impl SharedPeers {
+    /// The name of the peer at an address, if it has one.
+    pub(super) fn get(&self, address: Address) -> Option<PeerId> {
+        self.by_address.get(&address).copied()
+    }
+
+    /// The name of the peer at an address, which gets one if it has none.
     pub(super) fn intern(&mut self, address: Address) -> PeerId {
-        *self.by_address.entry(address).or_insert_with(|| {
-            self.known.push(SharedPeer { address, ending: None });
-            PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
-        })
+        if let Some(peer) = self.get(address) {
+            return peer;
+        }
+        loop {
+            let peer = PeerId(self.next);
+            // Names are used again when all have been, but none that is in use.
+            self.next = self.next.wrapping_add(1);
+            if let Entry::Vacant(vacant) = self.known.entry(peer) {
+                vacant.insert(SharedPeer { address, ending: None });
+                self.by_address.insert(address, peer);
+                return peer;
+            }
+        }
     }
 
-    pub(super) fn address(&self, peer: PeerId) -> Address {
-        self.known[peer.index()].address
+    /// Where a peer is, if it is known.
+    pub(super) fn address(&self, peer: PeerId) -> Option<Address> {
+        self.known.get(&peer).map(|known| known.address)
     }
 
-    /// Receives that a peer alone can match are to end once its last link has.
+    /// How many peers are known.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether so many have come since some were forgotten that it is worth while to look again.
+    pub(super) fn are_many(&self) -> bool {
+        self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
+    }
+
+    /// Forgets all peers but these.
+    pub(super) fn keep(&mut self, wanted: &HashSet<PeerId>) {
+        self.known.retain(|peer, _| wanted.contains(peer));
+        self.by_address.retain(|_, peer| wanted.contains(peer));
+        self.ending.retain(|peer| wanted.contains(peer));
+        self.kept = self.known.len();
+        // A table keeps the size that it once had.
+        self.known.shrink_to(2 * self.kept);
+        self.by_address.shrink_to(2 * self.kept);
+    }
+
+    /// Receives that a peer alone can match are to end once its last link has. There are none of a peer that
+    /// is not known.
     pub(super) fn set_ending(&mut self, address: Address, error: OperationError) {
-        let peer = self.intern(address);
-        self.known[peer.index()].ending = Some(error);
-        self.ending.insert(peer);
+        let Some(peer) = self.get(address) else { return };
+        if let Some(known) = self.known.get_mut(&peer) {
+            known.ending = Some(error);
+            self.ending.insert(peer);
+        }
     }
 
-    /// The peers of which receives are to end now, and why.
+    /// The peers whose directed receives end now, and why.
     pub(super) fn take_ended(&mut self, is_silent: impl Fn(PeerId) -> bool) -> Vec<(PeerId, OperationError)> {
         let ended: Vec<PeerId> = self.ending.iter().copied().filter(|peer| is_silent(*peer)).collect();
         let why = ended.into_iter().filter_map(|peer| {
             self.ending.remove(&peer);
-            self.known[peer.index()].ending.take().map(|error| (peer, error))
+            self.known.get_mut(&peer)?.ending.take().map(|error| (peer, error))
         });
         why.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        SocketAddr::from(([127, 0, 0, 1], port)).into()
+    }
+
+    #[test]
+    fn name_in_use_is_given_to_no_other_peer() {
+        let mut peers = SharedPeers { next: u32::MAX, ..SharedPeers::default() };
+        let last = peers.intern(address(1));
+        let first = peers.intern(address(2));
+        assert_eq!((last, first), (PeerId(u32::MAX), PeerId(0)));
+        peers.next = u32::MAX;
+        assert_eq!(peers.intern(address(3)), PeerId(1));
     }
 }

@@ -6,8 +6,8 @@
 //!                +--> refused --> owes Answer
 //! ```
 //!
-//! An operation is carried out in one go when its last operand has arrived, in the order in which operations and other frames
-//! of the link arrive.
+//! An operation is carried out in one go when its last operand has arrived, in the order in which
+//! operations and other frames of the link arrive.
 
 use super::{TOO_MANY, Target, TargetEffects, answer};
 use crate::breach::Breach;

@@ -1,10 +1,11 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
-//! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
-//! them, until a write comes that is to be durable *and* fenced: then everything is that its peer has brought before, for a
-//! fence promises that what is before it has reached its level. What that is, is remembered for each peer, since a fence does
-//! not end with a link. It is made durable before the first byte of that write is put anywhere, so that a write that is found
-//! after the power has failed is found with all that came before it.
+//! A write that is to be durable is answered when its bytes are. Those of others stay where the
+//! processor or the system has them, until a write comes that is to be durable *and* fenced: then
+//! everything is that its peer has brought before, for a fence promises that what is before it has
+//! reached its level. What that is, is remembered for each peer, since a fence does not end with a
+//! link. It is made durable before the first byte of that write is put anywhere, so that a write
+//! that is found after the power has failed is found with all that came before it.
 //!
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
@@ -18,12 +19,12 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// What a peer has brought to persistent memory without waiting for it to be durable: for each region, all between the
-/// first byte and the last.
+/// What a peer has brought to persistent memory without waiting for it to be durable: for each
+/// region, all between the first byte and the last.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
-    /// Whether some of it was in regions that have ended, and the peer was not told.
+    /// Whether some of it was in regions that have ended, and the peer was not answered so yet.
     is_incomplete: bool,
 }
 
@@ -35,8 +36,8 @@ struct Written {
 }
 
 impl Target {
-    /// Sees to it that everything is durable which a link's peer has brought, before anything is written that is to be durable
-    /// after it. Returns whether it is.
+    /// Makes all earlier writes of a link's peer durable, before a write that must be durable after
+    /// them. Returns whether that succeeded.
     pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
         if durable != Durable::Everything {
             return true;
@@ -50,7 +51,8 @@ impl Target {
         is_durable
     }
 
-    /// All of a write is in its place. Sees to it that what is to be durable is. Returns whether it is.
+    /// All of a write is in its place. Makes it durable if its peer asked for that. Returns whether
+    /// that succeeded.
     pub(super) fn persisted(
         &mut self,
         id: LinkId,
@@ -72,7 +74,7 @@ impl Target {
 }
 
 impl Unpersisted {
-    /// So many bytes of a window were written.
+    /// The first `len_bytes` of a window were written.
     fn note(&mut self, window: &Window, len_bytes: usize) {
         let range = window.range(len_bytes);
         if range.is_empty() {
@@ -94,8 +96,8 @@ impl Unpersisted {
         }
     }
 
-    /// Makes it durable. Returns whether all of it is; what is not may be another time, but what was in regions that have ended.
-    /// That is said once, and then forgotten.
+    /// Makes it durable. Returns whether all of it is. The rest may succeed another time, except
+    /// writes to regions that have ended: these fail once, and are then forgotten.
     fn persist(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

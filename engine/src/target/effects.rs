@@ -10,7 +10,7 @@ use crate::wire::Header;
 ///
 /// None of it comes back to the target before the call that caused it has returned.
 pub(crate) trait TargetEffects {
-    /// Reports that a peer has written something and says so.
+    /// Reports a peer's write with remote data.
     ///
     /// # Errors
     ///
@@ -20,7 +20,7 @@ pub(crate) trait TargetEffects {
     /// Counts what a peer has done with a region.
     fn count(&mut self, events: CounterEvents);
 
-    /// Tells the peer of a link something, behind what it is to be told already.
+    /// Sends the peer of a link a header, behind the headers that it waits for already.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Sends the peer of a link [what it reads](super::Target::reading).

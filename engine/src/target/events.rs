@@ -1,7 +1,7 @@
 //! Completions of what peers have written, if that brings data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
 //!
-//! Nothing was posted for them, so their number is bounded by credit: each has cost its peer as much as a message, which is
-//! given back when the queue has taken it.
+//! Nothing was posted for them, so their number is bounded by credit: each has cost its peer as
+//! much as a message, which is given back when the queue has taken it.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
@@ -20,7 +20,7 @@ pub(super) struct HeldEvent {
 }
 
 impl Target {
-    /// A peer has written something, and says so.
+    /// A peer's write with remote data has ended.
     pub(super) fn remotely_written(
         &mut self,
         id: LinkId,

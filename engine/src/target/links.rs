@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Weak;
 
-use super::reads::Reading;
-use super::writes::Writing;
+use super::reads::OutgoingRead;
+use super::writes::IncomingWrite;
 use crate::peer_id::PeerId;
 use crate::region::Region;
 use crate::transport::LinkId;
@@ -18,9 +18,9 @@ pub(super) struct TargetLink {
     /// How much of this side's memory atomic operations have fetched that the link has not taken.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
-    pub(super) writing: Option<Writing>,
+    pub(super) writing: Option<IncomingWrite>,
     /// What the peer reads, in the order in which it has asked.
-    pub(super) reads: VecDeque<Reading>,
+    pub(super) reads: VecDeque<OutgoingRead>,
     /// The regions that the peer was shown.
     pub(super) shown: Vec<Weak<Region>>,
 }

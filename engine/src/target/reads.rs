@@ -15,12 +15,13 @@ use crate::wire::{Header, Outcome, Refusal, Rma};
 
 /// What a peer reads from a region.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct OutgoingRead {
     op: u64,
     len_bytes: u64,
     /// How much of it the link has, in whole pieces.
     sent_bytes: u64,
-    /// Where it is, or why no more of it is sent. `None` for what an atomic operation has fetched, which is one piece.
+    /// Where it is, or why no more of it is sent. `None` for what an atomic operation has fetched,
+    /// which is one piece.
     window: Option<Result<Window, Refusal>>,
     /// The payload of the piece that is being sent, if that is not the region's memory.
     copy: Vec<u8>,
@@ -45,7 +46,7 @@ impl Target {
         let Some(link) = self.links.of(id) else { return Ok(()) };
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =
-            Reading { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
+            OutgoingRead { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
         // Nor may it be read before what comes before it.
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
@@ -67,7 +68,7 @@ impl Target {
         let Some(link) = self.links.of(id) else { return };
         link.unanswered_bytes += results.len();
         let len_bytes = results.len() as u64;
-        link.reads.push_back(Reading {
+        link.reads.push_back(OutgoingRead {
             op,
             len_bytes,
             sent_bytes: 0,
@@ -79,11 +80,12 @@ impl Target {
     }
 
     /// What a link's peer is to be sent first of what it reads.
-    pub(crate) fn reading(&mut self, id: LinkId) -> Option<&mut Reading> {
+    pub(crate) fn reading(&mut self, id: LinkId) -> Option<&mut OutgoingRead> {
         self.links.of(id)?.reads.front_mut()
     }
 
-    /// The first of what a link's peer reads has all been sent, or will not be. Returns the event that it is, if it is one.
+    /// The first of what a link's peer reads has all been sent, or will not be. Returns the event
+    /// that it is, if it is one.
     pub(crate) fn read_ended(&mut self, id: LinkId) -> Option<CounterEvents> {
         let link = self.links.of(id)?;
         let reading = link.reads.pop_front()?;
@@ -102,13 +104,13 @@ impl Target {
     }
 }
 
-impl Reading {
+impl OutgoingRead {
     pub(crate) fn piece_bytes(&self) -> u64 {
         (self.len_bytes - self.sent_bytes).min(READ_PIECE_MAX_BYTES as u64)
     }
 
-    /// Whether there is another piece to be sent.
-    pub(crate) fn is_to_go_on(&mut self) -> bool {
+    /// Checks that the region is still open. Returns whether there is another piece to send.
+    pub(crate) fn prepare_next_piece(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
         if is_left {
             self.look_for_region();
@@ -145,8 +147,8 @@ impl Reading {
         }
     }
 
-    /// The rest of the piece that is being sent. If the region is no longer there it is zeros, which the answer will take
-    /// back: what was begun has to be ended.
+    /// The rest of the piece that is being sent. If the region is no longer there it is zeros,
+    /// which the answer will take back: what was begun has to be ended.
     pub(crate) fn piece(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp(self.piece_bytes());
         if self.copy.is_empty() {

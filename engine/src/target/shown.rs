@@ -11,11 +11,12 @@ use crate::wire::{Header, Shown};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Tells a peer that it may map a region which it has accessed.
+    /// Shows a region that a peer has accessed to the peer, which may map it.
     pub(super) fn show(&mut self, id: LinkId, window: &Window, effects: &mut impl TargetEffects) {
         let region = window.region();
-        // What is written to persistent memory has to be known to be made durable, and no frame tells of longer memory.
-        if self.sees_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
+        // Writes to persistent memory must be seen to be made durable, and no frame describes
+        // longer memory.
+        if self.observes_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
         let Some(memory) = region.shareable_memory() else { return };
@@ -44,13 +45,13 @@ impl Target {
         effects.owe(id, Header::Shown(shown));
     }
 
-    /// Has peers access all regions by frames from now on. Regions that they have mapped are retired: they are not shown
-    /// again.
-    pub(crate) fn see_accesses(&mut self) {
-        if self.sees_accesses {
+    /// Has peers access all regions by frames from now on. Regions that they have mapped are
+    /// retired: they are not shown again.
+    pub(crate) fn observe_accesses(&mut self) {
+        if self.observes_accesses {
             return;
         }
-        self.sees_accesses = true;
+        self.observes_accesses = true;
         for region in self.links.iter_mut().flat_map(|link| link.shown.drain(..)) {
             if let Some(region) = region.upgrade()
                 && let Some(memory) = region.shareable_memory()

@@ -1,4 +1,4 @@
-//! A target by itself: no endpoint, no link and no engine, only what it is told and what it answers.
+//! A target by itself, without endpoint, link and engine: its events in, its effects out.
 
 use std::io::IoSliceMut;
 
@@ -58,7 +58,7 @@ impl Target {
 
 /// Remembers what it was asked for, and may have no room for completions.
 #[derive(Debug, Default)]
-struct Asked {
+struct EffectsRecorder {
     is_full: bool,
     completed: Vec<Completion>,
     counted: Vec<CounterEvents>,
@@ -67,7 +67,7 @@ struct Asked {
     returned_bytes: u64,
 }
 
-impl TargetEffects for Asked {
+impl TargetEffects for EffectsRecorder {
     fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
         if self.is_full {
             return Err(completion);
@@ -102,12 +102,12 @@ impl TargetEffects for Asked {
 }
 
 /// A target with a link and a region of this length.
-fn target(len_bytes: usize) -> (Target, Arc<Region>, Asked) {
+fn target(len_bytes: usize) -> (Target, Arc<Region>, EffectsRecorder) {
     let mut target = Target::new(Arc::default(), ALL, ALL, Order::SAS, true);
     target.link_added(LINK, PEER);
     let attr = RegionAttr { key: KEY, access: ALL, base_address: 0 };
     let region = target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
-    (target, region, Asked::default())
+    (target, region, EffectsRecorder::default())
 }
 
 fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Rma {
@@ -220,19 +220,19 @@ fn read_is_taken_piece_by_piece_and_answered() {
     target.read(LINK, &rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
     assert_eq!(asked.reads, 1);
     let reading = target.reading(LINK).unwrap();
-    assert!(reading.is_to_go_on() && reading.piece_bytes() == 3);
+    assert!(reading.prepare_next_piece() && reading.piece_bytes() == 3);
     reading.begin_piece();
     assert_eq!(reading.header(), Header::ReadData { op: 1, len_bytes: 3 });
     assert_eq!(&*reading.piece(1)[0], b"cd", "the link has taken a byte");
     reading.piece_sent();
-    assert!(!reading.is_to_go_on());
+    assert!(!reading.prepare_next_piece());
     assert_eq!(reading.answer(), Some(answer_to(1, Outcome::Done)));
     assert_eq!(target.read_ended(LINK), Some(CounterEvents::REMOTE_READ));
     assert!(target.reading(LINK).is_none());
 }
 
 #[test]
-fn atomic_operation_is_answered_by_what_it_fetches() {
+fn fetching_atomic_is_answered_with_fetched_value() {
     let (mut target, region, mut asked) = target(4);
     let atomic = |op, kind| Atomic {
         op,

@@ -6,7 +6,7 @@ use slotmap::SlotMap;
 
 use super::{Target, TargetEffects, answer};
 use crate::breach::Breach;
-use crate::fetches::{Memory, Step};
+use crate::fetches::{FetchStep, Memory};
 use crate::filling::{Filling, clamp};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
@@ -29,7 +29,7 @@ pub(super) struct Inbound {
 
 /// A write of which a part has arrived.
 #[derive(Debug)]
-pub(super) enum Writing {
+pub(super) enum IncomingWrite {
     /// Its payload came with it.
     Sent(Filling<InboundId>),
     /// Its peer was asked for it.
@@ -71,7 +71,7 @@ impl Target {
         let inbound = self.inbound(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
         if let Some(link) = self.links.of(id) {
-            link.writing = Some(Writing::Sent(Filling::new(rma.len_bytes, inbound)));
+            link.writing = Some(IncomingWrite::Sent(Filling::new(rma.len_bytes, inbound)));
         }
         Ok(())
     }
@@ -102,7 +102,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if its number is taken, if it is described at too great a length, or as of [`write`](Self::write).
+    /// A [`Breach`] if its number is taken, if it is described at too great a length, or as of
+    /// [`write`](Self::write).
     pub(crate) fn write_offered(
         &mut self,
         id: LinkId,
@@ -134,8 +135,8 @@ impl Target {
         self.pulling_len() > 0
     }
 
-    /// Goes a step further with everything that peers have offered to write, as far as one pass goes. `pull` copies from where
-    /// a link's peer has its payload.
+    /// Goes a step further with everything that peers have offered to write, as far as one pass
+    /// goes. `pull` copies from where a link's peer has its payload.
     pub(crate) fn pull(
         &mut self,
         mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
@@ -149,15 +150,15 @@ impl Target {
             let step = self.fetches.step(&mut self.inbounds, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
-                Step::Pulled(_) => {}
-                Step::Ended { fetch, .. } => self.arrived(fetch.link, &fetch.filling, effects),
-                Step::Faulted(fetch) => {
+                FetchStep::Pulled(_) => {}
+                FetchStep::Ended { fetch, .. } => self.arrived(fetch.link, &fetch.filling, effects),
+                FetchStep::Faulted(fetch) => {
                     if let Some(inbound) = self.inbounds.remove(fetch.filling.place) {
                         answer(fetch.link, inbound.op, Outcome::Fault, effects);
                         spare_event(fetch.link, inbound.data, effects);
                     }
                 }
-                Step::Asked { link, op, cannot_pull } => {
+                FetchStep::Asked { link, op, cannot_pull } => {
                     effects.owe(link, Header::Clear { op, cannot_pull });
                 }
             }
@@ -168,7 +169,7 @@ impl Target {
     pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
             (Some(fetch), Some(link)) => {
-                link.writing = Some(Writing::AskedFor(fetch));
+                link.writing = Some(IncomingWrite::AskedFor(fetch));
                 true
             }
             _ => false,
@@ -207,8 +208,8 @@ impl Target {
             return;
         }
         match self.links.of(id).and_then(|link| link.writing.take()) {
-            Some(Writing::Sent(filling)) => self.arrived(id, &filling, effects),
-            Some(Writing::AskedFor(fetch)) => {
+            Some(IncomingWrite::Sent(filling)) => self.arrived(id, &filling, effects),
+            Some(IncomingWrite::AskedFor(fetch)) => {
                 if let Some(fetch) = self.fetches.take(fetch) {
                     self.arrived(id, &fetch.filling, effects);
                 }
@@ -219,8 +220,8 @@ impl Target {
 
     fn filling(&mut self, id: LinkId) -> Option<&mut Filling<InboundId>> {
         match self.links.of(id)?.writing.as_mut()? {
-            Writing::Sent(filling) => Some(filling),
-            Writing::AskedFor(fetch) => self.fetches.filling(*fetch),
+            IncomingWrite::Sent(filling) => Some(filling),
+            IncomingWrite::AskedFor(fetch) => self.fetches.filling(*fetch),
         }
     }
 
@@ -258,8 +259,8 @@ impl Target {
 
 impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
     fn wanted_bytes(&mut self, filling: &Filling<InboundId>) -> u64 {
-        let is_wanted = self.get_mut(filling.place).is_some_and(|inbound| inbound.is_wanted());
-        if is_wanted { filling.len_bytes } else { 0 }
+        let check_region = self.get_mut(filling.place).is_some_and(|inbound| inbound.check_region());
+        if check_region { filling.len_bytes } else { 0 }
     }
 
     fn pull(
@@ -277,8 +278,9 @@ impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
 }
 
 impl Inbound {
-    /// Whether what comes goes anywhere.
-    fn is_wanted(&mut self) -> bool {
+    /// Checks that the region is still open, and refuses the write otherwise. Returns whether it
+    /// is.
+    fn check_region(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
             self.window = Err(Outcome::Refused(Refusal::Key));
         }

@@ -2,9 +2,9 @@
 
 /// The check of words that are added one by one.
 ///
-/// Each byte of a word moves each of its bits to some bit of the check, so the check differs wherever a single byte does, and
-/// wherever the bits that differ are no more than 8 in a row. Words are rotated against each other, so it matters which of
-/// them is which.
+/// Each byte of a word moves each of its bits to some bit of the check, so the check differs
+/// wherever a single byte does, and wherever the bits that differ are no more than 8 in a row.
+/// Words are rotated against each other, so it matters which of them is which.
 ///
 /// It is against accidents, not against attackers, and cheap enough to be everywhere: a few instructions.
 ///
@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_burst_no_longer_than_a_byte_is_seen(
+        fn check_detects_bursts_up_to_one_byte(
             words in prop::collection::vec(any::<u64>(), 1..5),
             at in any::<prop::sample::Index>(),
             burst in 1..=u8::MAX,

@@ -151,7 +151,7 @@ pub enum Header {
     Answer {
         /// The number in the request.
         op: u64,
-        /// What became of it.
+        /// Its result.
         outcome: Outcome,
     },
     /// What makes or ends a connection. The application's data follows as payload.

@@ -1,4 +1,4 @@
-//! What each side of a stream says first, before any frame: who it is.
+//! The hello: each side of a stream sends its address and instance first, before any frame.
 //!
 //! ```text
 //!  offset  0       8         10     11         12     14         16         20      24   40         48
@@ -53,7 +53,7 @@ const _: () = assert!(HELLO_BYTES == 48);
 const _: () = assert!(field::MAGIC.end - field::MAGIC.start == MAGIC.len());
 const _: () = assert!(field::IP.end - field::IP.start == size_of::<Ipv6Addr>());
 
-/// Who is at the other end of a stream.
+/// The address and instance of an endpoint, as it sends them at the start of a stream.
 ///
 /// It is a claim, not a proof: what it says about the host is to be believed only as far as the connection's
 /// own address agrees, and a scope id means something on the host that chose it only.
@@ -128,8 +128,8 @@ impl Hello {
 /// Whether these first bytes of a stream, however few, can be the start of a hello. Bytes beyond a hello's
 /// length are not looked at.
 ///
-/// Whoever connects by mistake (a browser, a port scanner) is refused at the first byte that is wrong, not
-/// only when as many as a hello has have arrived.
+/// A program that connects by mistake (a browser, a port scanner) is refused at its first wrong
+/// byte, before a whole hello has arrived.
 ///
 /// # Errors
 ///
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_the_documentation_says() {
+    fn hello_layout_matches_documentation() {
         let v4 = Hello { address: address("10.1.2.3:513"), instance: 0x0a0b };
         assert_eq!(&v4.emit()[..20], b"homespun\x04\0\x04\0\x01\x02\0\0\0\0\0\0");
         assert_eq!(v4.emit()[20..24], 0xf955_926a_u32.to_le_bytes());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_of_a_byte_passes_unnoticed() {
+    fn hello_check_detects_any_changed_byte() {
         for text in ["10.1.2.3:513", "[fe80::1%258]:1", "[ff01::ff]:65535"] {
             let bytes = Hello { address: address(text), instance: 0x0123_4567_89ab_cdef }.emit();
             for at in 0..bytes.len() {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_where_no_endpoint_can_be_is_refused() {
+    fn hello_with_wildcard_or_port_zero_is_refused() {
         for text in ["0.0.0.0:1", "[::]:1", "127.0.0.1:0", "[::1]:0"] {
             let bytes = Hello { address: address(text), instance: 1 }.emit();
             assert_eq!(Hello::parse(&bytes), Err(WireError::MalformedAddress), "{text}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ipv4_address_does_not_use_is_reserved() {
+    fn unused_bytes_of_ipv4_address_must_be_zero() {
         let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
         for at in field::SCOPE_ID.chain(field::IP.start + IPV4_BYTES..field::IP.end) {
             let mut wrong = bytes;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_refused_at_its_first_wrong_byte() {
+    fn other_protocol_is_refused_at_its_first_wrong_byte() {
         let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
         let reasons = [
             (field::MAGIC, WireError::BadMagic),
@@ -276,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hello_comes_back(hello in any_hello()) {
+        fn hello_round_trips(hello in any_hello()) {
             let bytes = hello.emit();
             prop_assert_eq!(Hello::parse(&bytes), Ok(hello));
             for end in 0..=bytes.len() {
@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn every_bit_matters(hello in any_hello()) {
+        fn hello_with_any_flipped_bit_is_refused(hello in any_hello()) {
             let bytes = hello.emit();
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes;
@@ -295,7 +295,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_judged_alike_by_prefix_and_whole(
+        fn prefix_check_and_parse_agree_on_any_bytes(
             start in 0..=HELLO_BYTES,
             hello in any_hello(),
             noise in any::<[u8; HELLO_BYTES]>(),

@@ -181,7 +181,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// A header under this rule, with these flags and so much payload.
+    /// A header under this rule, with these flags and this length of payload.
     #[inline(always)]
     pub(super) fn new(rule: &'static Rule, flags: u8, payload_len_bytes: u64) -> Fields {
         debug_assert!(Form::judged(rule, flags).is_ok(), "flags that every peer refuses");

@@ -7,9 +7,10 @@ use crate::wire::header::Header;
 
 /// Takes the bytes that follow the hello on one link apart and reports the frames to a [`FrameHandler`].
 ///
-/// Bytes come by [`feed`](Self::feed), in pieces of any size. Where [`payload_left`](Self::payload_left) is
-/// not zero, the next bytes of the stream may instead be read straight to where [`FrameHandler::space`] says, and
-/// are then counted by [`placed`](Self::placed).
+/// Bytes come by [`feed`](Self::feed), in pieces of any size. Where
+/// [`payload_left`](Self::payload_left) is not zero, the next bytes of the stream may instead be
+/// read straight to where [`FrameHandler::space`] says, and are then counted by
+/// [`placed`](Self::placed).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
 #[derive(Debug)]
@@ -41,9 +42,9 @@ impl Decoder {
 
     /// Takes the next bytes of the stream, all of them, and returns how many frames they completed.
     ///
-    /// A frame whose payload lies whole in `bytes` is reported by [`FrameHandler::frame`], in place. Otherwise
-    /// the frame is begun, and what there is of its payload goes to [`FrameHandler::chunk`], whether or not the
-    /// receiver has a space.
+    /// A frame whose payload lies whole in `bytes` is reported by [`FrameHandler::frame`], in
+    /// place. Otherwise the frame is begun, and what there is of its payload goes to
+    /// [`FrameHandler::chunk`], whether or not the receiver has a space.
     ///
     /// # Errors
     ///

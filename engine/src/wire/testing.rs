@@ -7,7 +7,8 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Fields, Form, Header};
 
-/// The header with this form, these words and so much payload, if a correct peer may send it.
+/// The header with this form, these words and this length of payload, if a correct peer may send
+/// it.
 fn header(form: Form, words: &[u64], payload_len_bytes: u64) -> Option<Header> {
     let mut words = words.iter().copied();
     let header = Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap()).ok()?;

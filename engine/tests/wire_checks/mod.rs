@@ -32,8 +32,8 @@ pub(crate) fn frame(bytes: &[u8]) -> bool {
     judged.is_ok()
 }
 
-/// A hello has one form only, and is refused no later than at its end. So is one that was given the check that it lacks: what
-/// makes up random hellos would hardly find it.
+/// A hello has one form only, and is refused no later than at its end. So is one that was given the
+/// check that it lacks: what makes up random hellos would hardly find it.
 pub(crate) fn hello(bytes: &[u8]) -> bool {
     if let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() {
         judge_hello(&with_check(*whole));

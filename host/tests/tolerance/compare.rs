@@ -16,7 +16,7 @@ const QUORUM: usize = 2;
 /// breaks no program that runs over them; and the error numbers may differ if all refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Two others accept what homespun refuses, or does not survive.
+    /// Two others accept a call that homespun refuses, or does not survive.
     Refused,
     /// All accept, and two others agree on another result.
     Otherwise,

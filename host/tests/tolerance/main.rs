@@ -1,6 +1,6 @@
 //! Compares homespun with other providers of an installed libfabric, call by call. `docs/tolerance.md` lists
-//! the calls in which two of them accept what homespun refuses, or agree on another result, and gives the
-//! reasons.
+//! the calls that homespun refuses and two of them accept, or in which two agree on another result, and
+//! gives the reasons.
 //!
 //! Without arguments this is a test: it fails if there is a difference that the document does not list, or if
 //! the document lists one that does not exist. It needs the libfabric version of the document (Debian:

@@ -6,7 +6,7 @@ use homespun::flags::MrAccess;
 use homespun::info::{EndpointType, Progress, Threading};
 use homespun::{
     Address, AddressVector, AvAttr, BindFlags, Buffer, Bytes, BytesMut, CompletionQueue, CqAttr, Endpoint,
-    Fabric, FabricAddress, Hints, MemoryRegion, MrAttr, ReadError,
+    Fabric, FabricAddress, Hints, MemoryRegion, MrAttr, RemoteMemory, Tag,
 };
 
 use crate::node::{LEN_BYTES, Node};
@@ -66,7 +66,7 @@ impl Node for NativeNode {
     fn post_receive(&mut self, tag: Option<u64>) {
         let (room, from) = (std::mem::take(&mut self.room), FabricAddress::UNSPECIFIED);
         match tag {
-            Some(tag) => self.endpoint.trecv(room, from, tag, 0, 1),
+            Some(tag) => self.endpoint.trecv(room, from, Tag(tag), 1),
             None => self.endpoint.recv(room, from, 1),
         }
         .expect("room for a receive");
@@ -75,7 +75,7 @@ impl Node for NativeNode {
     fn send(&mut self, tag: Option<u64>) {
         let message = Bytes::from_static(MESSAGE);
         match tag {
-            Some(tag) => self.endpoint.tsend(message, self.peer, tag, 2),
+            Some(tag) => self.endpoint.tsend(message, self.peer, Tag(tag), 2),
             None => self.endpoint.send(message, self.peer, 2),
         }
         .expect("room for a send");
@@ -88,19 +88,19 @@ impl Node for NativeNode {
     fn write(&mut self) {
         let (address, key) = self.target;
         let bytes = Bytes::from_static(MESSAGE);
-        self.endpoint.write(bytes, self.peer, address, key, 3).expect("room for a write");
+        self.endpoint.write(bytes, self.peer, RemoteMemory { address, key }, 3).expect("room for a write");
     }
 
     fn read(&mut self) {
         let (address, key) = self.target;
         let room = std::mem::take(&mut self.room);
-        self.endpoint.read(room, self.peer, address, key, 4).expect("room for a read");
+        self.endpoint.read(room, self.peer, RemoteMemory { address, key }, 4).expect("room for a read");
     }
 
     fn fetch_add(&mut self) {
         let (address, key) = self.target;
         let (datatype, op) = (Datatype::Uint64, AtomicOp::Sum);
-        let target = AtomicTarget { peer: self.peer, address, key, datatype, op };
+        let target = AtomicTarget { peer: self.peer, memory: RemoteMemory { address, key }, datatype, op };
         let room = std::mem::take(&mut self.room);
         let posted = self.endpoint.fetch_atomic(Bytes::from_static(ONE), room, target, 5);
         posted.expect("room for an atomic operation");
@@ -108,14 +108,14 @@ impl Node for NativeNode {
 
     fn poll_cq(&mut self) -> bool {
         match self.cq.read() {
-            Ok(completion) => {
+            Ok(Some(completion)) => {
                 match completion.buffer {
                     Buffer::Sent(_) => {}
                     buffer => self.room = buffer.into_received().expect("the room that was posted"),
                 }
                 true
             }
-            Err(ReadError::Empty) => false,
+            Ok(None) => false,
             Err(error) => panic!("{error}: {:?}", self.cq.read_error()),
         }
     }

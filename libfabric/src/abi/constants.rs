@@ -77,6 +77,7 @@ c_constants! {
         FI_PEEK = 1 << 19,
         FI_AFFINITY = 1 << 29,
         FI_AV_USER_ID = 1 << 41,
+        FI_PEER = 1 << 43,
         FI_SYNC_ERR = 1 << 58,
         FI_FETCH_ATOMIC = 1 << 58,
         FI_COMPARE_ATOMIC = 1 << 59,

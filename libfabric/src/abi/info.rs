@@ -1,7 +1,8 @@
 //! What an application asks for and is offered: `struct fi_info` and its attributes, of `rdma/fabric.h`.
 //!
-//! These structures grew over time, always at their end. Here they end where 1.17 ends them. Who reads one
-//! that somebody else allocated must not form a reference to the whole of it: it may be shorter.
+//! These structures grew over time, always at their end. Here they end where 1.17 ends them. One
+//! that the application or the host allocated may be shorter, so no reference to the whole of it
+//! may be formed.
 
 use libc::{c_char, c_int, c_void};
 

@@ -15,7 +15,7 @@ use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, F
 use crate::edge::Failure;
 use crate::sockaddr;
 
-/// How far the structures go that somebody else allocated: `fabric(7)`, "ABI changes".
+/// How long the structures are that the caller allocated: `fabric(7)`, "ABI changes".
 ///
 /// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other calls are
 /// inline functions, through which the application's structures arrive as they were compiled.
@@ -85,7 +85,7 @@ pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, F
 ///
 /// `from` is null or valid as far as `extent` says.
 pub(crate) unsafe fn read_tx_attr(from: *const FiTxAttr, extent: Extent) -> TxAttr {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     if from.is_null() { TxAttr::default() } else { unsafe { read_tx(from, extent) } }
 }
 
@@ -95,7 +95,7 @@ pub(crate) unsafe fn read_tx_attr(from: *const FiTxAttr, extent: Extent) -> TxAt
 ///
 /// `from` is null or valid.
 pub(crate) unsafe fn read_rx_attr(from: *const FiRxAttr) -> RxAttr {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     if from.is_null() { RxAttr::default() } else { unsafe { read_rx(from) } }
 }
 
@@ -132,7 +132,7 @@ unsafe fn read_tx(from: *const FiTxAttr, extent: Extent) -> TxAttr {
 ///
 /// `from` is valid.
 unsafe fn read_rx(from: *const FiRxAttr) -> RxAttr {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe {
         RxAttr {
             caps: Caps::from_bits_retain((*from).caps),
@@ -249,7 +249,7 @@ pub(crate) unsafe fn string(from: *const c_char) -> Result<Option<String>, Failu
     }
     // SAFETY: it is not null.
     let text = unsafe { CStr::from_ptr(from) };
-    // All names that homespun gives are UTF-8, so nothing has one that is not.
+    // All names that homespun gives are UTF-8, so no other name matches.
     let text = text.to_str().map_err(|_| Error::from(Misuse::NoData("a name that is UTF-8")))?;
     Ok(Some(text.to_owned()))
 }
@@ -261,7 +261,7 @@ unsafe fn address(from: *const c_void, len_bytes: usize) -> Result<Option<Addres
     if from.is_null() || len_bytes == 0 {
         return Ok(None);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { sockaddr::read(from, len_bytes) }.map(Some)
 }
 
@@ -273,7 +273,7 @@ unsafe fn key(from: *const u8, len_bytes: usize) -> Result<Vec<u8>, Failure> {
         (_, 0) => Ok(Vec::new()),
         // Since 1.20 a size without a key means keys in the address vector.
         (true, _) => Err(Misuse::NoData("authorization keys in the address vector").into()),
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(from, len_bytes) }.to_vec()),
     }
 }

@@ -46,7 +46,7 @@ fn through_c(info: &Info) -> Info {
 }
 
 #[test]
-fn what_getinfo_answers_survives_the_way_to_c_and_back() {
+fn info_round_trips_through_c() {
     let infos = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)
         .expect("a loopback interface");
     for info in &infos {
@@ -115,7 +115,7 @@ fn every_field_survives() {
 }
 
 #[test]
-fn the_providers_name_is_left_to_the_host() {
+fn provider_name_is_left_null_for_the_host() {
     let mut info = Info::default();
     info.fabric.prov_name = Some("homespun".into());
     let list = write_list(&[info]).expect("memory");
@@ -144,7 +144,7 @@ fn a_list_keeps_its_order_and_is_never_empty() {
 }
 
 #[test]
-fn what_is_left_out_is_unspecified() {
+fn zeroed_fi_info_reads_as_unspecified() {
     // SAFETY: all zeroes are an `fi_info` that specifies nothing.
     let empty: FiInfo = unsafe { std::mem::zeroed() };
     // SAFETY: it is valid, and so are its null pointers.
@@ -180,7 +180,7 @@ fn an_old_application_has_shorter_structures() {
 }
 
 #[test]
-fn what_homespun_does_not_know_it_cannot_offer() {
+fn unknown_value_in_fi_info_is_refused_with_enodata() {
     let refused = |spoil: fn(&mut FiInfo, &mut FiEpAttr)| {
         // SAFETY: all zeroes are valid attributes.
         let (mut info, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };

@@ -27,7 +27,8 @@ pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
     Ok(write_all(infos)?.release())
 }
 
-/// Writes the info of a request for a connection, which the host does not get to see: so it names the provider.
+/// Writes the info of a request for a connection, which the host does not get to see: so it names
+/// the provider.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
     Ok(list)
 }
 
-/// Infos that nobody else has yet.
+/// A list of infos that was not handed out yet.
 pub(crate) struct InfoList {
     head: *mut FiInfo,
 }
@@ -70,7 +71,7 @@ impl InfoList {
         self.head
     }
 
-    /// Gives them to somebody who frees them by `fi_freeinfo`.
+    /// Hands the list to the caller, which frees it by `fi_freeinfo`.
     pub(crate) fn release(mut self) -> *mut FiInfo {
         std::mem::replace(&mut self.head, ptr::null_mut())
     }
@@ -80,7 +81,7 @@ impl Drop for InfoList {
     fn drop(&mut self) {
         while !self.head.is_null() {
             // SAFETY: the list consists of infos that `write_list` made: all their pointers are null or come
-            // from `malloc`, and nobody else has seen them.
+            // from `malloc`, and the list was not handed out.
             unsafe {
                 let info = self.head;
                 self.head = (*info).next;
@@ -214,7 +215,7 @@ fn fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
     FiFabricAttr {
         fabric: ptr::null_mut(),
         name: ptr::null_mut(),
-        // The host puts our name here, and objects if somebody did so before.
+        // The host puts our name here, and objects if it is not null.
         prov_name: ptr::null_mut(),
         prov_version: fabric.prov_version.raw(),
         api_version: fabric.api_version.raw(),
@@ -277,6 +278,6 @@ fn address(from: Option<Address>) -> Result<(*mut c_void, usize), Failure> {
 ///
 /// `memory` is null or came from `malloc`, and is not used any more.
 unsafe fn free<T>(memory: *mut T) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { libc::free(memory.cast()) };
 }

@@ -65,7 +65,7 @@ fn ioc_mut(elements: &mut [u32]) -> FiIoc {
     FiIoc { addr: elements.as_mut_ptr().cast(), count: elements.len() }
 }
 
-/// An entry's context and flags, without anything else, which is nothing.
+/// An entry's context and flags; its other fields must be 0.
 fn fields(entry: &FiCqTaggedEntry) -> (usize, u64) {
     assert!(entry.buf.is_null() && (entry.len, entry.data, entry.tag) == (0, 0, 0));
     (entry.op_context.addr(), entry.flags)
@@ -104,7 +104,7 @@ fn every_base_call_updates_the_region() {
         assert_eq!((atomic.writemsg)(left, &raw const msg, 0), 0);
         assert_eq!((atomic.inject)(left, injected.as_ptr().cast(), 1, to, 12, KEY, U32, SUM), 0);
         injected[0] = 7;
-        // What comes last has come behind all others.
+        // The last operation takes effect after all others.
         let last = FiMsgAtomic { context: context(4), ..msg };
         assert_eq!((atomic.writemsg)(left, &raw const last, INJECT | MEANINGLESS), 0);
     }
@@ -117,7 +117,7 @@ fn every_base_call_updates_the_region() {
 }
 
 #[test]
-fn every_fetching_call_brings_what_was_there() {
+fn every_fetch_call_returns_the_former_values() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let left = pair.left.ep.as_ptr();
     let mut memory = [1u32, 2, 3];
@@ -157,7 +157,7 @@ fn every_fetching_call_brings_what_was_there() {
             (atomic.readwritev)(left, parts, none, 2, rooms, none, 2, to, 0, KEY, U32, SUM, context(2));
         assert_eq!(fetched, 0);
         assert_eq!((atomic.readwritemsg)(left, &raw const msg, &raw mut room, none, 1, INJECT), 0);
-        // Only fetching needs no operand, and looks at none.
+        // An atomic read has no operand, and ignores the pointer.
         let nowhere = ptr::without_provenance(1);
         let fourth = fourth.as_mut_ptr();
         for (place, operand) in [(0, ptr::null()), (1, nowhere)] {
@@ -199,7 +199,7 @@ fn every_fetching_call_brings_what_was_there() {
 }
 
 #[test]
-fn every_comparing_call_swaps_what_is_equal() {
+fn every_compare_call_swaps_equal_elements() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let left = pair.left.ep.as_ptr();
     let mut memory = [1u32, 2, 3];
@@ -283,7 +283,7 @@ fn every_comparing_call_swaps_what_is_equal() {
 }
 
 #[test]
-fn what_the_target_refuses_is_an_error_entry() {
+fn refusal_by_the_target_is_an_error_entry() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let left = pair.left.ep.as_ptr();
     let (operand, mut result) = ([1u32], [5u32]);
@@ -305,7 +305,7 @@ fn what_the_target_refuses_is_an_error_entry() {
     assert_eq!(result, [5]);
 }
 
-/// What the three calls that say what is offered answer.
+/// The answers of the three validity calls.
 fn valid(ep: *mut FidEp, datatype: u32, op: u32) -> [Result<usize, c_int>; 3] {
     let atomic = ops(ep);
     [atomic.writevalid, atomic.readwritevalid, atomic.compwritevalid].map(|valid| {
@@ -334,7 +334,7 @@ fn query(domain: *mut FidDomain, datatype: u32, op: u32, flags: u64) -> Result<(
 }
 
 #[test]
-fn what_is_offered_is_said() {
+fn query_atomic_names_every_supported_operation() {
     const NOT_SUPPORTED: c_int = EOPNOTSUPP as c_int;
     let node = Node::open();
     let (ep, domain) = (node.ep.as_ptr(), node.domain.as_ptr());
@@ -355,7 +355,7 @@ fn what_is_offered_is_said() {
     assert_eq!(sum(TAGGED), Err(NOT_SUPPORTED), "receive buffers are no targets");
     assert_eq!(sum(TAGGED | FI_FETCH_ATOMIC), Err(NOT_SUPPORTED));
     assert_eq!(sum(REMOTE_CQ_DATA), sum(0), "it says nothing of an operation");
-    // SAFETY: the objects are open, and that null is refused is what is tested.
+    // SAFETY: the objects are open; the test checks that null is refused.
     unsafe {
         assert_eq!((ops(ep).writevalid)(ep, U32, SUM, ptr::null_mut()), EINVAL as c_int);
         let query = (*(*domain).ops).query_atomic;
@@ -364,7 +364,7 @@ fn what_is_offered_is_said() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_looked_at() {
+fn invalid_calls_are_refused_before_pointers_are_read() {
     let node = Node::open();
     let own = node.insert(&node.name());
     let ep = node.ep.as_ptr();
@@ -417,7 +417,7 @@ fn what_cannot_be_is_refused_before_anything_is_looked_at() {
         })
     };
     let no_change = |_: &mut FiMsgAtomic| {};
-    // Another number of remote elements than of local ones, or of remote segments than one.
+    // The remote elements differ in number from the local ones, or are not in one segment.
     for targets in [&targets[..0], &targets[..1], &targets[..2], &targets[3..4]] {
         assert_eq!(post(targets, no_change, 0), [EINVAL; 3]);
     }
@@ -507,7 +507,7 @@ fn operation_on_no_elements_completes() {
         assert_eq!(fields(&ended[0].0), (1, ATOMIC | direction));
     };
     let one = context(1);
-    // SAFETY: the endpoint is open, and there is no memory but what stays where it is.
+    // SAFETY: the endpoint is open, and all memory outlives the call.
     unsafe {
         for buf in [ptr::null(), element.as_ptr().cast()] {
             ends((atomic.write)(left, buf, 0, NONE, to, 0, KEY, U32, SUM, one), WRITE);
@@ -528,7 +528,7 @@ fn operation_on_no_elements_completes() {
             let swapped =
                 (atomic.compwritemsg)(left, &raw const swap, nothing, none, 0, ptr::null_mut(), none, 0, 0);
             ends(swapped, READ);
-            // What there is not is not there for no elements either.
+            // An unsupported operation is refused even with no elements.
             let unknown = FiMsgAtomic { datatype: 100, ..msg };
             assert_eq!((atomic.writemsg)(left, &raw const unknown, 0), EOPNOTSUPP);
         }
@@ -536,7 +536,7 @@ fn operation_on_no_elements_completes() {
 }
 
 #[test]
-fn an_endpoint_without_the_capability_has_none() {
+fn endpoint_without_the_capability_refuses_atomics() {
     let node = Node::without(ATOMIC);
     let (ep, own) = (node.ep.as_ptr(), node.insert(&node.name()));
     assert_eq!(valid(ep, U32, SUM), [Err(EOPNOTSUPP as c_int); 3]);

@@ -37,7 +37,7 @@ fn insert(av: &Object<FidAv>, addresses: &[[u8; 16]], flags: u64, errors: *mut c
     (result, found)
 }
 
-fn lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 16], usize) {
+fn call_lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 16], usize) {
     let mut found = [0; 16];
     let mut len_bytes = room_bytes;
     let pointer = av.as_ptr();
@@ -49,20 +49,20 @@ fn lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 1
 }
 
 #[test]
-fn addresses_are_found_again() {
+fn lookup_returns_inserted_addresses() {
     let av = &node().av;
     let addresses = [address(1), address(2), address(3)];
     assert_eq!(insert(av, &addresses, 0, ptr::null_mut()), (3, vec![0, 1, 2]));
-    assert_eq!(lookup(av, 1, 16), (0, addresses[1], 16));
-    let (result, found, len_bytes) = lookup(av, 2, 8);
+    assert_eq!(call_lookup(av, 1, 16), (0, addresses[1], 16));
+    let (result, found, len_bytes) = call_lookup(av, 2, 8);
     assert_eq!((result, len_bytes, &found[..8]), (0, 16, &addresses[2][..8]));
     assert_eq!(found[8..], [0; 8]);
-    assert_eq!(lookup(av, 3, 16).0, EINVAL);
+    assert_eq!(call_lookup(av, 3, 16).0, EINVAL);
     assert_eq!(insert(av, &[], 0, ptr::null_mut()).0, 0);
 }
 
 #[test]
-fn what_is_no_address_is_reported_and_takes_an_index() {
+fn invalid_address_is_reported_and_takes_an_index() {
     let av = &node().av;
     let mut alien = address(2);
     alien[0] = libc::AF_UNIX as u8;
@@ -76,7 +76,7 @@ fn what_is_no_address_is_reported_and_takes_an_index() {
 }
 
 #[test]
-fn removed_addresses_are_gone() {
+fn removed_address_is_not_found() {
     let av = &node().av;
     let (_, mut found) = insert(av, &[address(1), address(2)], 0, ptr::null_mut());
     let pointer = av.as_ptr();
@@ -85,12 +85,12 @@ fn removed_addresses_are_gone() {
         |count, flags| unsafe { ((*(*pointer).ops).remove)(pointer, found.as_mut_ptr(), count, flags) };
     assert_eq!(remove(1, 1 << 3), 0, "no flag has a meaning");
     assert_eq!(remove(1, 0), EINVAL);
-    assert_eq!(lookup(av, 0, 16).0, EINVAL);
-    assert_eq!(lookup(av, 1, 16).0, 0);
+    assert_eq!(call_lookup(av, 0, 16).0, EINVAL);
+    assert_eq!(call_lookup(av, 1, 16).0, 0);
 }
 
 #[test]
-fn ranges_of_nodes_and_services_are_inserted() {
+fn insertsym_inserts_ranges_of_nodes_and_services() {
     let av = &node().av;
     let pointer = av.as_ptr();
     let mut found = [77; 4];
@@ -110,12 +110,12 @@ fn ranges_of_nodes_and_services_are_inserted() {
     assert_eq!(insertsym(node, 0, service, 2), 0);
     assert_eq!(insertsym(node, 2, service, 2), 4);
     assert_eq!(found, [0, 1, 2, 3]);
-    let last = lookup(av, 3, 16).1;
+    let last = call_lookup(av, 3, 16).1;
     assert_eq!((&last[2..4], &last[4..8]), (&4712_u16.to_be_bytes()[..], &[192, 0, 2, 10][..]));
 }
 
 #[test]
-fn node_and_service_name_an_address() {
+fn insertsvc_resolves_node_and_service() {
     let av = &node().av;
     let pointer = av.as_ptr();
     let mut found = 77;
@@ -124,7 +124,7 @@ fn node_and_service_name_an_address() {
         let insertsvc = (*(*pointer).ops).insertsvc;
         let (node, service) = (c"192.0.2.9".as_ptr(), c"4711".as_ptr());
         assert_eq!(insertsvc(pointer, node, service, &raw mut found, 0, ptr::null_mut()), 1);
-        assert_eq!(lookup(av, found, 16), (0, address(9), 16));
+        assert_eq!(call_lookup(av, found, 16), (0, address(9), 16));
         assert!(insertsvc(pointer, c"::1".as_ptr(), service, &raw mut found, 0, ptr::null_mut()) < 0);
         assert_eq!(found, FI_ADDR_NOTAVAIL);
         assert_eq!(insertsvc(pointer, node, ptr::null(), &raw mut found, 0, ptr::null_mut()), EINVAL);
@@ -132,7 +132,7 @@ fn node_and_service_name_an_address() {
 }
 
 #[test]
-fn addresses_are_printed() {
+fn straddr_prints_addresses() {
     let av = &node().av;
     let pointer = av.as_ptr();
     let mut buf = [0x7f; 64];
@@ -151,7 +151,7 @@ fn addresses_are_printed() {
 }
 
 #[test]
-fn an_application_learns_the_type_it_got() {
+fn av_open_returns_the_vector_type() {
     let node = node();
     let mut attr = av_attr();
     drop(node.domain.av(&mut attr).expect("an address vector"));

@@ -1,7 +1,7 @@
-//! What `fi_info -v` prints, exercised by the calls of the C interface: each capability, flag and order by an entry of a
-//! table, and each number by what is within it and what is beyond.
+//! Exercises what `fi_info -v` prints, by calls of the C interface: each capability, flag and order by an
+//! entry of a table, and each number by a value within it and one beyond.
 //!
-//! A bit that is answered and is in no table fails the test.
+//! An answered bit that is in no table fails the test.
 
 mod calls;
 mod connected;
@@ -50,33 +50,33 @@ const ORDER_ATOMIC_RAR: u64 = 1 << 36;
 const EAGAIN: isize = -11;
 const EOPNOTSUPP: isize = -95;
 
-/// What exercises something, between endpoints of this type.
+/// A check of a feature with endpoints of this type.
 type Check = fn(Kind);
 
-/// What exercises each capability.
+/// The check of each capability.
 const CAPABILITIES: &[(u64, Check)] = &[
-    (MSG, |kind| a_message(kind, MSG, MSG)),
+    (MSG, |kind| message(kind, MSG, MSG)),
     (SEND, one_way),
     (RECV, one_way),
-    (TAGGED, a_tagged_message),
+    (TAGGED, tagged_message),
     (RMA, |kind| access(kind, RMA, RMA, &[Access::Write, Access::Read])),
     (READ, |kind| access(kind, RMA | READ, RMA, &[Access::Read])),
     (WRITE, |kind| access(kind, RMA | WRITE, RMA, &[Access::Write])),
     (REMOTE_READ, |kind| access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
     (REMOTE_WRITE, |kind| access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
     (ATOMIC, atomic_operations),
-    (RMA_EVENT, accesses_that_are_counted),
-    (RMA_PMEM, writes_that_are_durable),
-    (MULTI_RECV, many_messages_in_a_buffer),
-    (FENCE, a_fence),
-    (SOURCE, |kind| a_message(kind, MSG | SOURCE, MSG | SOURCE)),
-    (DIRECTED_RECV, a_directed_receive),
-    (LOCAL_COMM, |kind| a_message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
-    // Nobody is there on any other host.
-    (REMOTE_COMM, |kind| a_message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
+    (RMA_EVENT, counted_accesses),
+    (RMA_PMEM, durable_writes),
+    (MULTI_RECV, multi_receive_buffer),
+    (FENCE, fenced_send),
+    (SOURCE, |kind| message(kind, MSG | SOURCE, MSG | SOURCE)),
+    (DIRECTED_RECV, directed_receive),
+    (LOCAL_COMM, |kind| message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
+    // The test has no other host.
+    (REMOTE_COMM, |kind| message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
 ];
 
-/// What exercises each order of messages.
+/// The check of each message order.
 const ORDERS: &[(u64, Check)] = &[
     (ORDER_SAS, sends_after_sends),
     (ORDER_RMA_RAR, reads_after_reads),
@@ -93,7 +93,7 @@ fn exercise(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
 }
 
 /// A message from the left to the right.
-fn a_message(kind: Kind, left: u64, right: u64) {
+fn message(kind: Kind, left: u64, right: u64) {
     let pair = kind.pair(left, right);
     let (message, mut buf) = (*b"message", [0; 7]);
     assert_eq!(recv(&pair.right, &mut buf, FI_ADDR_UNSPEC, 2), 0);
@@ -106,13 +106,13 @@ fn a_message(kind: Kind, left: u64, right: u64) {
 }
 
 fn one_way(kind: Kind) {
-    a_message(kind, MSG | SEND, MSG | RECV);
+    message(kind, MSG | SEND, MSG | RECV);
     let pair = kind.pair(MSG | SEND, MSG | RECV);
     assert_eq!(recv(&pair.left, &mut [0; 8], FI_ADDR_UNSPEC, 1), EOPNOTSUPP);
     assert_eq!(send(&pair.right, b"message", pair.to_left, 1), EOPNOTSUPP);
 }
 
-fn a_tagged_message(kind: Kind) {
+fn tagged_message(kind: Kind) {
     let pair = kind.pair(TAGGED, TAGGED);
     let mut bufs = [[0u8; 4]; 2];
     for (number, buf) in bufs.iter_mut().enumerate() {
@@ -141,7 +141,7 @@ fn ended(pair: &Pair) -> bool {
     read.is_ok()
 }
 
-/// These kinds of access go well; the other is refused by whoever lacks what it takes.
+/// The allowed kinds of access succeed; the side that lacks the capability refuses the others.
 fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
     let pair = kind.pair(left, right);
     let mut memory = *b"the memory";
@@ -150,7 +150,7 @@ fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
     for how in [Access::Write, Access::Read] {
         let is_allowed = allowed.contains(&how);
         if post_access(&pair, how, &mut buf, 3) == EOPNOTSUPP {
-            assert!(!is_allowed, "refused by whoever begins it");
+            assert!(!is_allowed, "refused by the initiator");
         } else {
             assert_eq!(ended(&pair), is_allowed, "what the target says");
         }
@@ -190,11 +190,11 @@ fn atomic_operations(kind: Kind) {
     assert_eq!(posted, 0);
     pair.completions(1, 0);
     drop(region);
-    // What was fetched before the second addition is not what was there to be compared.
+    // The compare finds the value after the second addition, which differs from the fetched one.
     assert_eq!((fetched, compared, u64::from_le_bytes(memory)), (42, 44, 44));
 }
 
-fn accesses_that_are_counted(kind: Kind) {
+fn counted_accesses(kind: Kind) {
     let pair = kind.pair(RMA, RMA | RMA_EVENT);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
@@ -217,7 +217,7 @@ fn accesses_that_are_counted(kind: Kind) {
     assert_eq!(values, [2, 1]);
 }
 
-fn writes_that_are_durable(kind: Kind) {
+fn durable_writes(kind: Kind) {
     let pair = kind.pair(RMA | RMA_PMEM, RMA | RMA_PMEM);
     let (file, mapped) = mapped_file(8192);
     let region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
@@ -238,7 +238,7 @@ fn writes_that_are_durable(kind: Kind) {
     // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
     assert_eq!(unsafe { ((*(*ep).rma).writemsg)(ep, &raw const msg, COMMIT_COMPLETE) }, 0);
     pair.completions(1, 0);
-    // That it is on the device too is to be seen natively alone, `tests/capabilities`.
+    // `tests/capabilities` checks that the bytes are on the device.
     let content = fs::read(file.path()).expect("the file");
     assert_eq!(
         (&content[..3000], &content[3000..8000], &content[8000..]),
@@ -272,7 +272,7 @@ fn fetches_after_fetches(kind: Kind) {
     assert!(fetched.is_sorted() && fetched[19] == 19, "{fetched:?}");
 }
 
-fn many_messages_in_a_buffer(kind: Kind) {
+fn multi_receive_buffer(kind: Kind) {
     let pair = kind.pair(MSG, MSG | MULTI_RECV);
     let mut buf = [0u8; 128];
     let (ep, parts) = (pair.right.ep.as_ptr(), [iov(&mut buf)]);
@@ -291,12 +291,12 @@ fn many_messages_in_a_buffer(kind: Kind) {
     }
     let [_, told] = pair.completions(0, 3);
     let released: Vec<_> = told.iter().map(|(entry, _)| entry.flags & MULTI_RECV != 0).collect();
-    // The third one leaves less than there must be, by default.
+    // The third leaves less than the default minimum.
     assert_eq!(released, [false, false, true]);
     assert_eq!((buf[0], buf[32], buf[64], buf[95]), (b'a', b'b', b'c', b'c'));
 }
 
-fn a_fence(kind: Kind) {
+fn fenced_send(kind: Kind) {
     let pair = kind.pair(MSG | FENCE, MSG);
     let (mut first, mut second, mut bufs) = (*b"first", *b"other", [[0u8; 5]; 2]);
     assert_eq!(sendmsg(&pair.left, &mut first, pair.to_right, 1, MATCH_COMPLETE), 0);
@@ -310,7 +310,7 @@ fn a_fence(kind: Kind) {
     assert_eq!(bufs, [first, second]);
 }
 
-fn a_directed_receive(kind: Kind) {
+fn directed_receive(kind: Kind) {
     let pair = kind.pair(MSG, MSG | DIRECTED_RECV);
     let own = pair.right.insert(&pair.right.name());
     let mut bufs = [[0u8; 5]; 2];
@@ -340,7 +340,7 @@ fn sends_after_sends(kind: Kind) {
 }
 
 #[test]
-fn every_type_of_endpoint_is_walked_over() {
+fn every_endpoint_type_is_exercised() {
     let (infos, mut types) = (Plugin::get().loopback(), Vec::new());
     for info in infos.iter() {
         // SAFETY: answers have all their attributes.

@@ -1,4 +1,4 @@
-//! Connections: passive endpoints, endpoints that connect, and what event queues tell of them.
+//! Connections: passive endpoints, connecting endpoints, and their events.
 
 mod closing;
 
@@ -41,7 +41,7 @@ const ENOEQ: c_int = -261;
 
 const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 
-/// In milliseconds, and longer than anything takes that works.
+/// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
 /// Infos for endpoints that connect, on the loopback interface.
@@ -53,8 +53,8 @@ pub(crate) fn infos() -> InfoList {
     Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, &raw const hints).expect("they are offered")
 }
 
-/// Queues, and all that endpoints are opened with. Fields are closed in the order in which they stand here.
-struct Desk {
+/// The objects that endpoints need. They are closed in the order of the fields.
+struct ConnectionFixture {
     cq: Object<FidCq>,
     eq: Object<FidEq>,
     domain: Object<FidDomain>,
@@ -66,23 +66,23 @@ struct Desk {
 pub(crate) struct Event {
     pub(crate) number: u32,
     fid: *mut Fid,
-    /// Of a request; it is the application's.
+    /// The info of a request, which the application frees.
     pub(crate) info: Option<InfoList>,
     data: Vec<u8>,
 }
 
-impl Desk {
-    fn open() -> Desk {
-        Desk::waiting_by(FI_WAIT_NONE)
+impl ConnectionFixture {
+    fn open() -> ConnectionFixture {
+        ConnectionFixture::waiting_by(FI_WAIT_NONE)
     }
 
-    fn waiting_by(wait_obj: u32) -> Desk {
+    fn waiting_by(wait_obj: u32) -> ConnectionFixture {
         let infos = infos();
         let fabric = open_fabric(infos.first(), API_VERSION);
         let domain = fabric.domain(infos.as_ptr()).expect("a domain");
         let eq = fabric.eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
         let cq = domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
-        Desk { cq, eq, domain, fabric, infos }
+        ConnectionFixture { cq, eq, domain, fabric, infos }
     }
 
     fn info(&self) -> *mut FiInfo {
@@ -110,7 +110,7 @@ impl Desk {
         endpoint
     }
 
-    /// An endpoint that asks for a connection.
+    /// An endpoint that has requested a connection.
     fn requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
         let endpoint = self.endpoint(self.info());
         assert_eq!(connect(&endpoint, &name(of), data), 0);
@@ -122,12 +122,12 @@ impl Desk {
         read(&self.eq, room, flags)
     }
 
-    /// The next event, within this room.
+    /// The next event, read into a buffer of this length.
     fn event_in(&self, room_bytes: usize, flags: u64) -> Event {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
         until(|| {
-            // What is under way may need the endpoints of the other queue.
+            // Events may need progress of the endpoints of the other queue.
             let _ = self.completion();
             found = self.read(&mut room, flags);
             found.0 != EAGAIN
@@ -164,7 +164,7 @@ impl Desk {
         }
     }
 
-    /// The endpoints of a connection: the one that asks, and the one that accepts.
+    /// The endpoints of a connection: requester and acceptor.
     fn pair(&self) -> (Object<FidEp>, Object<FidEp>) {
         let listener = self.listener();
         let requester = self.requester(&listener, b"");
@@ -178,7 +178,7 @@ impl Desk {
     }
 }
 
-/// `fi_eq_read`. How many bytes it has written, and the event's number.
+/// `fi_eq_read`. Returns the number of bytes written, and the event's number.
 pub(crate) fn read(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u32) {
     let (eq, mut number) = (eq.as_ptr(), 0);
     // SAFETY: the queue is open, and there is as much room as is said.
@@ -289,15 +289,15 @@ fn recv(at: &Object<FidEp>, number: usize) -> isize {
 }
 
 #[test]
-fn a_request_is_accepted_and_used() {
-    let desk = Desk::open();
+fn accepted_request_carries_messages() {
+    let desk = ConnectionFixture::open();
     let listener = desk.listener();
     let requester = desk.requester(&listener, b"may I?");
 
     let seen = desk.event_in(1000, FI_PEEK);
     let seen_at = seen.info.map(|info| {
         let at = info.as_ptr();
-        // The one that is read is the same.
+        // A read returns the same event.
         mem::forget(info);
         at
     });
@@ -349,13 +349,13 @@ fn a_request_is_accepted_and_used() {
 }
 
 #[test]
-fn a_request_is_rejected_with_data() {
-    let desk = Desk::open();
+fn rejection_delivers_its_data() {
+    let desk = ConnectionFixture::open();
     let (listener, other) = (desk.listener(), desk.listener());
-    // Into memory of the application's, of which there is less, and into the queue's.
+    // Into a shorter buffer of the application, and into the queue's memory.
     for room_bytes in [3, 0] {
         let requester = desk.requester(&listener, b"please");
-        // SAFETY: nobody else looks at it.
+        // SAFETY: only this thread uses it.
         unsafe { (*requester.fid()).context = context(99) };
         let request = desk.event().info.expect("a request");
         let handle = request.first().handle;
@@ -380,8 +380,8 @@ fn a_request_is_rejected_with_data() {
 }
 
 #[test]
-fn a_request_that_was_read_is_accepted_without_its_passive_endpoint() {
-    let desk = Desk::open();
+fn read_request_is_accepted_after_its_passive_endpoint_closes() {
+    let desk = ConnectionFixture::open();
     let listener = desk.listener();
     let requester = desk.requester(&listener, b"");
     let request = desk.event().info.expect("a request");
@@ -395,12 +395,12 @@ fn a_request_that_was_read_is_accepted_without_its_passive_endpoint() {
 }
 
 #[test]
-fn a_request_that_nobody_decides_is_rejected_with_its_fabric() {
-    let (asked, asking) = (Desk::open(), Desk::open());
+fn undecided_request_is_rejected_when_its_fabric_closes() {
+    let (asked, asking) = (ConnectionFixture::open(), ConnectionFixture::open());
     let listener = asked.listener();
     let requester = asking.requester(&listener, b"");
     until(|| {
-        // Neither moves on but by reads of its queue.
+        // Each side makes progress only by reads of its queue.
         asking.read(&mut [], FI_PEEK);
         asked.read(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
     });
@@ -414,8 +414,8 @@ fn a_request_that_nobody_decides_is_rejected_with_its_fabric() {
 }
 
 #[test]
-fn data_is_cut_to_the_room_that_there_is() {
-    let desk = Desk::open();
+fn event_data_is_truncated_to_the_buffer() {
+    let desk = ConnectionFixture::open();
     let listener = desk.listener();
     let _requester = desk.requester(&listener, b"please");
     let mut room = [0; ENTRY_BYTES + 3];
@@ -429,12 +429,12 @@ fn data_is_cut_to_the_room_that_there_is() {
 }
 
 #[test]
-fn an_endpoint_takes_over_the_address_of_a_passive_one() {
-    let desk = Desk::open();
+fn endpoint_takes_over_address_of_passive_endpoint() {
+    let desk = ConnectionFixture::open();
     let (listener, passive) = (desk.listener(), desk.passive());
     let address_of_passive = name(&passive);
     let infos = infos();
-    // SAFETY: nobody else uses the info, which does not own its handle.
+    // SAFETY: only this thread uses the info, which does not own its handle.
     unsafe { (*infos.as_ptr()).handle = passive.fid() };
     let requester = desk.endpoint(infos.as_ptr());
     assert_eq!(name(&requester), address_of_passive);
@@ -448,8 +448,8 @@ fn an_endpoint_takes_over_the_address_of_a_passive_one() {
 }
 
 #[test]
-fn what_a_connection_needs() {
-    let desk = Desk::open();
+fn connection_calls_without_their_prerequisites_are_refused() {
+    let desk = ConnectionFixture::open();
     let (listener, mute) = (desk.listener(), desk.passive());
     assert_eq!(listen(&mute), ENOEQ);
     assert_eq!(listen(&listener), EOPBADSTATE, "it does already");
@@ -463,7 +463,7 @@ fn what_a_connection_needs() {
     assert_eq!(connect(&endpoint, &name(&listener), b""), ENOEQ);
     assert_eq!(endpoint.bind(&desk.eq, 0), 0);
     assert_eq!((peer(&endpoint), shutdown(&endpoint, 0)), (Err(ENOTCONN), ENOTCONN));
-    assert_eq!(accept(&endpoint, b""), EOPBADSTATE, "nobody has asked");
+    assert_eq!(accept(&endpoint, b""), EOPBADSTATE, "there is no request");
     assert_eq!(connect(&endpoint, &[0; 16], b""), EINVAL);
     assert_eq!(connect(&endpoint, &name(&listener), &[0; 257]), EINVAL);
     assert_eq!(connect(&endpoint, &name(&listener), &[7; 256]), 0);
@@ -476,8 +476,8 @@ fn what_a_connection_needs() {
 }
 
 #[test]
-fn passive_endpoints_have_options_and_a_backlog() {
-    let desk = Desk::open();
+fn passive_endpoint_has_options_and_a_backlog() {
+    let desk = ConnectionFixture::open();
     let (listener, endpoint) = (desk.listener(), desk.endpoint(desk.info()));
     let unconnected = Node::open();
     // SAFETY: all of them are open.
@@ -508,7 +508,7 @@ fn passive_endpoints_have_options_and_a_backlog() {
     assert_eq!(listener.control::<c_int>(FI_BACKLOG, ptr::null_mut()), EINVAL);
     let first = desk.requester(&listener, b"first");
     assert_eq!(desk.event().data, b"first");
-    // There is room for one that was not decided.
+    // The backlog has room for one undecided request.
     let second = desk.requester(&listener, b"second");
     // SAFETY: all zeroes are an entry.
     let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
@@ -518,8 +518,8 @@ fn passive_endpoints_have_options_and_a_backlog() {
 }
 
 #[test]
-fn nothing_is_closed_that_others_report_to() {
-    let Desk { cq, eq, domain, fabric, infos } = Desk::open();
+fn event_queue_with_bound_endpoints_is_busy() {
+    let ConnectionFixture { cq, eq, domain, fabric, infos } = ConnectionFixture::open();
     let listener = passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
     assert_eq!(listener.bind(&eq, 0), 0);
     let (eq, error) = eq.close().expect_err("a passive endpoint is bound to it");
@@ -536,14 +536,14 @@ fn nothing_is_closed_that_others_report_to() {
     drop((listener, fabric));
 }
 
-/// Something that another thread may use too.
-struct Shared<'a>(&'a Desk);
+/// Objects that another thread may use too.
+struct Shared<'a>(&'a ConnectionFixture);
 
 // SAFETY: the plugin's functions may be called from any thread.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
-    /// `fi_eq_sread` of an event of a connection. Says which, or what the error is.
+    /// `fi_eq_sread` of a connection event. Returns its number, or the error.
     fn sread(&self, timeout_ms: c_int) -> Result<u32, isize> {
         let (eq, mut number, mut room) = (self.0.eq.as_ptr(), 0, [0_u8; 1000]);
         // SAFETY: the queue is open, and there is as much room as is said.
@@ -562,7 +562,7 @@ impl Shared<'_> {
 #[test]
 fn blocking_reads_wake_for_events() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
-        let desk = Desk::waiting_by(wait_obj);
+        let desk = ConnectionFixture::waiting_by(wait_obj);
         let shared = Shared(&desk);
         assert_eq!(shared.sread(1), Err(EAGAIN));
         let (requester, _acceptor) = desk.pair();
@@ -573,19 +573,19 @@ fn blocking_reads_wake_for_events() {
         });
         assert_eq!(shared.sread(-1), Ok(FI_SHUTDOWN));
     }
-    assert_eq!(Shared(&Desk::open()).sread(0), Err(EINVAL as isize), "nobody waits");
+    assert_eq!(Shared(&ConnectionFixture::open()).sread(0), Err(EINVAL as isize), "it has no wait object");
 }
 
 /// `fi_trywait` of the event queue.
-fn trywait(desk: &Desk) -> c_int {
+fn trywait(desk: &ConnectionFixture) -> c_int {
     let (fabric, mut fids) = (desk.fabric.as_ptr(), [desk.eq.fid()]);
     // SAFETY: both objects are open.
     unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) }
 }
 
 #[test]
-fn a_descriptor_is_slept_on() {
-    let desk = Desk::waiting_by(FI_WAIT_FD);
+fn descriptor_wakes_a_polling_thread() {
+    let desk = ConnectionFixture::waiting_by(FI_WAIT_FD);
     let (requester, _acceptor) = desk.pair();
     let mut fd: c_int = -1;
     assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
@@ -602,7 +602,7 @@ fn a_descriptor_is_slept_on() {
         let mut read = desk.read(&mut room, 0);
         while read.0 == EAGAIN {
             if trywait(&desk) == 0 {
-                assert!(is_readable(PATIENCE_MS), "nobody has woken it");
+                assert!(is_readable(PATIENCE_MS), "it was not woken");
             }
             read = desk.read(&mut room, 0);
         }
@@ -611,14 +611,14 @@ fn a_descriptor_is_slept_on() {
 }
 
 #[test]
-fn event_queues_hand_out_the_wait_object_that_they_have() {
+fn getwait_returns_the_wait_object_of_an_event_queue() {
     for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
-        let desk = Desk::waiting_by(wait_obj);
+        let desk = ConnectionFixture::waiting_by(wait_obj);
         let mut of = MaybeUninit::<FiMutexCond>::uninit();
         assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
         assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
         let mut found = 99_u32;
         assert_eq!((desk.eq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
     }
-    assert_eq!(trywait(&Desk::open()), EINVAL, "nobody waits");
+    assert_eq!(trywait(&ConnectionFixture::open()), EINVAL, "it has no wait object");
 }

@@ -1,4 +1,4 @@
-//! Counters, and what they are bound to.
+//! Counters, and their bindings.
 
 use std::{mem, ptr, thread};
 
@@ -37,7 +37,7 @@ const EKEYREJECTED: c_int = 129;
 
 const KEY: u64 = 77;
 
-/// In milliseconds, and longer than anything takes that works.
+/// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
 /// A counter, which another thread may use too.
@@ -72,7 +72,7 @@ impl Counter {
     }
 }
 
-/// A node that counts everything.
+/// A node with counters of all events.
 fn counting(wait_obj: u32) -> (Node, Vec<Counter>) {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let counters = EVENTS.map(|event| {
@@ -83,7 +83,7 @@ fn counting(wait_obj: u32) -> (Node, Vec<Counter>) {
     (node.enabled(), counters.into())
 }
 
-/// Closes a node, and with its endpoint what counts it.
+/// Closes a node, its endpoint before the counters.
 fn close(node: Node, counters: Vec<Counter>) {
     let Node { ep, cq, av, eq, domain, fabric } = node;
     drop(ep);
@@ -170,7 +170,7 @@ fn every_kind_of_event_is_counted() {
 }
 
 #[test]
-fn values_are_added_to_and_set() {
+fn values_may_be_added_and_set() {
     let node = Node::open();
     let counter = Counter::open(&node, FI_WAIT_UNSPEC);
     assert_eq!(counter.values(), (0, 0));
@@ -181,7 +181,7 @@ fn values_are_added_to_and_set() {
 }
 
 #[test]
-fn waits_end_as_the_manual_page_has_it() {
+fn waits_end_for_value_timeout_and_error() {
     for wait_obj in OBJECTS {
         let (node, counters) = counting(wait_obj);
         let counter = &counters[1];
@@ -194,7 +194,7 @@ fn waits_end_as_the_manual_page_has_it() {
             assert_eq!(call!(counter.0, add, 3), 0);
             assert_eq!(waits.join().expect("no panic"), 0);
             let waits = scope.spawn(|| counter.wait(4, PATIENCE_MS));
-            // Only what happens while it waits concerns it.
+            // Only errors during the wait end it.
             until(|| {
                 recv(&node, 1);
                 cancel(&node, 1);
@@ -209,7 +209,7 @@ fn waits_end_as_the_manual_page_has_it() {
 }
 
 #[test]
-fn an_application_gets_what_it_waits_by() {
+fn getwait_returns_the_wait_object_of_a_counter() {
     let node = Node::open();
     for wait_obj in OBJECTS {
         let counter = Counter::open(&node, wait_obj);
@@ -242,7 +242,7 @@ fn an_application_gets_what_it_waits_by() {
 }
 
 #[test]
-fn counters_and_queues_are_slept_on_at_once() {
+fn descriptors_of_counter_and_queue_are_polled_at_once() {
     let attr = homespun_fi::abi::eq::FiCqAttr { wait_obj: FI_WAIT_FD, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
     let node = Node::with_queue(&mut { attr });
     let counter = Counter::open(&node, FI_WAIT_FD);
@@ -272,7 +272,7 @@ fn counters_and_queues_are_slept_on_at_once() {
 }
 
 #[test]
-fn attributes_that_cannot_be_had_are_refused() {
+fn unsupported_attributes_are_refused() {
     let node = Node::open();
     let refused = |attr: FiCntrAttr| node.domain.counter(&mut { attr }).err();
     let attr = || counter_attr(FI_WAIT_NONE);
@@ -284,7 +284,7 @@ fn attributes_that_cannot_be_had_are_refused() {
 }
 
 #[test]
-fn what_is_bound_is_not_closed() {
+fn bound_counter_is_not_closed() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let (counter, other) = (Counter::open(&node, FI_WAIT_NONE), Counter::open(&node, FI_WAIT_NONE));
     assert_eq!(node.ep.bind(&counter.0, SEND | WRITE), 0);
@@ -312,7 +312,7 @@ fn what_is_bound_is_not_closed() {
 }
 
 #[test]
-fn a_region_with_events_is_there_when_it_was_enabled() {
+fn region_with_events_is_accessible_after_it_is_enabled() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut memory = [0u8; 8];
     let region = reg(&pair.right.domain, &mut memory, KEY, RMA_EVENT).expect("a region");

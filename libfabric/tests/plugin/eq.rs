@@ -41,7 +41,7 @@ impl Reader<'_> {
 }
 
 #[test]
-fn events_come_out_as_they_went_in() {
+fn events_are_read_as_written() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let eq = node.fabric.eq(&mut eq_attr(FI_WRITE)).expect("an event queue");
     let queue = Reader(&eq);
@@ -60,13 +60,13 @@ fn events_come_out_as_they_went_in() {
 }
 
 #[test]
-fn a_queue_that_is_not_for_writing_refuses() {
+fn read_only_queue_refuses_writes() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     assert_eq!(Reader(&node.eq).write(1, b"event", 0), -258);
 }
 
 #[test]
-fn there_are_no_errors_and_every_number_has_a_text() {
+fn readerr_of_an_empty_queue_answers_eagain() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let eq = node.eq.as_ptr();
     // SAFETY: all zeroes are an entry; the queue is open.

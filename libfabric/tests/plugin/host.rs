@@ -1,4 +1,4 @@
-//! The host's side: what `libfabric.so` and the inline functions of its headers do.
+//! The host's side: the calls of `libfabric.so` and the inline functions of its headers.
 
 use std::env;
 use std::ffi::CStr;
@@ -24,10 +24,10 @@ use homespun_fi::abi::{
 use libc::{c_char, c_int, c_void};
 use libloading::Library;
 
-/// The version that these tests ask for unless they are about versions.
+/// The API version of these tests, except those about versions.
 pub(crate) const API_VERSION: u32 = fi_version(1, 17);
 
-/// Longer than anything takes that works, so that what does not work fails and does not hang.
+/// The time-out of every wait, so that a faulty test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The plugin, loaded once.
@@ -60,7 +60,7 @@ impl Plugin {
         unsafe { &*self.provider }
     }
 
-    /// Calls `fi_prov_ini` again, as a host does that was unloaded and loaded again.
+    /// Calls `fi_prov_ini` again, like a host that was unloaded and reloaded.
     pub(crate) fn ini_again(&self) -> *mut FiProvider {
         ini(&self.library)
     }
@@ -104,7 +104,7 @@ fn ini(library: &Library) -> *mut FiProvider {
     }
 }
 
-/// What `fi_getinfo` answered; freed as `fi_freeinfo` does.
+/// An answer of `fi_getinfo`, freed as `fi_freeinfo` does.
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
@@ -200,7 +200,7 @@ impl<T> Object<T> {
 
     /// `fi_control`.
     pub(crate) fn control<A>(&self, command: c_int, arg: *mut A) -> c_int {
-        // SAFETY: the object is open, and the tests pass what the command wants.
+        // SAFETY: the object is open, and the tests pass the argument that the command needs.
         unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg.cast()) }
     }
 
@@ -213,7 +213,7 @@ impl<T> Object<T> {
 
 impl<T> Drop for Object<T> {
     fn drop(&mut self) {
-        // SAFETY: the object is open, and nobody uses it any more.
+        // SAFETY: the object is open, and not used afterwards.
         let result = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
         if !std::thread::panicking() {
             assert_eq!(result, 0, "an object could not be closed");
@@ -222,7 +222,7 @@ impl<T> Drop for Object<T> {
 }
 
 pub(crate) fn open_fabric(info: &FiInfo, api_version: u32) -> Object<FidFabric> {
-    // SAFETY: the info is valid, and nobody else uses it.
+    // SAFETY: the info is valid, and only this thread uses it.
     let fabric = unsafe {
         (*info.fabric_attr).api_version = api_version;
         let open = Plugin::get().provider().fabric;
@@ -309,7 +309,7 @@ pub(crate) fn eq_attr(flags: u64) -> FiEqAttr {
     FiEqAttr { size: 4, flags, wait_obj: FI_WAIT_UNSPEC, signaling_vector: 0, wait_set: ptr::null_mut() }
 }
 
-/// An enabled endpoint with all that it needs. Fields are closed in the order in which they stand here.
+/// An enabled endpoint with its objects. They are closed in the order of the fields.
 pub(crate) struct Node {
     pub(crate) ep: Object<FidEp>,
     pub(crate) cq: Object<FidCq>,
@@ -331,17 +331,17 @@ impl Node {
     /// An endpoint whose completion queue holds this much, in a domain without resource management.
     pub(crate) fn unprotected(cq_depth_entries: usize) -> Node {
         let infos = Plugin::get().loopback();
-        // SAFETY: answers have all their attributes, and nobody else uses these.
+        // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe { (*infos.first().domain_attr).resource_mgmt = FI_RM_DISABLED };
         let mut cq_attr = FiCqAttr { size: cq_depth_entries, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
         Node::of(&infos, API_VERSION, &mut cq_attr).enabled()
     }
 
-    /// An endpoint that wants to be told of those who are not in its address vector.
-    pub(crate) fn curious(api_version: u32) -> Node {
+    /// An endpoint that reports senders outside its address vector.
+    pub(crate) fn reporting_unknown_sources(api_version: u32) -> Node {
         const FI_SOURCE_ERR: u64 = 1 << 50;
         let infos = Plugin::get().loopback();
-        // SAFETY: the answer is valid, and nobody else uses it.
+        // SAFETY: the answer is valid, and only this thread uses it.
         unsafe { (*infos.as_ptr()).caps |= FI_SOURCE_ERR };
         Node::of(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
@@ -349,7 +349,7 @@ impl Node {
     /// An endpoint that lacks capabilities.
     pub(crate) fn without(caps: u64) -> Node {
         let infos = Plugin::get().loopback();
-        // SAFETY: answers have all their attributes, and nobody else uses these.
+        // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe {
             let info = &mut *infos.as_ptr();
             info.caps &= !caps;
@@ -362,7 +362,7 @@ impl Node {
     /// An endpoint with these capabilities alone.
     pub(crate) fn with_caps(caps: u64) -> Node {
         let infos = Plugin::get().loopback();
-        // SAFETY: the answer is valid, and nobody else uses it.
+        // SAFETY: the answer is valid, and only this thread uses it.
         unsafe { (*infos.as_ptr()).caps = caps };
         Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
@@ -372,16 +372,17 @@ impl Node {
         Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
     }
 
-    /// An endpoint in a domain of this threading (`FI_THREAD_*`) and data progress (`FI_PROGRESS_*`), which hints ask for.
+    /// An endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
+    /// (`FI_PROGRESS_*`), which hints ask for.
     pub(crate) fn in_domain(threading: Threading, data_progress: Progress) -> Node {
         const FI_SOURCE: u64 = 1 << 57;
         let asked = (threading.raw(), data_progress.raw());
         let hints = Plugin::get().loopback();
-        // SAFETY: answers have all their attributes, and nobody else uses these.
+        // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe {
             let attr = hints.first().domain_attr;
             ((*attr).threading, (*attr).data_progress) = asked;
-            // The answer names a domain that another test has opened, which need not be as this one is to be.
+            // The answer may name another test's open domain, which may have other attributes.
             (*attr).domain = std::ptr::null_mut();
         }
         let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
@@ -395,7 +396,7 @@ impl Node {
         Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
-    /// Binds what an endpoint needs, and enables it.
+    /// Binds the objects of an endpoint, and enables it.
     pub(crate) fn enabled(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);
         assert_eq!(self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
@@ -404,12 +405,12 @@ impl Node {
         self
     }
 
-    /// An endpoint that nothing was done with yet.
+    /// An endpoint without bindings, not enabled.
     pub(crate) fn disabled(api_version: u32, cq_format: u32) -> Node {
         Node::of(&Plugin::get().loopback(), api_version, &mut cq_attr(cq_format))
     }
 
-    /// The same as these infos have it.
+    /// The same with these infos.
     fn of(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
         let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
@@ -444,7 +445,7 @@ impl Node {
         address
     }
 
-    /// `fi_cq_readfrom` of one entry. Says what it returned if that is not an entry.
+    /// `fi_cq_readfrom` of one entry. Returns the call's result if it read none.
     pub(crate) fn try_read<E: CqEntry>(&self) -> Result<(E, u64), isize> {
         let mut entry = E::EMPTY;
         let mut source = 0;
@@ -497,13 +498,13 @@ impl CqEntry for FiCqTaggedEntry {
     };
 }
 
-/// Two endpoints that know each other, each by one fabric address.
+/// Two endpoints in each other's address vectors.
 pub(crate) struct Pair<E = FiCqTaggedEntry> {
     pub(crate) left: Node,
     pub(crate) right: Node,
-    /// The right one, in the left one's address vector if there is no connection.
+    /// The right endpoint's address in the left one's vector; unused over a connection.
     pub(crate) to_right: u64,
-    /// The left one, in the right one's address vector if there is no connection.
+    /// The left endpoint's address in the right one's vector; unused over a connection.
     pub(crate) to_left: u64,
     entry: PhantomData<E>,
 }
@@ -515,7 +516,7 @@ impl<E: CqEntry> Pair<E> {
 
     /// The same of two nodes.
     pub(crate) fn of(left: Node, right: Node) -> Pair<E> {
-        // Somebody else comes first, so that no address is 0 by accident.
+        // Another address comes first, so that no peer's address is 0 by accident.
         left.insert(&left.name());
         right.insert(&right.name());
         let to_right = left.insert(&right.name());
@@ -523,12 +524,12 @@ impl<E: CqEntry> Pair<E> {
         Pair { left, right, to_right, to_left, entry: PhantomData }
     }
 
-    /// Two nodes that have a connection, over which nobody is named.
+    /// Two connected nodes, which need no addresses.
     pub(crate) fn connected(left: Node, right: Node) -> Pair<E> {
         Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
 
-    /// Reads completions of both until each has as many as are expected, in the order in which they came.
+    /// Reads completions of both until each has the expected number. Returns them in order.
     pub(crate) fn completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
         let mut found = [Vec::new(), Vec::new()];
         self.until(|pair| {
@@ -543,13 +544,13 @@ impl<E: CqEntry> Pair<E> {
         found
     }
 
-    /// Repeats something that drives both until it is done.
+    /// Repeats `step` with the pair until it returns true.
     pub(crate) fn until(&self, mut is_done: impl FnMut(&Self) -> bool) {
         until(|| is_done(self));
     }
 }
 
-/// Repeats something that drives endpoints until it is done.
+/// Repeats `step` until it returns true.
 pub(crate) fn until(mut is_done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_done() {
@@ -558,7 +559,7 @@ pub(crate) fn until(mut is_done: impl FnMut() -> bool) {
     }
 }
 
-/// A context that can be told from others.
+/// A context with this number.
 pub(crate) fn context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
 }

@@ -51,18 +51,18 @@ impl Hints {
 }
 
 #[test]
-fn the_provider_introduces_itself() {
+fn provider_reports_its_name_and_versions() {
     let provider = Plugin::get().provider();
     assert_eq!(text(provider.name), "homespun");
-    // At least what the newest host lets its applications ask for.
+    // At least the newest API version that a host accepts.
     assert!(provider.fi_version >= fi_version(2, 6));
     assert!(provider.version > 0);
-    // A host that comes back finds the same provider.
+    // A reloaded host gets the same provider.
     assert_eq!(Plugin::get().ini_again().cast_const(), ptr::from_ref(provider));
 }
 
 #[test]
-fn answers_are_what_the_host_expects() {
+fn getinfo_answers_complete_structures() {
     let list = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
     let (mut domains, mut types) = (Vec::new(), Vec::new());
     for info in list.iter() {
@@ -77,7 +77,7 @@ fn answers_are_what_the_host_expects() {
             assert!(!info.tx_attr.is_null() && !info.rx_attr.is_null());
         }
     }
-    // What needs no connection comes first, and what reaches every host.
+    // Unconnected endpoints and the domain that reaches every host come first.
     domains.dedup();
     types.dedup();
     assert_eq!(
@@ -86,9 +86,9 @@ fn answers_are_what_the_host_expects() {
     );
 }
 
-/// A newer host copies whole structures of its own size, which must not reach beyond what was allocated.
+/// A newer host copies structures of its own, longer size, which must stay within the allocation.
 #[test]
-fn structures_have_room_to_grow() {
+fn answers_leave_room_for_newer_structures() {
     let list = Plugin::get().loopback();
     let info = list.first();
     let room = |memory: *mut libc::c_void, size_bytes: usize, newest_bytes: usize| {
@@ -106,7 +106,7 @@ fn structures_have_room_to_grow() {
     room(list.as_ptr().cast(), size_of::<FiInfo>(), 256);
 }
 
-/// The flag by which a layer asks, libfabric's own.
+/// The flag of libfabric's core for calls by a layer.
 const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
 
 #[test]
@@ -184,7 +184,7 @@ fn getinfo_with_numbers_beyond_the_domain_answers_its_own() {
     assert!(domain.cq_cnt < usize::MAX && domain.ep_cnt < usize::MAX && domain.cntr_cnt < 1 << 40);
     assert_eq!(fabric.prov_version, Plugin::get().provider().version);
 
-    // These are no numbers of the domain: they ask for endpoints of another shape.
+    // These numbers ask for another kind of endpoint, so the domain does not limit them.
     for count in [2, usize::MAX - 1] {
         let mut hints = Hints::new();
         hints.ep.rx_ctx_cnt = count;
@@ -231,7 +231,7 @@ fn endpoint_with_an_unspecified_domain_and_type_opens() {
     let infos = Plugin::get().loopback();
     let fabric = open_fabric(infos.first(), API_VERSION);
     let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-    // SAFETY: a copy of a valid info, which owns none of what it points to.
+    // SAFETY: a copy of a valid info, which does not own its pointers.
     let (mut info, mut ep) = unsafe { (ptr::read(infos.first()), ptr::read(infos.first().ep_attr)) };
     info.domain_attr = ptr::null_mut();
     ep.r#type = 0;
@@ -245,7 +245,7 @@ fn endpoint_with_an_unspecified_domain_and_type_opens() {
 }
 
 #[test]
-fn what_cannot_be_met_is_enodata() {
+fn getinfo_with_unmet_hints_answers_enodata() {
     let unmet: [fn(&mut Hints); 5] = [
         |hints| hints.ep.r#type = 2,
         |hints| hints.ep.r#type = 99,
@@ -262,7 +262,7 @@ fn what_cannot_be_met_is_enodata() {
 }
 
 #[test]
-fn what_an_application_chooses_is_echoed() {
+fn getinfo_returns_the_choices_of_the_hints() {
     let mut hints = Hints::new();
     hints.domain.threading = 3;
     hints.domain.av_type = 2;
@@ -275,7 +275,7 @@ fn what_an_application_chooses_is_echoed() {
 }
 
 #[test]
-fn an_endpoint_can_fence_and_wait_for_a_match() {
+fn getinfo_grants_fence_and_match_complete() {
     const FENCE: u64 = 1 << 21;
     const MATCH_COMPLETE: u64 = 1 << 31;
     let mut hints = Hints::new();
@@ -292,7 +292,7 @@ fn an_endpoint_can_fence_and_wait_for_a_match() {
 }
 
 #[test]
-fn room_for_unexpected_messages_is_what_was_asked_for() {
+fn getinfo_grants_the_unexpected_budget_asked_for() {
     let budgets = |asked| {
         let mut hints = Hints::new();
         hints.rx.total_buffered_recv = asked;
@@ -306,7 +306,7 @@ fn room_for_unexpected_messages_is_what_was_asked_for() {
 }
 
 #[test]
-fn resource_management_is_as_asked_for_and_on_by_default() {
+fn getinfo_enables_resource_management_by_default() {
     for (asked, answered) in
         [(0, FI_RM_ENABLED), (FI_RM_ENABLED, FI_RM_ENABLED), (FI_RM_DISABLED, FI_RM_DISABLED)]
     {
@@ -324,7 +324,7 @@ fn resource_management_is_as_asked_for_and_on_by_default() {
 }
 
 #[test]
-fn addresses_are_socket_addresses() {
+fn getinfo_answers_socket_addresses() {
     let list = Plugin::get().getinfo(Some(c"127.0.0.1"), Some(c"7471"), 0, ptr::null()).expect("an answer");
     let info = list.first();
     assert_eq!((info.addr_format, info.dest_addrlen), (FI_SOCKADDR_IN, 16));
@@ -332,20 +332,20 @@ fn addresses_are_socket_addresses() {
     let address = unsafe { info.dest_addr.cast::<libc::sockaddr_in>().read() };
     assert_eq!((u16::from_be(address.sin_port), u32::from_be(address.sin_addr.s_addr)), (7471, 0x7f00_0001));
 
-    // The way that fi_pingpong names its peer.
+    // `fi_pingpong` names its peer in this way.
     let mut hints = Hints::new();
     hints.info.dest_addr = info.dest_addr;
     hints.info.dest_addrlen = info.dest_addrlen;
     hints.info.addr_format = FI_SOCKADDR_IN;
     let list = hints.getinfo().expect("an answer");
     assert_eq!(list.first().dest_addrlen, 16);
-    // An address that is cut off is none.
+    // A truncated address is refused.
     hints.info.dest_addrlen = 8;
     assert_eq!(hints.getinfo().err(), Some(EINVAL));
 }
 
 #[test]
-fn a_call_without_a_place_for_the_answer_is_refused() {
+fn getinfo_without_a_result_pointer_is_refused() {
     let getinfo = Plugin::get().provider().getinfo;
     // SAFETY: null is checked.
     let result = unsafe { getinfo(API_VERSION, ptr::null(), ptr::null(), 0, ptr::null(), ptr::null_mut()) };
@@ -353,7 +353,7 @@ fn a_call_without_a_place_for_the_answer_is_refused() {
 }
 
 #[test]
-fn sources_are_told_of_by_errors_only_to_those_who_ask() {
+fn source_err_is_granted_only_on_request() {
     const FI_MSG: u64 = 1 << 1;
     const FI_SOURCE_ERR: u64 = 1 << 50;
     const FI_SOURCE: u64 = 1 << 57;
@@ -377,7 +377,7 @@ fn sources_are_told_of_by_errors_only_to_those_who_ask() {
 }
 
 #[test]
-fn devices_have_no_memory_here() {
+fn device_memory_answers_enodata() {
     const FI_HMEM: u64 = 1 << 47;
     for caps in [FI_HMEM, FI_HMEM | 1 << 1] {
         let mut hints = Hints::new();
@@ -387,7 +387,7 @@ fn devices_have_no_memory_here() {
 }
 
 #[test]
-fn whatever_an_application_can_put_up_with_nothing_is_demanded() {
+fn getinfo_requires_no_mode_whatever_the_hints_allow() {
     const FI_NOTIFY_FLAGS_ONLY: u64 = 1 << 54;
     for mode in [FI_NOTIFY_FLAGS_ONLY, u64::MAX] {
         let mut hints = Hints::new();
@@ -398,7 +398,7 @@ fn whatever_an_application_can_put_up_with_nothing_is_demanded() {
 }
 
 #[test]
-fn any_ip_address_is_any_address() {
+fn sockaddr_ip_hint_means_any_socket_address() {
     const FI_SOCKADDR_IP: u32 = 17;
     let formats = |asked| {
         let mut hints = Hints::new();
@@ -409,7 +409,7 @@ fn any_ip_address_is_any_address() {
 }
 
 #[test]
-fn an_answer_has_a_source_whoever_was_named() {
+fn answer_has_a_source_address_for_every_destination() {
     let everywhere = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
     for info in everywhere.iter() {
         assert!(info.dest_addr.is_null() && !info.src_addr.is_null());
@@ -421,7 +421,7 @@ fn an_answer_has_a_source_whoever_was_named() {
     }
 }
 
-/// What `fi_getinfo` answers to hints that name these objects: the domains' names, and the objects that it names.
+/// The answer of `fi_getinfo` to hints with these objects: the names of domains, and the objects returned.
 fn answered(fabric: *mut libc::c_void, domain: *mut libc::c_void) -> Result<Vec<[String; 3]>, i32> {
     let mut hints = Hints::new();
     (hints.fabric.fabric, hints.domain.domain) = (fabric, domain);
@@ -436,7 +436,7 @@ fn answered(fabric: *mut libc::c_void, domain: *mut libc::c_void) -> Result<Vec<
 
 /// In a process of its own: other tests of this one open fabrics and domains too.
 #[test]
-fn open_objects_are_found_again() {
+fn getinfo_returns_open_fabrics_and_domains() {
     let mut test = std::process::Command::new(std::env::current_exe().expect("this test's path"));
     test.args(["--exact", "info::open_objects", "--ignored"]).env_remove("FI_HOMESPUN_DOMAIN");
     let output = test.output().expect("this test's program runs");
@@ -459,11 +459,11 @@ fn open_objects() {
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
     let found = answered(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
-    // The first one, in the answers that it would serve: of its name and its address format, with connections or without.
+    // The first domain, in all answers with its name and address format, connected or not.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
     assert_eq!(with_domain, [&["tcp".to_owned(), own_fabric.clone(), own_domain.clone()]; 2]);
 
-    // An object that is named is the only one that is answered.
+    // Hints with an object get that object alone.
     for (fabric, domain) in [(fabric.as_ptr().cast(), none), (none, none)] {
         assert!(answered(fabric, domain).expect("an answer").len() > 1);
     }
@@ -478,7 +478,7 @@ fn open_objects() {
     hints.domain.name = name.as_mut_ptr().cast();
     assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
 
-    // One that is closed, or was never there, is none; the next one is found in its place.
+    // A closed or unknown object is ignored; the next open one is returned.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
     assert_eq!(answered(none, stale.cast()).err(), Some(ENODATA));
@@ -486,9 +486,9 @@ fn open_objects() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // One without locks is for those alone who promise to need none, and has no connections.
+    // A domain without locks is only for hints that allow it, and has no connections.
     let serialised = Threading::Domain.raw();
-    // SAFETY: answers have all their attributes, and nobody else uses these.
+    // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };
     let without_locks = fabric.domain(infos.as_ptr()).expect("a domain");
     assert!(answered(none, none).expect("an answer").iter().all(|[_, _, domain]| *domain == nothing));

@@ -5,6 +5,7 @@ mod av;
 mod capabilities;
 mod connections;
 mod counters;
+mod cq_letter;
 mod eq;
 mod host;
 mod info;
@@ -26,9 +27,9 @@ mod waiting;
 use std::env;
 use std::process::Command;
 
-/// An application that names no domain gets `tcp`; so this is where the others run.
+/// Hints without a domain name get `tcp`, over which the other tests run.
 #[test]
-fn messages_over_shared_memory_are_the_same() {
+fn plugin_tests_pass_over_shared_memory() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
     tests
         .args([
@@ -36,6 +37,7 @@ fn messages_over_shared_memory_are_the_same() {
             "capabilities::",
             "connections::",
             "counters::",
+            "cq_letter::",
             "memory::",
             "messages::",
             "multi_receive::",

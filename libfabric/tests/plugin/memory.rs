@@ -38,7 +38,7 @@ fn reg(domain: &Object<FidDomain>, len_bytes: usize) -> Result<(Object<FidMr>, *
 }
 
 #[test]
-fn operations_are_opened_by_name() {
+fn memory_operations_are_opened_by_name() {
     let node = Node::open();
     let ops = open(&node.domain, c"homespun_memory", 0).expect("they are there");
     // SAFETY: operations are there as long as the library is.
@@ -56,20 +56,21 @@ fn operations_are_opened_by_name() {
 }
 
 #[test]
-fn memory_of_homespuns_is_read_and_written_where_it_is() {
+fn allocated_memory_is_accessed_in_place() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let left = pair.left.ep.as_ptr();
     let (region, memory) = reg(&pair.right.domain, 100).expect("a region");
-    // SAFETY: the region is open, and nobody accesses its memory meanwhile.
+    // SAFETY: the region is open, and its memory is not accessed meanwhile.
     unsafe {
         assert_eq!(((*region.as_ptr()).key, (*region.fid()).context), (7, context(9)));
         assert_eq!(slice::from_raw_parts(memory, 100), [0; 100]);
         memory.add(50).copy_from(b"mine".as_ptr(), 4);
     }
     let (mut read, none) = ([0u8; 4], ptr::null_mut());
-    // At first by frames, and then, where it can be mapped, by plain copies.
+    // First over the link, and then, where the region can be mapped, by plain copies.
     for round in 0..10 {
-        // SAFETY: the endpoint is open, and all buffers live until the completions were read; nobody else accesses the memory.
+        // SAFETY: the endpoint is open, and all buffers live until the completions are read; no other
+        // thread accesses the memory.
         unsafe {
             let rma = &*(*left).rma;
             let bytes = [round, 1, 2, 3];

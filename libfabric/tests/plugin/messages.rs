@@ -1,4 +1,4 @@
-//! Messages between two endpoints of one process, and how their completions are read.
+//! Messages between two endpoints of one process, and reads of their completions.
 
 use std::ptr;
 
@@ -70,7 +70,7 @@ fn iov(part: &mut [u8]) -> iovec {
 }
 
 #[test]
-fn a_message_arrives() {
+fn message_arrives() {
     let pair = pair();
     let mut buf = [0; 16];
     recv(&pair.right, &mut buf, 2);
@@ -149,7 +149,7 @@ fn every_tagged_call_delivers_by_its_tag() {
     // SAFETY: the endpoints are open, and all buffers live until the completions were read.
     unsafe {
         let (send, receive) = (&*(*left).tagged, &*(*right).tagged);
-        // The buffer of number n takes the message of tag n, in whatever order messages come.
+        // Buffer n takes the message of tag n, in any order of arrival.
         for (number, buf) in bufs.iter_mut().enumerate() {
             let (tag, ignore) = (0xff00 | number as u64, 0xff00);
             let (address, op_context) = (FI_ADDR_UNSPEC, context(number));
@@ -225,9 +225,9 @@ fn entries_have_the_format_of_their_queue() {
     assert_eq!((entry.op_context, entry.flags, entry.len, entry.data), (context(7), RECV | MSG, 5, 0));
 }
 
-/// An application that leaves the format open cannot learn which one it got, and makes room for the smallest.
+/// An application with `FI_CQ_FORMAT_UNSPEC` cannot learn the format, and has room for the smallest entry.
 #[test]
-fn entries_of_an_unspecified_format_fit_into_the_smallest() {
+fn unspecified_format_writes_the_smallest_entry() {
     let pair = Pair::<FiCqEntry>::open(API_VERSION, FI_CQ_FORMAT_UNSPEC);
     send(&pair.left, b"hello", pair.to_right, 7);
     let mut room = [FiCqEntry { op_context: ptr::null_mut() }, FiCqEntry { op_context: context(99) }];
@@ -239,7 +239,7 @@ fn entries_of_an_unspecified_format_fit_into_the_smallest() {
 }
 
 #[test]
-fn many_entries_are_read_at_once_and_no_more_than_there_is_room_for() {
+fn read_returns_at_most_the_entries_asked_for() {
     let pair = pair();
     let mut bufs = [[0; 1]; 4];
     for (number, buf) in bufs.iter_mut().enumerate() {
@@ -252,7 +252,7 @@ fn many_entries_are_read_at_once_and_no_more_than_there_is_room_for() {
     pair.until(|_| {
         // SAFETY: the queues are open, and there is room for more entries than are asked for.
         let read = unsafe {
-            // Without room, reading only drives progress.
+            // A read of no entries only drives progress.
             let driven = ((*(*left).ops).read)(left, ptr::null_mut(), 0);
             assert!(driven == 0 || driven == EAGAIN, "{driven}");
             ((*(*right).ops).read)(right, entries.as_mut_ptr().cast(), 3)
@@ -268,7 +268,7 @@ fn many_entries_are_read_at_once_and_no_more_than_there_is_room_for() {
     assert_eq!(unsafe { ((*(*right).ops).read)(right, ptr::null_mut(), 1) }, -22);
 }
 
-/// An error entry of which everything is known before it is read.
+/// An error entry filled with a known pattern.
 pub(crate) fn untouched() -> FiCqErrEntry {
     FiCqErrEntry {
         op_context: ptr::null_mut(),
@@ -286,7 +286,7 @@ pub(crate) fn untouched() -> FiCqErrEntry {
     }
 }
 
-/// A pair of which the right one has a truncated message on top of its queue.
+/// A pair whose right side has the error of a truncated message at the head of its queue.
 fn truncated(api_version: u32, buf: &mut [u8; 3]) -> Pair {
     let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
     recv(&pair.right, buf, 7);
@@ -305,7 +305,7 @@ fn truncated(api_version: u32, buf: &mut [u8; 3]) -> Pair {
 }
 
 #[test]
-fn a_message_that_does_not_fit_is_an_error_that_says_by_how_much() {
+fn truncation_error_gives_the_excess_length() {
     let mut buf = [0; 3];
     let pair = truncated(fi_version(1, 20), &mut buf);
     let mut entry = untouched();
@@ -322,7 +322,7 @@ fn a_message_that_does_not_fit_is_an_error_that_says_by_how_much() {
 }
 
 #[test]
-fn a_receive_into_null_has_room_for_nothing_whatever_its_length() {
+fn receive_into_null_has_no_room() {
     let pair = pair();
     let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());
     // SAFETY: the endpoint is open; there is no memory to write to.
@@ -346,11 +346,11 @@ fn a_receive_into_null_has_room_for_nothing_whatever_its_length() {
 }
 
 #[test]
-fn an_error_entry_is_written_as_far_as_the_application_knows_it() {
+fn error_entry_is_written_to_the_size_of_the_api_version() {
     let mut buf = [0; 3];
     let mut entry = untouched();
     let mut data = [0u8; 4];
-    // Since 1.5 it may bring a buffer, of which nothing is used here.
+    // Since 1.5 the entry may have a buffer, which stays unused here.
     entry.err_data = data.as_mut_ptr().cast();
     entry.err_data_size = data.len();
     assert_eq!(truncated(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
@@ -365,7 +365,7 @@ fn an_error_entry_is_written_as_far_as_the_application_knows_it() {
 }
 
 #[test]
-fn a_cancelled_receive_is_an_error() {
+fn cancelled_receive_is_an_error_entry() {
     let node = Node::open();
     let mut buf = [0; 8];
     recv(&node, &mut buf, 7);
@@ -381,7 +381,7 @@ fn a_cancelled_receive_is_an_error() {
 }
 
 #[test]
-fn posts_that_cannot_be_are_refused() {
+fn invalid_posts_are_refused() {
     let node = Node::open();
     let to = node.insert(&node.name());
     let ep = node.ep.as_ptr();

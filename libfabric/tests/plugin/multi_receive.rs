@@ -1,4 +1,4 @@
-//! Buffers that take many messages, and the option that says when they are released.
+//! Multi-receive buffers, and the option for their release.
 
 use std::{mem, ptr};
 
@@ -25,7 +25,7 @@ const ENOPROTOOPT: c_int = -92;
 const ETOOSMALL: c_int = -257;
 const ETRUNC: c_int = 265;
 
-/// Memory whose start is aligned, as that of most receives is.
+/// An aligned buffer.
 #[repr(align(8))]
 struct Memory([u8; 64]);
 
@@ -74,13 +74,13 @@ fn set_minimum(node: &Node, bytes: usize) {
     assert_eq!(setopt(node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &raw const bytes, len), 0);
 }
 
-/// Where an entry's message lies, as an offset and a length.
+/// The offset and length of an entry's message in its buffer.
 fn place(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
     (buf.addr() - memory.0.as_ptr().addr(), len)
 }
 
 #[test]
-fn entries_say_where_messages_lie() {
+fn entries_point_at_their_messages() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     set_minimum(&pair.right, 24);
     let mut memory = Memory([0; 64]);
@@ -109,7 +109,7 @@ fn entries_say_where_messages_lie() {
 }
 
 #[test]
-fn the_data_format_says_it_and_the_msg_format_does_not() {
+fn data_format_points_at_the_message_and_msg_format_does_not() {
     let mut memory = Memory([0; 64]);
     let pair: Pair<FiCqDataEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_DATA);
     set_minimum(&pair.right, 64);
@@ -129,7 +129,7 @@ fn the_data_format_says_it_and_the_msg_format_does_not() {
 }
 
 #[test]
-fn a_release_by_itself_has_no_place() {
+fn release_without_a_message_has_no_buffer() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     set_minimum(&pair.right, 0);
     let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
@@ -145,7 +145,7 @@ fn a_release_by_itself_has_no_place() {
     assert_eq!(second.0[..60], [2; 60]);
     assert_eq!(received[1].1, FI_ADDR_UNSPEC);
 
-    // Cancelled, the other one is released by an error.
+    // Cancelling the other buffer releases it with an error.
     let ep = pair.right.ep.as_ptr();
     // SAFETY: the endpoint is open.
     assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(6)) }, 0);
@@ -159,7 +159,7 @@ fn a_release_by_itself_has_no_place() {
 }
 
 #[test]
-fn an_error_says_where_its_message_lies() {
+fn error_entry_points_at_its_message() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
@@ -179,7 +179,7 @@ fn an_error_says_where_its_message_lies() {
 }
 
 #[test]
-fn it_may_be_the_default_of_receives_without_a_tag() {
+fn multi_recv_may_be_the_default_of_untagged_receives() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut flags = FI_RECV | MULTI_RECV;
     assert_eq!(pair.right.ep.control(FI_SETOPSFLAG, &raw mut flags), 0);
@@ -199,14 +199,14 @@ fn it_may_be_the_default_of_receives_without_a_tag() {
 }
 
 #[test]
-fn what_cannot_be_a_buffer_is_refused() {
+fn invalid_multi_receive_buffers_are_refused() {
     let node = Node::open();
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&node, &mut memory.0, 2, 5), EINVAL as isize);
 }
 
 #[test]
-fn tagged_receive_of_many_messages_is_an_ordinary_one() {
+fn tagged_receive_ignores_multi_recv() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut memory = Memory([0; 64]);
     let part = iovec { iov_base: memory.0.as_mut_ptr().cast(), iov_len: 64 };
@@ -237,7 +237,7 @@ fn tagged_receive_of_many_messages_is_an_ordinary_one() {
 }
 
 #[test]
-fn the_minimum_is_an_option() {
+fn min_multi_recv_is_an_endpoint_option() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let (mut value, mut len) = (0, size_of::<usize>());
     let read = |value: &mut usize, len: &mut usize| {
@@ -267,7 +267,7 @@ fn the_minimum_is_an_option() {
 }
 
 #[test]
-fn the_capability_is_told() {
+fn getinfo_offers_multi_recv() {
     for info in Plugin::get().loopback().iter() {
         // SAFETY: answers have all their attributes.
         let rx_caps = unsafe { (*info.rx_attr).caps };

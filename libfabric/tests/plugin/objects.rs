@@ -1,10 +1,10 @@
-//! Opening, binding and closing, and what endpoints can be asked.
+//! Opening, binding and closing objects, and queries of endpoints.
 
 use std::ptr;
 
 use homespun_fi::abi::{
-    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_RECV, FI_SETOPSFLAG,
-    FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
+    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_PEER, FI_RECV,
+    FI_SETOPSFLAG, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
 };
 use libc::{c_int, c_void};
 
@@ -27,7 +27,7 @@ fn assert_busy<T>(object: Object<T>) -> Object<T> {
 }
 
 #[test]
-fn nothing_is_closed_while_others_depend_on_it() {
+fn object_in_use_is_not_closed_by_the_plugin() {
     let Node { ep, cq, av, eq, domain, fabric } = Node::open();
     let (cq, av, eq) = (assert_busy(cq), assert_busy(av), assert_busy(eq));
     let (domain, fabric) = (assert_busy(domain), assert_busy(fabric));
@@ -42,7 +42,7 @@ fn nothing_is_closed_while_others_depend_on_it() {
 }
 
 #[test]
-fn a_queue_is_busy_as_soon_as_it_is_bound() {
+fn queue_is_busy_once_bound() {
     let Node { ep, cq, av, eq, domain, fabric } = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     assert_eq!(ep.bind(&cq, FI_RECV), 0);
     let cq = assert_busy(cq);
@@ -50,14 +50,14 @@ fn a_queue_is_busy_as_soon_as_it_is_bound() {
 }
 
 #[test]
-fn an_object_of_another_class_is_refused() {
+fn object_of_another_class_is_refused() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     for wrong in [node.fabric.fid(), node.domain.fid(), node.ep.fid(), ptr::null_mut()] {
         let ep = node.ep.fid();
         // SAFETY: the objects are open.
         assert_eq!(unsafe { ((*(*ep).ops).bind)(ep, wrong, 0) }, EINVAL);
     }
-    // A call that was given the wrong object.
+    // A call with an object of another class.
     let (cq, av) = (node.cq.as_ptr(), node.av.as_ptr());
     // SAFETY: the objects are open, and the call looks at the class first.
     unsafe {
@@ -67,7 +67,7 @@ fn an_object_of_another_class_is_refused() {
 }
 
 #[test]
-fn a_fabric_has_a_name() {
+fn fabric_attributes_name_the_fabric() {
     let infos = Plugin::get().loopback();
     let open = Plugin::get().provider().fabric;
     let attr = infos.first().fabric_attr;
@@ -99,10 +99,18 @@ fn objects_keep_the_applications_context() {
     let domain = Object::open(open).expect("a domain");
     // SAFETY: the domain is open.
     assert_eq!(unsafe { (*domain.fid()).context }, context(77));
+    let (at, mut attr) = (domain.as_ptr(), cq_attr(FI_CQ_FORMAT_TAGGED));
+    // SAFETY: the domain is open.
+    let cq = Object::open(|cq| unsafe { ((*(*at).ops).cq_open)(at, &raw mut attr, cq, context(78)) });
+    let cq = cq.expect("a completion queue");
+    // SAFETY: the queue is open.
+    assert_eq!(unsafe { (*cq.fid()).context }, context(78));
+    drop(cq);
+    drop(domain);
 }
 
 #[test]
-fn attributes_that_cannot_be_had_are_refused() {
+fn unsupported_attributes_are_refused() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused_cq = |change: fn(&mut homespun_fi::abi::eq::FiCqAttr)| {
         let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
@@ -112,7 +120,8 @@ fn attributes_that_cannot_be_had_are_refused() {
     assert_eq!(refused_cq(|attr| attr.wait_obj = FI_WAIT_SET), Some(EINVAL), "there is no set");
     assert_eq!(refused_cq(|attr| attr.wait_obj = 99), Some(EINVAL));
     assert_eq!(refused_cq(|attr| attr.format = 99), Some(EINVAL));
-    assert_eq!(refused_cq(|attr| attr.flags = 1 << 43), Some(EBADFLAGS));
+    assert_eq!(refused_cq(|attr| attr.flags = 1 << 42), Some(EBADFLAGS));
+    assert_eq!(refused_cq(|attr| attr.flags = FI_PEER | FI_AFFINITY), Some(EINVAL), "fi_peer(3)");
 
     let refused_av = |change: fn(&mut homespun_fi::abi::domain::FiAvAttr)| {
         let mut attr = av_attr();
@@ -129,10 +138,12 @@ fn attributes_that_cannot_be_had_are_refused() {
     assert_eq!(node.fabric.eq(&mut attr).err(), Some(EINVAL), "there is no set");
     attr.wait_obj = 99;
     assert_eq!(node.fabric.eq(&mut attr).err(), Some(EINVAL));
+    assert_eq!(node.fabric.eq(&mut eq_attr(1 << 42)).err(), Some(EBADFLAGS));
+    assert_eq!(node.fabric.eq(&mut eq_attr(FI_PEER)).err(), Some(EINVAL), "fi_peer(3)");
 }
 
 #[test]
-fn the_processor_that_interrupts_should_go_to_is_a_wish() {
+fn signaling_vector_is_ignored() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
     (attr.flags, attr.signaling_vector) = (FI_AFFINITY, 1_000_000);
@@ -140,7 +151,7 @@ fn the_processor_that_interrupts_should_go_to_is_a_wish() {
 }
 
 #[test]
-fn an_endpoint_needs_its_queues() {
+fn enable_needs_address_vector_and_queues() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let enable = || node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut());
     assert_eq!(enable(), ENOAV);
@@ -155,7 +166,7 @@ fn an_endpoint_needs_its_queues() {
 }
 
 #[test]
-fn queues_tell_their_wait_object() {
+fn getwaitobj_names_the_wait_object() {
     let node = Node::open();
     let mut wait_obj = 99u32;
     assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut wait_obj), wait_obj), (0, FI_WAIT_NONE));
@@ -163,7 +174,7 @@ fn queues_tell_their_wait_object() {
 }
 
 #[test]
-fn a_name_needs_room() {
+fn getname_with_a_short_buffer_answers_etoosmall() {
     let node = Node::open();
     let ep = node.ep.as_ptr();
     let mut len_bytes = 0;
@@ -171,7 +182,7 @@ fn a_name_needs_room() {
     // SAFETY: the endpoint is open, and there is as much room as is said.
     unsafe {
         let getname = (*(*ep).cm).getname;
-        // The way that fi_pingpong asks for the length.
+        // `fi_pingpong` asks for the length in this way.
         assert_eq!((getname(ep.cast(), ptr::null_mut(), &raw mut len_bytes), len_bytes), (ETOOSMALL, 16));
         len_bytes = 4;
         assert_eq!(
@@ -185,7 +196,7 @@ fn a_name_needs_room() {
 }
 
 #[test]
-fn an_endpoint_can_be_named_until_it_has_an_address() {
+fn setname_is_refused_once_the_endpoint_has_an_address() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let ep = node.ep.as_ptr();
     // SAFETY: all zeroes are an address.
@@ -202,7 +213,7 @@ fn an_endpoint_can_be_named_until_it_has_an_address() {
 }
 
 #[test]
-fn default_flags_are_kept_for_each_direction() {
+fn default_flags_are_kept_per_direction() {
     const COMPLETION: u64 = 1 << 24;
     const TRANSMIT_COMPLETE: u64 = 1 << 27;
     let node = Node::open();

@@ -11,7 +11,7 @@ const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 const EOVERRUN: isize = -268;
 
-/// Posts a receive that no message here is for and cancels it, which is an error at once.
+/// Posts and cancels a receive, which writes an error entry at once.
 fn fail(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
@@ -31,7 +31,7 @@ fn send(node: &Node, to: u64, number: usize) {
     assert_eq!(posted, 0);
 }
 
-/// `fi_cq_read` of no entries, which only drives progress and looks at the queue.
+/// `fi_cq_read` of no entries, which drives progress and returns the state of the queue.
 fn look(node: &Node) -> isize {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and no room is needed.
@@ -43,7 +43,7 @@ fn try_read(node: &Node) -> Result<usize, isize> {
 }
 
 #[test]
-fn what_is_there_is_read_and_then_the_overrun_for_good() {
+fn overrun_queue_returns_its_entries_then_eoverrun_for_good() {
     let node = Node::unprotected(2);
     let to = node.insert(&node.name());
     send(&node, to, 1);
@@ -67,13 +67,13 @@ fn what_is_there_is_read_and_then_the_overrun_for_good() {
         assert_eq!(try_read(&node), Err(EOVERRUN));
         assert_eq!(look(&node), EOVERRUN);
         assert_eq!(node.read_error(&mut entry), EOVERRUN);
-        // Nothing is refused for it, and nothing is reported.
+        // Posts still succeed, but report nothing.
         fail(&node, number);
     }
 }
 
 #[test]
-fn with_resource_management_errors_wait_for_room() {
+fn errors_wait_for_room_under_resource_management() {
     let node = Node::open();
     // The queue has 64 entries.
     for number in 1..=100 {

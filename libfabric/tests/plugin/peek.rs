@@ -1,4 +1,4 @@
-//! `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`; and what is new about sends with flags.
+//! `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`; and sends with flags.
 
 use std::ptr;
 use std::thread;
@@ -36,17 +36,17 @@ const ENOMSG: i32 = 42;
 
 const TAG: u64 = 0x17;
 
-/// After how many reads that find nothing there is nothing to come.
+/// How many empty reads show that no entry comes.
 const SILENT_READS: usize = 400;
 
-/// After how many peeks in vain others are given more time than they take.
+/// How often a test peeks before it sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
 fn pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// Memory for a receive, or none, with a count that nobody must look at.
+/// Memory for a receive; or none, with a count that must not be read.
 fn parts(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
@@ -122,7 +122,7 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
     unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
 }
 
-/// What the right one's queue says next: an entry and its source, or the number and context of an error.
+/// The right side's next entry with its source, or the number and context of an error.
 fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
     let mut answer = None;
     pair.until(|pair| {
@@ -137,14 +137,14 @@ fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
                 answer = Some(Err((entry.err, entry.op_context.addr())));
             }
         }
-        // The sender has work to do too.
+        // The sender needs progress too.
         let _ = pair.left.try_read::<FiCqTaggedEntry>();
         answer.is_some()
     });
     answer.expect("an answer")
 }
 
-/// Peeks until something is found.
+/// Peeks until a message is found.
 fn found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
     loop {
         assert_eq!(trecvmsg(&pair.right, None, PEEK | flags, number), 0);
@@ -155,7 +155,7 @@ fn found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
     }
 }
 
-/// Makes sure that no message with the tag is waiting.
+/// Checks that no message with the tag is waiting.
 fn check_nothing_waits(pair: &Pair) {
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 99), 0);
     assert_eq!(next(pair).err(), Some((ENOMSG, 99)));
@@ -167,7 +167,7 @@ fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
 }
 
 #[test]
-fn a_peek_for_what_has_not_arrived_ends_with_an_error() {
+fn peek_without_a_message_fails() {
     let pair = pair();
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 7), 0);
     assert_eq!(next(&pair).err(), Some((ENOMSG, 7)));
@@ -180,7 +180,7 @@ fn peeks_that_read_no_queue_make_progress() {
     let pair = pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
-    // The context that holds a claimed message is refused, which tells without a queue that one was found.
+    // A context with a claimed message is refused, which shows without a queue that one was found.
     let refused = loop {
         let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
         if answer != 0 {
@@ -196,7 +196,7 @@ fn peeks_that_read_no_queue_make_progress() {
 }
 
 #[test]
-fn a_peek_tells_of_a_message_and_leaves_it() {
+fn peek_finds_a_message_and_leaves_it() {
     let pair = pair();
     assert_eq!(tsendmsg(&pair, b"hello", REMOTE_CQ_DATA, 1), 0);
     for number in [2, 3] {
@@ -213,7 +213,7 @@ fn a_peek_tells_of_a_message_and_leaves_it() {
 }
 
 #[test]
-fn a_claimed_message_is_for_its_claimer_alone() {
+fn claimed_message_is_received_only_by_its_claim() {
     let pair = pair();
     assert_eq!(tsendmsg(&pair, b"first", 0, 1), 0);
     assert_eq!(tsendmsg(&pair, b"second", 0, 1), 0);
@@ -233,7 +233,7 @@ fn a_claimed_message_is_for_its_claimer_alone() {
 }
 
 #[test]
-fn what_is_discarded_is_gone() {
+fn discarded_message_is_never_received() {
     let pair = pair();
     assert_eq!(tsendmsg(&pair, b"not wanted", 0, 1), 0);
     assert_eq!(fields(&found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
@@ -248,11 +248,11 @@ fn what_is_discarded_is_gone() {
 }
 
 #[test]
-fn untagged_messages_are_claimed_alike() {
+fn untagged_messages_may_be_claimed() {
     let pair = pair();
     assert_eq!(tsendmsg(&pair, b"tagged", 0, 1), 0);
     assert_eq!(sendmsg(&pair, b"untagged", 0, 1), 0);
-    // Messages of one peer arrive in order; so when the untagged one is there, both are.
+    // Messages of one peer arrive in order, so the untagged one arrives last.
     let mut room = [0; 8];
     let entry = loop {
         assert_eq!(recvmsg(&pair.right, None, PEEK | CLAIM, 2), 0);
@@ -292,7 +292,7 @@ fn contradictory_flags_are_refused() {
         for kind in [0, PEEK, CLAIM, DISCARD] {
             assert_eq!(receive(&pair.right, Some(&mut [0; 8]), kind | TRIGGER, 1), EBADFLAGS);
         }
-        // Something is to be received, so what is said about the room matters.
+        // A receive needs a valid buffer.
         assert_eq!(receive(&pair.right, None, CLAIM, 1), EINVAL);
     }
     for send in [tsendmsg, sendmsg] {
@@ -304,7 +304,7 @@ fn contradictory_flags_are_refused() {
 }
 
 #[test]
-fn flags_that_mean_nothing_are_ignored() {
+fn meaningless_flags_are_ignored() {
     let pair = pair();
     let for_sends = [1 << 40, 1 << 63, PEEK, CLAIM, DISCARD, COMMIT_COMPLETE];
     let for_receives = [1 << 40, 1 << 63, FENCE, MATCH_COMPLETE, DISCARD, REMOTE_CQ_DATA];
@@ -327,7 +327,7 @@ fn flags_that_mean_nothing_are_ignored() {
 }
 
 #[test]
-fn sends_may_be_fenced_and_wait_for_their_match() {
+fn fenced_sends_wait_for_preceding_matches() {
     let pair = pair();
     let mut rooms = [[0; 8]; 3];
     assert_eq!(tsendmsg(&pair, b"first", MATCH_COMPLETE, 1), 0);
@@ -356,7 +356,7 @@ fn sends_may_be_fenced_and_wait_for_their_match() {
 }
 
 #[test]
-fn a_match_may_be_waited_for_by_default_and_a_fence_may_not() {
+fn match_complete_may_be_a_default_flag_and_fence_may_not() {
     let node = Node::open();
     let control = |command, mut flags: u64| (node.ep.control(command, &raw mut flags), flags);
     assert_eq!(control(FI_SETOPSFLAG, FI_TRANSMIT | MATCH_COMPLETE).0, 0);

@@ -10,13 +10,13 @@ use libc::iovec;
 
 use crate::host::{Node, context, until};
 
-/// Too long for any shortcut.
+/// A length that no eager protocol covers.
 const LEN_BYTES: usize = 200_000;
 
-/// Only when the receiver has placed all of it.
+/// The level that waits until the receiver has the whole message.
 const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
-/// Two endpoints, of which the first knows the other.
+/// Two endpoints; the first has the address of the second.
 fn pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64) {
     let (left, right) =
         (Node::in_domain(threading, data_progress), Node::in_domain(threading, data_progress));
@@ -61,19 +61,19 @@ fn read(node: &Node) -> Option<usize> {
 }
 
 #[test]
-fn a_peer_that_calls_nothing_receives() {
+fn idle_peer_receives_under_automatic_progress() {
     let (left, right, to_right) = pair(Threading::Safe, Progress::Auto);
     let (message, mut room) = (vec![7; LEN_BYTES], vec![0; LEN_BYTES]);
     recv(&right, &mut room);
     send(&left, &message, to_right);
     until(|| read(&left) == Some(2));
-    // Nobody has asked for anything of it before.
+    // The application has not called it before.
     until(|| read(&right) == Some(1));
     assert!(room == message);
 }
 
 #[test]
-fn automatic_progress_goes_with_any_threading() {
+fn automatic_progress_accepts_any_threading() {
     let (left, right, to_right) = pair(Threading::Domain, Progress::Auto);
     let (message, mut room) = (vec![7; LEN_BYTES], vec![0; LEN_BYTES]);
     recv(&right, &mut room);
@@ -84,7 +84,7 @@ fn automatic_progress_goes_with_any_threading() {
 }
 
 #[test]
-fn whoever_uses_one_object_at_a_time_has_the_same_messages() {
+fn domain_threading_delivers_messages_without_locks() {
     let (left, right, to_right) = pair(Threading::Domain, Progress::Manual);
     for len_bytes in [0, 8, LEN_BYTES] {
         let (message, mut room) = (vec![7; len_bytes], vec![0; len_bytes]);

@@ -60,8 +60,8 @@ pub(crate) fn reg(
 pub(crate) fn mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
     let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     file.as_file().set_len(len_bytes as u64).expect("room for it");
-    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone, and nothing but a region
-    // uses it.
+    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone,
+    // and nothing but a region uses it.
     let mapped = unsafe {
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let address = libc::mmap(ptr::null_mut(), len_bytes, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
@@ -71,7 +71,7 @@ pub(crate) fn mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]
     (file, mapped)
 }
 
-/// `fi_mr_reg`, of whatever is there.
+/// `fi_mr_reg` of any range of addresses.
 fn reg_at(
     domain: &Object<FidDomain>,
     address: *mut c_void,
@@ -79,7 +79,7 @@ fn reg_at(
     key: u64,
 ) -> Result<Object<FidMr>, c_int> {
     let domain = domain.as_ptr();
-    // SAFETY: the domain is open, and who calls accesses through peers what is there alone.
+    // SAFETY: the domain is open, and callers have peers access only memory that exists.
     Object::open(|mr| unsafe {
         let reg = (*(*domain).mr).reg;
         let access = REMOTE_READ | REMOTE_WRITE;
@@ -87,9 +87,9 @@ fn reg_at(
     })
 }
 
-/// As languages register them that share all memory there is (`FI_MR_ALLOCATED` is not asked for).
+/// Languages with global memory register all of it (`FI_MR_ALLOCATED` is not required).
 #[test]
-fn all_addresses_are_a_region() {
+fn region_may_span_the_whole_address_space() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
     let region = reg_at(&pair.right.domain, ptr::null_mut(), usize::MAX, KEY).expect("a region");
@@ -123,7 +123,7 @@ fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64) {
 }
 
 #[test]
-fn every_call_that_writes_reaches_the_region() {
+fn every_write_call_changes_the_region() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
     let mut memory = [0u8; 60];
@@ -170,12 +170,12 @@ fn every_call_that_writes_reaches_the_region() {
 }
 
 #[test]
-fn every_call_that_reads_reaches_the_region() {
+fn every_read_call_returns_the_region() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
     let mut halves = [*b"01234567", *b"89abcdef"];
     let domain = pair.right.domain.as_ptr();
-    // A region of two segments, of which the second is read from its middle on.
+    // A region of two segments; the read begins in the middle of the second.
     let [first, second] = &mut halves;
     let parts = [iov(first), iov(second)];
     // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
@@ -216,7 +216,7 @@ fn every_call_that_reads_reaches_the_region() {
 }
 
 #[test]
-fn what_the_target_refuses_is_an_error_entry() {
+fn refusal_by_the_target_is_an_error_entry() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the buffer lives for ever.
@@ -244,7 +244,7 @@ fn what_the_target_refuses_is_an_error_entry() {
 }
 
 #[test]
-fn what_is_committed_is_in_the_file() {
+fn committed_write_is_in_the_file() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
     let (file, mapped) = mapped_file(8192);
@@ -285,7 +285,7 @@ fn what_is_committed_is_in_the_file() {
 }
 
 #[test]
-fn remote_segments_are_one_and_as_long_as_the_local_ones() {
+fn remote_segment_must_be_single_and_match_the_local_length() {
     let node = Node::open();
     let own = node.insert(&node.name());
     let ep = node.ep.as_ptr();
@@ -348,14 +348,14 @@ fn access_of_no_bytes_needs_no_remote_segment() {
 }
 
 #[test]
-fn regions_are_registered_as_the_manual_page_has_it() {
+fn registration_follows_the_manual_page() {
     let node = Node::open();
     let mut memory = [0u8; 8];
     let region = reg(&node.domain, &mut memory, KEY, 0).expect("a region");
     assert_eq!(reg(&node.domain, &mut memory, KEY, 0).err(), Some(ENOKEY));
     let flagged = reg(&node.domain, &mut memory, 1, 1 << 57);
     assert!(flagged.is_ok_and(|region| region.close().is_ok()), "flags without a meaning are ignored");
-    // Of no byte, with an address and without one.
+    // Without bytes, with an address and without one.
     assert!(reg(&node.domain, &mut [], 1, 0).is_ok_and(|region| region.close().is_ok()));
     assert!(reg_at(&node.domain, ptr::null_mut(), 0, 1).is_ok_and(|region| region.close().is_ok()));
 
@@ -400,7 +400,7 @@ fn regions_are_registered_as_the_manual_page_has_it() {
     assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
     assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
 
-    // What some providers need is tolerated.
+    // Flags that other providers require are ignored.
     assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
     assert_eq!(region.control::<c_void>(FI_REFRESH, ptr::null_mut()), 0);
     assert_eq!((region.bind(&node.ep, 0), region.bind(&node.ep, 1)), (0, EBADFLAGS));
@@ -420,7 +420,7 @@ fn clone(attr: &FiMrAttr) -> FiMrAttr {
 }
 
 #[test]
-fn raw_keys_are_keys() {
+fn raw_key_holds_the_key() {
     let node = Node::open();
     let mut memory = [0u8; 8];
     let region = reg(&node.domain, &mut memory, 0x0102_0304_0506_0708, 0).expect("a region");

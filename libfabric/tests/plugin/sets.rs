@@ -8,8 +8,9 @@ use homespun_fi::abi::eq::{
 };
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV, FI_TRANSMIT,
-    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV,
+    FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
+    FI_WAIT_YIELD,
 };
 use libc::{c_int, c_void};
 
@@ -24,7 +25,7 @@ const ENODATA: c_int = -61;
 const ETIMEDOUT: c_int = -110;
 const EBADFLAGS: c_int = -260;
 
-/// In milliseconds, and longer than anything takes that works.
+/// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
 macro_rules! call {
@@ -58,7 +59,7 @@ fn members(node: &Node, set: &Object<FidWait>, contexts: [usize; 2]) -> (Object<
     (cq.expect("a completion queue"), cntr.expect("a counter"))
 }
 
-/// Puts the failure of a receive into the queue of an endpoint.
+/// Writes the error of a cancelled receive to the queue of an endpoint.
 fn fail(node: &Node) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
@@ -86,14 +87,14 @@ fn trywait(node: &Node, fid: *mut Fid) -> c_int {
     call!(node.fabric, trywait, fids.as_mut_ptr(), 1)
 }
 
-/// Closes a node's endpoint before the queue that it reports to, and what depends on others before those.
+/// Closes a node's endpoint before the queue that it reports to, and all objects in order of dependence.
 fn close(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: Object<FidWait>) {
     let Node { ep, cq: unused, av, eq, domain, fabric } = node;
     drop(ep);
     drop((cq, cntr, set, unused, av, eq, domain, fabric));
 }
 
-/// Lets another thread have what the plugin lets any thread have.
+/// A wait set that any thread may use.
 struct Shared<'a>(&'a Object<FidWait>);
 
 // SAFETY: the plugin's functions may be called from any thread.
@@ -106,7 +107,7 @@ impl Shared<'_> {
 }
 
 #[test]
-fn a_wait_ends_for_any_member() {
+fn wait_ends_for_an_event_of_any_member() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
         let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = wait_set(&node, wait_obj, 0).expect("a wait set");
@@ -134,7 +135,27 @@ fn a_wait_ends_for_any_member() {
 }
 
 #[test]
-fn an_application_waits_by_the_sets_object() {
+fn condition_of_a_member_does_not_delay_the_set() {
+    for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
+        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
+        // A threshold is passed to blocking reads, which a member of a set has not.
+        let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
+        let mut attr =
+            FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+        let cq = node.domain.cq(&mut attr).expect("a completion queue");
+        reporting_to(&node, &cq);
+        assert_eq!(call!(set, wait, 5), ETIMEDOUT);
+        fail(&node);
+        assert_eq!(call!(set, wait, PATIENCE_MS), 0, "one entry is enough");
+        readerr(&cq);
+        assert_eq!(call!(set, wait, 0), ETIMEDOUT);
+        close(node, cq, None, set);
+    }
+}
+
+#[test]
+fn wait_object_of_a_set_signals_its_members() {
     for wait_obj in [FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_UNSPEC] {
         let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = wait_set(&node, wait_obj, 0).expect("a wait set");
@@ -177,7 +198,7 @@ fn an_application_waits_by_the_sets_object() {
 }
 
 #[test]
-fn an_event_queue_is_a_member_like_others() {
+fn wait_set_accepts_an_event_queue() {
     const FI_WRITE: u64 = 1 << 9;
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let set = wait_set(&node, FI_WAIT_UNSPEC, 0).expect("a wait set");
@@ -196,7 +217,7 @@ fn an_event_queue_is_a_member_like_others() {
 }
 
 #[test]
-fn what_makes_no_wait_set_is_refused() {
+fn invalid_wait_set_attributes_are_refused() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused = |wait_obj, flags| wait_set(&node, wait_obj, flags).err();
     assert_eq!(refused(FI_WAIT_NONE, 0), Some(EINVAL));
@@ -212,10 +233,17 @@ fn what_makes_no_wait_set_is_refused() {
     assert_eq!(node.domain.counter(&mut attr).err(), Some(EINVAL));
     let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_NONE) };
     assert!(node.domain.counter(&mut attr).is_ok(), "it is ignored otherwise");
+    let wait_set = node.av.as_ptr().cast();
+    for (wait_obj, refused) in
+        [(FI_WAIT_SET, Some(EINVAL)), (FI_WAIT_NONE, None), (FI_WAIT_UNSPEC, None), (FI_WAIT_FD, None)]
+    {
+        let mut attr = FiCqAttr { wait_obj, wait_set, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+        assert_eq!(node.domain.cq(&mut attr).err(), refused);
+    }
 }
 
 #[test]
-fn a_poll_set_names_those_who_have_something_to_tell() {
+fn poll_returns_the_members_with_events() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let waits = wait_set(&node, FI_WAIT_YIELD, 0).expect("a wait set");
     let (cq, cntr) = members(&node, &waits, [11, 12]);
@@ -245,7 +273,7 @@ fn a_poll_set_names_those_who_have_something_to_tell() {
         assert_eq!(call!(set, poll_add, wrong, 0), EINVAL);
         assert_eq!(call!(set, poll_del, wrong, 0), EINVAL);
     }
-    // What is in a set stays open, and so does the set.
+    // Neither a member nor its set can be closed.
     let Err((set, error)) = set.close() else { panic!("it has members") };
     assert_eq!(error, EBUSY);
     let Err((cntr, error)) = cntr.close() else { panic!("it is in a set") };

@@ -40,7 +40,7 @@ fn sharing_transmit() -> InfoList {
     infos
 }
 
-/// An endpoint in a domain of its own that has a transmit context, bound to all that it needs but that context.
+/// An endpoint in its own domain with a transmit context, bound to all its objects but that context.
 fn open(infos: &InfoList) -> (Node, Object<FidStx>) {
     let fabric = open_fabric(infos.first(), API_VERSION);
     let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
@@ -77,7 +77,7 @@ fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(enable(&node.ep), 0);
     let pair: Pair<FiCqTaggedEntry> = Pair::of(node, Node::open());
-    // Its front is the application's, as that of every object.
+    // The `fid` of a context is valid, as that of every object.
     // SAFETY: the context is open.
     assert_eq!(unsafe { (*stx.fid()).context }, context(3));
     let (mut received, sent) = ([0_u8; 8], *b"homespun");
@@ -98,11 +98,12 @@ fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
 }
 
 #[test]
-fn wrong_uses_of_a_transmit_context_are_refused() {
+fn invalid_uses_of_a_transmit_context_are_refused() {
     let infos = sharing_transmit();
     let (node, stx) = open(&infos);
     assert_eq!(enable(&node.ep), EOPBADSTATE, "no context is bound");
     assert_eq!(node.ep.bind(&stx, FI_TRANSMIT), EBADFLAGS);
+    assert_eq!(stx.bind(&node.cq, FI_TRANSMIT) as isize, ENOSYS, "queues are those of its endpoints");
     let (other_node, other_stx) = open(&infos);
     assert_eq!(node.ep.bind(&other_stx, 0), EDOMAIN);
     let own = node.domain.endpoint(Plugin::get().loopback().as_ptr()).expect("an endpoint");
@@ -115,7 +116,7 @@ fn wrong_uses_of_a_transmit_context_are_refused() {
 }
 
 #[test]
-fn a_transmit_context_is_busy_while_an_endpoint_is_bound() {
+fn transmit_context_is_busy_while_an_endpoint_is_bound() {
     let (node, stx) = open(&sharing_transmit());
     let (domain, busy) = node.domain.close().expect_err("the context depends on it");
     assert_eq!(busy, EBUSY);
@@ -128,7 +129,7 @@ fn a_transmit_context_is_busy_while_an_endpoint_is_bound() {
 }
 
 #[test]
-fn attributes_of_a_transmit_context_may_be_left_out_but_not_exceed_the_domain() {
+fn transmit_context_attributes_are_optional_and_bounded() {
     let infos = Plugin::get().loopback();
     let fabric = open_fabric(infos.first(), API_VERSION);
     let domain = fabric.domain(infos.as_ptr()).expect("a domain");
@@ -154,7 +155,8 @@ fn sharing_receive() -> InfoList {
     infos
 }
 
-/// Two endpoints of a domain that share a receive context and an address vector, each with a queue of its own.
+/// Two endpoints of a domain that share a receive context and an address vector, each with a queue
+/// of its own.
 struct Sharers {
     ep: [Object<FidEp>; 2],
     srx: Object<FidEp>,
@@ -248,7 +250,7 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
             data: 0,
         };
         assert_eq!((tagged.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
-        // Endpoints have no receives of their own, and a context sends nothing.
+        // An endpoint posts no receives of its own, and a context no sends.
         let ep = sharers.ep[0].as_ptr();
         assert_eq!(((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, none, from, none), ENOSYS);
         assert_eq!((msg.send)(srx, ptr::null(), 0, none, 0, none), ENOSYS);
@@ -271,7 +273,7 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
 }
 
 #[test]
-fn a_receive_context_has_options_flags_and_cancels() {
+fn receive_context_takes_options_flags_and_cancels() {
     let sharers = Sharers::open();
     let (srx, fid) = (sharers.srx.as_ptr(), sharers.srx.fid());
     let (asked, mut found, mut len_bytes) = (100_usize, 0_usize, size_of::<usize>());
@@ -303,12 +305,13 @@ fn a_receive_context_has_options_flags_and_cancels() {
 }
 
 #[test]
-fn wrong_uses_of_a_receive_context_are_refused() {
+fn invalid_uses_of_a_receive_context_are_refused() {
     let Sharers { ep: [first, second], srx, cq, av, domain, fabric } = Sharers::open();
     let own = domain.endpoint(Plugin::get().loopback().as_ptr()).expect("an endpoint");
     assert_eq!(own.bind(&srx, 0), EINVAL, "it has a context of its own");
     let sharer = domain.endpoint(sharing_receive().as_ptr()).expect("an endpoint");
     assert_eq!(sharer.bind(&srx, FI_RECV), EBADFLAGS);
+    assert_eq!(srx.bind(&cq[0], FI_RECV) as isize, ENOSYS, "queues are those of its endpoints");
     let other = Sharers::open();
     assert_eq!(sharer.bind(&other.srx, 0), EDOMAIN);
     assert_eq!(sharer.bind(&srx, 0), 0);

@@ -28,7 +28,7 @@ fn message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
     }
 }
 
-/// Waits until an error is on top of the receiver's queue.
+/// Waits until an error is at the head of the receiver's queue.
 fn until_told(from: &Node, to: &Node) {
     until(|| {
         assert_eq!(from.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
@@ -42,9 +42,10 @@ fn until_told(from: &Node, to: &Node) {
     });
 }
 
-/// A stranger, a receiver with the error that tells of them on top of its queue, and the buffer of that receive.
+/// A sender, a receiver with the error of an unknown source at the head of its queue, and the buffer of
+/// that receive.
 fn told(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
-    let (stranger, receiver) = (Node::open(), Node::curious(api_version));
+    let (stranger, receiver) = (Node::open(), Node::reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);
     message(&stranger, &receiver, &mut *buf, 7);
     until_told(&stranger, &receiver);
@@ -59,7 +60,7 @@ fn check_completion(entry: &FiCqErrEntry, buf: &[u8; 16]) {
 }
 
 #[test]
-fn an_unknown_source_comes_with_its_address_ready_to_be_inserted() {
+fn unknown_source_error_has_an_address_for_the_vector() {
     let (stranger, receiver, buf) = told(fi_version(1, 20));
     let mut entry = untouched();
     assert_eq!(receiver.read_error(&mut entry), 1);
@@ -68,7 +69,7 @@ fn an_unknown_source_comes_with_its_address_ready_to_be_inserted() {
     let said = receiver.error_text(entry.prov_errno).to_str().unwrap();
     assert!(said.contains("not in the address vector"), "{said}");
 
-    // Straight from the entry into the vector.
+    // The address of the entry can be inserted as it is.
     let (av, mut known) = (receiver.av.as_ptr(), 99);
     // SAFETY: the error data is an address, and still there.
     let inserted =
@@ -89,7 +90,7 @@ fn an_unknown_source_comes_with_its_address_ready_to_be_inserted() {
 }
 
 #[test]
-fn error_data_goes_into_a_buffer_of_the_application() {
+fn error_data_goes_into_the_applications_buffer() {
     for room_bytes in [28, 16, 4] {
         let (stranger, receiver, buf) = told(API_VERSION);
         let mut data = [0xffu8; 32];
@@ -106,7 +107,7 @@ fn error_data_goes_into_a_buffer_of_the_application() {
 }
 
 #[test]
-fn without_a_buffer_error_data_stays_until_the_next_is_read() {
+fn error_data_without_a_buffer_stays_until_the_next_readerr() {
     for (api_version, has_size) in [(API_VERSION, true), (fi_version(1, 4), false)] {
         let (stranger, receiver, buf) = told(api_version);
         let mut entry = untouched();
@@ -114,7 +115,7 @@ fn without_a_buffer_error_data_stays_until_the_next_is_read() {
         assert_eq!(receiver.read_error(&mut entry), 1);
         check_completion(&entry, &buf);
         assert_eq!(entry.err_data_size, if has_size { 16 } else { 99 });
-        // What is not a read of an error leaves it alone.
+        // Reads without an error leave the data alone.
         assert_eq!(receiver.read_error(&mut untouched()), EAGAIN);
         // SAFETY: the provider keeps it until the next error is read.
         assert_eq!(unsafe { entry.err_data.cast::<[u8; 16]>().read() }, stranger.name());
@@ -122,7 +123,7 @@ fn without_a_buffer_error_data_stays_until_the_next_is_read() {
 }
 
 #[test]
-fn sources_come_beside_their_entries() {
+fn readfrom_returns_the_source_of_each_entry() {
     let pair = Pair::<FiCqTaggedEntry>::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut bufs = [[0; 16]; 4];
     let [first @ .., last] = &mut bufs;
@@ -145,7 +146,7 @@ fn sources_come_beside_their_entries() {
         found += count;
         found == 3
     });
-    // Whoever does not want sources need not make room for them.
+    // Without an array for sources, `fi_cq_readfrom` returns entries alone.
     message(&pair.left, &pair.right, last, 4);
     pair.until(|pair| {
         assert_eq!(pair.left.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
@@ -158,7 +159,7 @@ fn sources_come_beside_their_entries() {
 }
 
 #[test]
-fn numbers_have_texts_as_far_as_there_is_room() {
+fn strerror_truncates_its_text_to_the_buffer() {
     let (_stranger, receiver, _buf) = told(API_VERSION);
     let mut entry = untouched();
     assert_eq!(receiver.read_error(&mut entry), 1);

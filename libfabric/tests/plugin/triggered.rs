@@ -38,7 +38,7 @@ const UINT64: u32 = 7;
 const SUM: u32 = 2;
 const CSWAP: u32 = 12;
 
-/// Two nodes that know each other, and may have triggered operations.
+/// Two nodes with each other's address and the trigger capability.
 fn pair() -> Pair {
     const EVERYTHING: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | TRIGGER;
     Pair::of(Node::with_caps(EVERYTHING), Node::with_caps(EVERYTHING))
@@ -89,7 +89,7 @@ fn message(iov: &iovec, addr: u64) -> FiMsg {
 }
 
 #[test]
-fn every_kind_of_deferred_work_is_done() {
+fn every_kind_of_deferred_work_runs() {
     let pair = pair();
     let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
     let mut region = [0_u8; 8];
@@ -102,7 +102,7 @@ fn every_kind_of_deferred_work_is_done() {
     let (mut operand, mut compare) = ([2_u64], [42_u64]);
     let (mut swapped, mut fetched, mut compared) = ([7_u64], [0_u64], [0_u64]);
     {
-        // The structures, and what they point to but for the memory, are gone before the works are due.
+        // The structures are freed before the work is due; only the memory of the operations stays.
         let tagged_message = |iov: &iovec| FiMsgTagged {
             msg_iov: iov,
             desc: ptr::null_mut(),
@@ -181,7 +181,7 @@ fn every_kind_of_deferred_work_is_done() {
     assert_eq!((values(&done), values(&changed)), ((0, 0), (0, 0)));
     add(&trigger, 1);
     assert_eq!((values(&changed), values(&set)), ((5, 0), (6, 0)));
-    // The right side answers, and receives what was sent.
+    // The right side responds, and receives the messages.
     let (ep, mut bytes) = (right.ep.as_ptr(), [[0_u8; 8]; 2]);
     // SAFETY: the endpoint is open, and the memory stays until all has arrived.
     unsafe {
@@ -214,7 +214,7 @@ fn every_kind_of_deferred_work_is_done() {
 }
 
 #[test]
-fn deferred_work_is_cancelled_flushed_and_refused() {
+fn deferred_work_may_be_cancelled_flushed_or_refused() {
     let pair = pair();
     let (left, mut byte) = (&pair.left, [1_u8]);
     let (trigger, other, changed) = (counter(left), counter(left), counter(left));
@@ -264,7 +264,7 @@ fn alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
 }
 
 #[test]
-fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
+fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     let pair = pair();
     let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
     let trigger = counter(left);
@@ -279,7 +279,7 @@ fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
     let (mut first, mut second, mut third) = (context(1), context(2), context(9));
     let mut xpu = FiTriggeredContext { event_type: 1, ..context(1) };
     let mut bytes = [0_u8; 2];
-    // SAFETY: the endpoints are open, and what the calls are given stays until the end.
+    // SAFETY: the endpoints are open, and all arguments live until the end.
     unsafe {
         let (none, ep) = (ptr::null_mut(), right.ep.as_ptr());
         for byte in &mut bytes {
@@ -289,7 +289,7 @@ fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
         assert_eq!(send(ep, b"b".as_ptr().cast(), 1, none, to, (&raw mut second).cast()), 0);
         assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, none), EINVAL as isize, "no context");
         assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, (&raw mut xpu).cast()), ENOSYS as isize);
-        // By the call's own flags.
+        // By the flags of the call.
         let (ep, mut byte) = (left.ep.as_ptr(), *b"a");
         let iov = vector(&mut byte);
         let mut msg = message(&iov, to);
@@ -304,7 +304,7 @@ fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
         let [of_left, _] = pair.completions(2, 2);
         let contexts: Vec<_> = of_left.iter().map(|(entry, _)| entry.op_context).collect();
         assert_eq!(contexts, [(&raw mut first).cast::<c_void>(), (&raw mut second).cast()]);
-        // One that waits is cancelled by its context.
+        // A waiting operation is cancelled by its context.
         let cancel = (*(*ep).ops).cancel;
         assert_eq!(cancel(ep.cast(), (&raw mut third).cast()), 0);
         // SAFETY: an entry of an error may be all 0.
@@ -326,7 +326,7 @@ fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
 }
 
 #[test]
-fn an_alias_needs_one_direction_and_flags_that_the_endpoint_has() {
+fn alias_needs_one_direction_and_supported_flags() {
     let node = Node::with(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused = |flags| alias(&node, flags).err();
     assert_eq!(refused(0), Some(EINVAL));

@@ -1,4 +1,4 @@
-//! Every slot of every vtable: none is empty, what is not supported says so, and null is refused.
+//! Every slot of every vtable is filled, answers `-FI_ENOSYS` if unsupported, and refuses null.
 
 use homespun_fi::abi::CONSTANTS;
 use homespun_fi::abi::fid::FiOps;
@@ -8,17 +8,17 @@ use crate::host::{Node, counter_attr};
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 
-/// A function of the C interface that can be called with zeroes.
+/// A function of the C interface, called with all arguments zero.
 trait Slot {
-    /// What it answers then; a null pointer counts as 0.
+    /// The result of that call; a null pointer counts as 0.
     ///
     /// # Safety
     ///
     /// The function checks its arguments for null before it uses any.
-    unsafe fn probe(&self) -> i64;
+    unsafe fn call_with_zeroes(&self) -> i64;
 }
 
-/// What such functions return.
+/// The return type of such functions.
 trait Answer {
     fn number(self) -> i64;
 }
@@ -51,7 +51,7 @@ macro_rules! slots {
     () => {};
     ($first:ident $($rest:ident)*) => {
         impl<R: Answer, $first, $($rest),*> Slot for unsafe extern "C" fn($first, $($rest),*) -> R {
-            unsafe fn probe(&self) -> i64 {
+            unsafe fn call_with_zeroes(&self) -> i64 {
                 // SAFETY: all parameters of the interface are integers and pointers, so zeroes are values of
                 // theirs, and the function bears them, says the caller.
                 unsafe {
@@ -65,18 +65,18 @@ macro_rules! slots {
 
 slots! { A B C D E F G H I J K L M N O P }
 
-/// Asserts of slots of one vtable what they answer when everything is zero.
+/// Asserts the result of slots of one vtable when all arguments are zero.
 macro_rules! assert_answers {
     ($ops:expr, $expected:expr, $($slot:ident)*) => {
         $(
-            // SAFETY: the object is open, and that its functions check for null is what is tested.
-            let answer = unsafe { (*$ops).$slot.probe() };
+            // SAFETY: the object is open; the test checks that its functions refuse null.
+            let answer = unsafe { (*$ops).$slot.call_with_zeroes() };
             assert_eq!(answer, $expected, "{}", stringify!($slot));
         )*
     };
 }
 
-/// Asserts that a vtable is as long as it says, and has no empty slot.
+/// Asserts that a vtable has the size that it states, and no empty slot.
 ///
 /// # Safety
 ///
@@ -123,7 +123,7 @@ fn no_slot_is_empty() {
 }
 
 #[test]
-fn what_is_not_supported_says_so() {
+fn unsupported_calls_answer_enosys() {
     let node = Node::open();
     let (fabric, domain) = (node.fabric.as_ptr(), node.domain.as_ptr());
     assert_answers!((*fabric).ops, ENOSYS, domain2);
@@ -185,7 +185,7 @@ fn null_is_refused_everywhere() {
     let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
     assert_answers!((*counter.fid()).ops, EINVAL, close control);
     assert_answers!((*counter.as_ptr()).ops, EINVAL, add adderr set seterr wait);
-    // They have no other way to say it.
+    // They can only return null.
     assert_answers!((*counter.as_ptr()).ops, 0, read readerr);
     assert_answers!((*node.av.as_ptr()).ops, EINVAL, insert insertsvc remove lookup);
     assert_answers!((*node.av.as_ptr()).ops, 0, straddr);
@@ -212,7 +212,7 @@ fn null_is_refused_everywhere() {
 }
 
 #[test]
-fn a_command_that_an_object_does_not_have_says_so() {
+fn unsupported_control_commands_answer_enosys() {
     let node = Node::open();
     let mut arg = 0u64;
     let known =

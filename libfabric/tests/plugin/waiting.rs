@@ -1,6 +1,8 @@
 //! Blocking reads, signals, and the wait objects of completion queues.
 
 use std::mem::{self, MaybeUninit};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use std::{ptr, thread};
 
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiMutexCond};
@@ -19,7 +21,7 @@ const EINVAL: isize = -22;
 const ENODATA: c_int = -61;
 const EAVAIL: isize = -259;
 
-/// In milliseconds, and longer than anything takes that works.
+/// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
 const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
@@ -33,14 +35,14 @@ fn pair(wait_obj: u32, wait_cond: u32) -> Pair {
     Pair::of(node(), node())
 }
 
-/// Calls to an object that another thread may make too.
+/// Objects that another thread may use too.
 struct Shared<'a>(&'a Node);
 
 // SAFETY: the plugin's functions may be called from any thread.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
-    /// `fi_cq_sreadfrom`. Returns what it did, and the contexts.
+    /// `fi_cq_sreadfrom`. Returns its result and the contexts.
     fn sread(&self, count: usize, threshold: usize, timeout_ms: c_int) -> (isize, Vec<usize>) {
         let mut entries = [FiCqTaggedEntry::EMPTY; 8];
         let mut sources = [0; 8];
@@ -110,12 +112,13 @@ fn blocking_reads_wake_for_messages_and_errors() {
         recv(&pair.right, 1);
         recv(&pair.right, 2);
         thread::scope(|scope| {
-            // The condition is nothing, and so is what is passed as one.
+            // The queue has no condition, so the argument is ignored.
             let read = scope.spawn(|| right.sread(8, 99, -1));
             send(&pair, 7);
             assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(read.join().expect("no panic"), (1, vec![1]));
-            let read = scope.spawn(|| right.sread(8, 99, PATIENCE_MS));
+            // However negative, it is no timeout.
+            let read = scope.spawn(|| right.sread(8, 99, c_int::MIN));
             cancel(&pair.right, 2);
             assert_eq!(read.join().expect("no panic").0, EAVAIL);
         });
@@ -126,12 +129,17 @@ fn blocking_reads_wake_for_messages_and_errors() {
 }
 
 #[test]
-fn blocking_reads_end_with_the_time_or_by_a_signal() {
+fn blocking_reads_end_at_the_timeout_or_a_signal() {
     for wait_obj in OBJECTS {
         let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
         let node = Shared(&node);
         for timeout_ms in [0, 1, 20] {
+            let begin = Instant::now();
             assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
+            assert!(
+                begin.elapsed().as_millis() >= timeout_ms.unsigned_abs().into(),
+                "it has given up too soon"
+            );
         }
         assert_eq!(node.sread(0, 0, 0).0, EAGAIN);
         assert_eq!(node.signal(), 0);
@@ -144,8 +152,56 @@ fn blocking_reads_end_with_the_time_or_by_a_signal() {
     }
 }
 
+/// How many signals of the system were handled.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn handle(_: c_int) {
+    HANDLED.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Has SIGUSR2 handled, so that it interrupts system calls.
+fn handle_signals() {
+    // SAFETY: zeros are an action, and the handler does only what a handler may do.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handle as *const () as libc::sighandler_t;
+        assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()), 0);
+    }
+}
+
 #[test]
-fn a_threshold_is_passed_in_place_of_a_pointer() {
+fn signal_of_the_system_does_not_end_a_blocking_read() {
+    handle_signals();
+    for wait_obj in OBJECTS {
+        let pair = pair(wait_obj, FI_CQ_COND_NONE);
+        let right = Shared(&pair.right);
+        recv(&pair.right, 1);
+        let reader = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let reads = scope.spawn(|| {
+                // SAFETY: it is always there.
+                reader.store(unsafe { libc::pthread_self() } as usize, Ordering::SeqCst);
+                right.sread(1, 0, -1)
+            });
+            until(|| reader.load(Ordering::SeqCst) != 0);
+            for _ in 0..10 {
+                let before = HANDLED.load(Ordering::SeqCst);
+                let thread = reader.load(Ordering::SeqCst) as libc::pthread_t;
+                // SAFETY: nothing but a message ends the thread.
+                assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
+                until(|| HANDLED.load(Ordering::SeqCst) > before);
+                thread::sleep(Duration::from_millis(2));
+                assert!(!reads.is_finished(), "there is nothing to be read");
+            }
+            send(&pair, 7);
+            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
+            assert_eq!(reads.join().expect("no panic"), (1, vec![1]));
+        });
+    }
+}
+
+#[test]
+fn sread_takes_its_threshold_from_the_condition_argument() {
     for wait_obj in OBJECTS {
         let pair = pair(wait_obj, FI_CQ_COND_THRESHOLD);
         let right = Shared(&pair.right);
@@ -168,7 +224,7 @@ fn a_threshold_is_passed_in_place_of_a_pointer() {
 }
 
 #[test]
-fn without_a_wait_object_nobody_waits() {
+fn queue_without_a_wait_object_refuses_waits() {
     let node = Node::open();
     let shared = Shared(&node);
     assert_eq!((shared.sread(1, 0, -1).0, shared.sread(1, 0, 1).0), (EINVAL, EINVAL));
@@ -178,17 +234,48 @@ fn without_a_wait_object_nobody_waits() {
     assert_eq!((node.cq.control(FI_GETWAIT, &raw mut fd), fd), (ENODATA, -1));
 }
 
+fn is_readable_by_poll(fd: c_int, millis: c_int) -> bool {
+    let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor is asked about.
+    unsafe { libc::poll(&raw mut asked, 1, millis) == 1 && asked.revents == libc::POLLIN }
+}
+
+fn is_readable_by_select(fd: c_int, millis: c_int) -> bool {
+    let mut at_most =
+        libc::timeval { tv_sec: (millis / 1000).into(), tv_usec: (millis % 1000 * 1000).into() };
+    // SAFETY: zeros are a set, and the descriptor is one that fits into a set.
+    unsafe {
+        let mut asked: libc::fd_set = mem::zeroed();
+        assert!(usize::try_from(fd).is_ok_and(|fd| fd < libc::FD_SETSIZE));
+        libc::FD_SET(fd, &raw mut asked);
+        libc::select(fd + 1, &raw mut asked, ptr::null_mut(), ptr::null_mut(), &raw mut at_most) == 1
+            && libc::FD_ISSET(fd, &raw const asked)
+    }
+}
+
+fn is_readable_by_epoll(fd: c_int, millis: c_int) -> bool {
+    // SAFETY: there is room for one event, and the descriptor that is closed belongs to this test alone.
+    unsafe {
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        assert!(epoll >= 0);
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+        assert_eq!(libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event), 0);
+        event.u64 = 0;
+        let count = libc::epoll_wait(epoll, &raw mut event, 1, millis);
+        libc::close(epoll);
+        count == 1 && { event.u64 } == 7 && { event.events } == libc::EPOLLIN as u32
+    }
+}
+
 #[test]
-fn a_descriptor_is_slept_on() {
+fn descriptor_wakes_a_polling_thread() {
     let pair = pair(FI_WAIT_FD, FI_CQ_COND_NONE);
     let mut fd: c_int = -1;
     assert_eq!(pair.right.cq.control(FI_GETWAIT, &raw mut fd), 0);
-    let is_readable = |millis| {
-        let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor is asked about.
-        unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
-    };
+    let calls: [fn(c_int, c_int) -> bool; 3] =
+        [is_readable_by_poll, is_readable_by_select, is_readable_by_epoll];
     for number in 1..20 {
+        let is_readable = |millis| calls[number % 3](fd, millis);
         recv(&pair.right, number);
         until(|| Shared(&pair.right).trywait() == 0);
         assert!(!is_readable(0), "nothing has happened");
@@ -203,7 +290,7 @@ fn a_descriptor_is_slept_on() {
             while let Err(error) = read {
                 assert_eq!(error, EAGAIN);
                 if Shared(&pair.right).trywait() == 0 {
-                    assert!(is_readable(PATIENCE_MS), "nobody has woken it");
+                    assert!(is_readable(PATIENCE_MS), "it was not woken");
                 }
                 read = pair.right.try_read();
             }
@@ -213,7 +300,7 @@ fn a_descriptor_is_slept_on() {
 }
 
 #[test]
-fn a_condition_is_slept_on() {
+fn mutex_and_condition_wake_a_waiting_thread() {
     let pair = pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
     let mut of = MaybeUninit::<FiMutexCond>::uninit();
     assert_eq!(pair.right.cq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
@@ -247,12 +334,12 @@ fn a_condition_is_slept_on() {
 }
 
 #[test]
-fn queues_hand_out_the_wait_object_that_they_have() {
+fn getwait_returns_the_wait_object_of_a_queue() {
     for wait_obj in OBJECTS {
         let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
         let mut found = 99_u32;
         assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
-        // Room for either kind.
+        // Large enough for both wait objects.
         let mut room = [0_u64; 2];
         let is_had = [FI_WAIT_FD, FI_WAIT_MUTEX_COND].contains(&wait_obj);
         let answer = node.cq.control(FI_GETWAIT, room.as_mut_ptr());
@@ -262,19 +349,19 @@ fn queues_hand_out_the_wait_object_that_they_have() {
 }
 
 #[test]
-fn wait_attributes_that_cannot_be_had_are_refused() {
+fn unsupported_wait_attributes_are_refused() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused = |mut attr| node.domain.cq(&mut attr).err();
     assert_eq!(refused(attr(FI_WAIT_POLLFD, FI_CQ_COND_NONE)), Some(-38));
     assert_eq!(refused(attr(FI_WAIT_SET, FI_CQ_COND_NONE)), Some(-22), "there is no set");
     assert_eq!(refused(attr(FI_WAIT_FD, 2)), Some(-22));
-    assert_eq!(refused(attr(FI_WAIT_NONE, 2)), None, "it is ignored where nobody waits");
+    assert_eq!(refused(attr(FI_WAIT_NONE, 2)), None, "it is ignored without a wait object");
     let hinted = FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..attr(FI_WAIT_FD, FI_CQ_COND_NONE) };
     assert_eq!(refused(hinted), None);
 }
 
 #[test]
-fn trywait_looks_at_all_its_objects() {
+fn trywait_checks_every_object() {
     let node = Node::with_queue(&mut attr(FI_WAIT_FD, FI_CQ_COND_NONE));
     let polled = Node::open();
     assert_eq!(trywait(&node, &mut []), 0);
@@ -282,13 +369,13 @@ fn trywait_looks_at_all_its_objects() {
     for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), polled.cq.fid()] {
         assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
     }
-    // Nobody but the library sleeps on this one.
+    // Only the library itself can wait for this one.
     assert_eq!(trywait(&node, &mut [node.cq.fid(), node.eq.fid()]), -11);
     recv(&node, 1);
     cancel(&node, 1);
     assert_eq!(trywait(&node, &mut [node.cq.fid()]), -11, "there is an error to be read");
     let fabric = node.fabric.as_ptr();
-    // SAFETY: the fabric is open, and what is wrong is found first.
+    // SAFETY: the fabric is open, and wrong arguments are refused before they are used.
     unsafe {
         let trywait = (*(*fabric).ops).trywait;
         assert_eq!(trywait(fabric, ptr::null_mut(), 1), -22);

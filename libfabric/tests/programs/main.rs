@@ -1,5 +1,5 @@
-//! Programs in C that use the plugin in the installed libfabric. Each of them runs as several processes, the ranks,
-//! which tell each other their addresses.
+//! Programs in C that use the plugin in the installed libfabric. Each of them runs as several
+//! processes, the ranks, which tell each other their addresses.
 //!
 //! Without libfabric's headers (Debian: `libfabric-dev`) the tests say so and pass; where `CI` is set they
 //! fail. They need a C compiler.
@@ -21,7 +21,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles a program, if there is what it takes. It is the C file of this name beside this one.
+    /// Compiles the C file of this name in this directory, if compiler and headers are installed.
     #[expect(clippy::print_stderr, reason = "the reader has to see that nothing was tested")]
     pub(crate) fn compile(name: &str) -> Option<Program> {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -47,7 +47,7 @@ impl Program {
         self.directory.path().join("program")
     }
 
-    /// Runs so many ranks until all have said that they are done, and have ended. `arguments` are those of a rank.
+    /// Runs so many ranks until all have reported `done` and ended. `arguments` are those of each rank.
     pub(crate) fn run(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
         rank::run(&self.path(), self.directory.path(), (0..ranks).map(arguments));
     }

@@ -33,14 +33,14 @@ impl Rank {
 
 impl Drop for Rank {
     fn drop(&mut self) {
-        // It fails for a process that has ended.
+        // Fails if the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Runs a rank for each of the arguments. Each says its address, is told those of all, and says "done"; then the input of
-/// all ends, and so do they.
+/// Runs a rank for each argument. Each prints its address, reads the addresses of all, and prints "done";
+/// then its input is closed, and it ends.
 pub(super) fn run(program: &Path, providers: &Path, arguments: impl Iterator<Item = Vec<String>>) {
     let mut ranks: Vec<_> = arguments.map(|arguments| Rank::start(program, providers, &arguments)).collect();
     let names: String = ranks.iter_mut().map(Rank::line).collect();

@@ -1,4 +1,4 @@
-//! A program that uses memory as OpenSHMEM's programs do.
+//! A program with symmetric memory, like those of OpenSHMEM.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! A program that has operations wait for counters: `fi_trigger(3)`.
+//! A program with deferred work: `fi_trigger(3)`.
 
 use std::sync::OnceLock;
 
@@ -13,23 +13,23 @@ fn check(domain: &str, progress: &str, wait: &str) {
 }
 
 #[test]
-fn works_over_shm_are_done_while_a_counter_is_polled() {
+fn deferred_work_over_shm_runs_while_a_counter_is_polled() {
     check("shm", "manual", "none");
 }
 
 #[test]
-fn works_over_tcp_are_done_while_a_counter_is_polled() {
+fn deferred_work_over_tcp_runs_while_a_counter_is_polled() {
     check("tcp", "manual", "none");
 }
 
 #[test]
-fn works_over_shm_are_done_while_the_application_sleeps() {
+fn deferred_work_over_shm_runs_while_the_application_sleeps() {
     check("shm", "manual", "unspec");
     check("shm", "auto", "unspec");
 }
 
 #[test]
-fn works_over_tcp_are_done_while_the_application_sleeps() {
+fn deferred_work_over_tcp_runs_while_the_application_sleeps() {
     check("tcp", "manual", "unspec");
     check("tcp", "auto", "unspec");
 }

@@ -37,7 +37,7 @@ fn offered(ask: impl FnOnce(&mut Info)) -> Info {
 }
 
 #[test]
-fn nothing_asked_for_is_everything_offered() {
+fn empty_hints_grant_every_default_capability() {
     let info = offered(|_| {});
     let caps = MESSAGE_CAPS
         | UNCONNECTED_CAPS
@@ -68,7 +68,7 @@ fn nothing_asked_for_is_everything_offered() {
 }
 
 #[test]
-fn an_offer_given_back_as_hints_is_met_by_itself() {
+fn offer_used_as_hints_returns_itself() {
     let info = offered(|_| {});
     assert_eq!(offer(&provider(), &info), Ok(info));
 }
@@ -114,7 +114,7 @@ fn connected_endpoints_have_all_but_sources() {
 }
 
 #[test]
-fn every_refusal_says_why() {
+fn each_refusal_names_its_reason() {
     type Ask = fn(&mut Info);
     let cases: &[(Ask, &str)] = &[
         (|h| h.caps = Caps::ATOMIC | Caps::HMEM, "FI_HMEM"),
@@ -201,7 +201,7 @@ fn every_refusal_says_why() {
 }
 
 #[test]
-fn what_can_be_met_is_granted() {
+fn hints_within_limits_are_granted() {
     type Ask = fn(&mut Info);
     type Check = fn(&Info) -> bool;
     let cases: &[(&str, Ask, Check)] = &[
@@ -348,7 +348,8 @@ fn what_can_be_met_is_granted() {
 #[test]
 fn only_the_primary_capabilities_asked_for_are_granted() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    // What sends can be fenced, what receives messages can have buffers for many, and a target can have its accesses counted.
+    // What sends can be fenced, what receives messages can have buffers for many, and a target can
+    // have its accesses counted.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let many = Caps::MULTI_RECV;
     let rma = Caps::RMA | RMA_DIRECTIONS | Caps::RMA_EVENT | Caps::RMA_PMEM;
@@ -409,7 +410,7 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
 }
 
 #[test]
-fn each_side_has_what_concerns_it() {
+fn tx_and_rx_caps_contain_only_their_side() {
     let send_only = offered(|h| h.caps = Caps::MSG | Caps::SEND);
     assert_eq!(send_only.tx.caps, Caps::MSG | Caps::SEND | Caps::FENCE);
     assert_eq!((send_only.rx.caps, send_only.ep.rx_ctx_cnt), (Caps::empty(), 0));
@@ -466,7 +467,7 @@ fn side_capabilities_of_the_other_side_are_ignored() {
 }
 
 #[test]
-fn what_concerns_one_side_alone_gives_it_that_side() {
+fn one_sided_modifier_caps_imply_send_or_recv() {
     for caps in [Caps::DIRECTED_RECV, Caps::SOURCE, Caps::SOURCE | Caps::SOURCE_ERR] {
         let info = offered(|h| h.caps = caps);
         assert_eq!((info.tx.caps, info.rx.caps), (Caps::empty(), caps | Caps::RECV));
@@ -482,7 +483,7 @@ fn what_concerns_one_side_alone_gives_it_that_side() {
 }
 
 #[test]
-fn errors_about_sources_are_for_those_who_ask_for_them() {
+fn source_err_is_granted_only_on_request() {
     assert!(!offered(|_| {}).caps.contains(Caps::SOURCE_ERR));
     assert!(!offered(|h| h.caps = Caps::MSG | Caps::SOURCE).caps.contains(Caps::SOURCE_ERR));
     let info = offered(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
@@ -518,7 +519,7 @@ fn nothing_larger_than_a_message_can_be_injected() {
 }
 
 #[test]
-fn every_order_is_granted_with_what_follows_from_it() {
+fn requested_order_is_granted_with_implied_orders() {
     for order in Order::all().iter() {
         let transmitting = offered(|h| h.tx.msg_order = order);
         assert!(transmitting.tx.msg_order.contains(order | ORDERS_FOR_FREE));
@@ -545,13 +546,13 @@ fn every_order_is_granted_with_what_follows_from_it() {
 }
 
 #[test]
-fn a_size_up_to_which_accesses_are_ordered_asks_for_the_order() {
+fn max_order_size_in_hints_requests_that_order() {
     let info = offered(|h| h.ep.max_order_raw_size_bytes = 8);
     for granted in [info.tx.msg_order, info.rx.msg_order] {
         assert_eq!(granted, ORDERS_FOR_FREE | RAW_ORDERS);
     }
     assert_eq!((info.ep.max_order_raw_size_bytes, info.ep.max_order_war_size_bytes), (usize::MAX, 0));
-    // Who says which order is meant gets that.
+    // An explicit order takes precedence.
     let info = offered(|h| {
         h.tx.msg_order = Order::ATOMIC_WAW;
         h.ep.max_order_waw_size_bytes = usize::MAX;

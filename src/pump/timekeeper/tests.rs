@@ -21,7 +21,7 @@ use crate::domain_id::DomainId;
 use crate::doorbell::Doorbell;
 use crate::drive::Watched;
 use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
-use crate::eq::{EqAttr, EqReadError, EventQueue, Reporter, Subject};
+use crate::eq::{EqAttr, EqReadError, EventQueue, ReportedEndpoint, Reporter};
 use crate::fabric::Fabric;
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
@@ -98,8 +98,8 @@ impl Requester {
             transmit_cq: None,
             receive_cq: None,
             counters: BoundCounters::default(),
-            regional_counters: None,
-            reporter: Some(Arc::new(Reporter::new(&eq, 7, Subject::Endpoint))),
+            domain_counters: None,
+            reporter: Some(Arc::new(Reporter::new(&eq, 7, ReportedEndpoint::Endpoint))),
             wants_source: false,
             reports_unknown_sources: false,
             shares_receiver: false,
@@ -115,20 +115,21 @@ impl Requester {
         let deadline = Instant::now() + PATIENCE;
         while !(asked.pass() & stranger.pass()) {
             assert!(Instant::now() < deadline, "the links are not up");
-            pump.progress_aside();
+            pump.progress_without_reader();
         }
         // What the stranger has said first is there, and is looked at now and then.
-        (0..100).for_each(|_| pump.progress_aside());
+        (0..100).for_each(|_| pump.progress_without_reader());
         Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
     }
 
-    /// The passive endpoint goes, and the requester learns of it. Returns what a thread is told that then goes to sleep.
+    /// The passive endpoint goes, and the requester learns of it. Returns what `arm` answers a
+    /// thread that then goes to sleep.
     fn abandon(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            pump.progress_aside();
+            pump.progress_without_reader();
             let armed = pump.arm();
             if let Armed::Asleep { look_again_after: Some(_) } = armed {
                 return (Abandoned { pump, clock, eq, _stranger }, armed);
@@ -148,17 +149,17 @@ struct Abandoned {
 impl Abandoned {
     /// A thread wakes, makes a pass and goes to sleep again.
     fn wake_and_sleep(&self) -> Armed {
-        self.pump.progress_aside();
+        self.pump.progress_without_reader();
         self.pump.arm()
     }
 
     fn poll(&self, passes: u32) {
-        (0..passes).for_each(|_| self.pump.progress_aside());
+        (0..passes).for_each(|_| self.pump.progress_without_reader());
     }
 
     fn has_failed(&self) -> bool {
         match self.eq.peek() {
-            Err(EqReadError::Empty) => false,
+            Ok(None) => false,
             Err(EqReadError::ErrorAvailable) => true,
             other => panic!("{other:?}"),
         }
@@ -170,7 +171,7 @@ fn asleep_for(time: Duration) -> Armed {
 }
 
 #[test]
-fn sleeper_is_woken_when_a_timeout_is_due_and_the_pass_after_ends_it() {
+fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
     let (requester, armed) = Requester::open(false).abandon();
     assert_eq!(armed, asleep_for(LIMIT));
     requester.clock.advance(LIMIT - TICK);
@@ -186,7 +187,7 @@ fn sleeper_is_woken_when_a_timeout_is_due_and_the_pass_after_ends_it() {
 }
 
 #[test]
-fn polls_end_a_timeout_when_it_is_due_and_not_by_their_number() {
+fn timeout_ends_by_time_and_not_by_number_of_polls() {
     let (requester, _) = Requester::open(false).abandon();
     requester.clock.advance(LIMIT - TICK);
     requester.poll(1000 * PASSES_PER_LOOK);
@@ -229,7 +230,7 @@ fn is_readable(pump: &dyn EndpointPump) -> bool {
 }
 
 #[test]
-fn poll_that_begins_a_timeout_wakes_sleepers_and_later_ones_leave_them_asleep() {
+fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
     let requester = Requester::open(true);
     let doorbell = requester.doorbell.as_ref().expect("there is to be a thread");
     let rest = || {
@@ -242,9 +243,9 @@ fn poll_that_begins_a_timeout_wakes_sleepers_and_later_ones_leave_them_asleep() 
     assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
     drop(requester.asked);
     assert!(is_readable(&*requester.pump));
-    requester.pump.progress_aside();
+    requester.pump.progress_without_reader();
     assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
     assert_eq!(rest(), Some(asleep_for(LIMIT)));
-    requester.pump.progress_aside();
+    requester.pump.progress_without_reader();
     assert!(doorbell.is_armed(), "the thread wakes in time by itself");
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use homespun_engine::transport::Armed;
 
-use super::{Member, Shared};
+use super::{Member, WaitSetShared};
 use crate::sync::Ordering;
 use crate::wait::{Awaited, Waiter};
 
@@ -19,7 +19,7 @@ pub(super) struct Members {
 
 /// That any member has something to report.
 pub(super) struct AnyMember<'a> {
-    set: &'a Shared,
+    set: &'a WaitSetShared,
     /// How many reports there were when the thread came, if one to another thread concerns it too.
     reports_before: Option<u64>,
     present: RefCell<Present>,
@@ -75,7 +75,7 @@ impl Members {
 }
 
 impl<'a> AnyMember<'a> {
-    pub(super) fn new(set: &'a Shared, reports_before: Option<u64>) -> AnyMember<'a> {
+    pub(super) fn new(set: &'a WaitSetShared, reports_before: Option<u64>) -> AnyMember<'a> {
         AnyMember { set, reports_before, present: RefCell::default(), is_found: Cell::new(false) }
     }
 
@@ -104,7 +104,7 @@ impl<'a> AnyMember<'a> {
         has_reported
     }
 
-    /// Whether another thread was told of a member since this one came.
+    /// Whether a member was reported to another thread since this one came.
     fn was_reported(&self) -> bool {
         self.reports_before.is_some_and(|before| self.set.reports() != before)
     }
@@ -129,6 +129,10 @@ impl Awaited for AnyMember<'_> {
         }
         self.disarm();
         Armed::Ready
+    }
+
+    fn fire(&self) {
+        self.for_each(|_, awaited| awaited.fire());
     }
 
     fn disarm(&self) {

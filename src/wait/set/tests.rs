@@ -50,7 +50,7 @@ fn let_sleep(set: &WaitSet) {
 }
 
 #[test]
-fn wait_ends_for_what_any_member_reports() {
+fn wait_ends_when_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = set(object);
         assert!(!set.wait(MOMENT), "there is no member");
@@ -69,7 +69,7 @@ fn wait_ends_for_what_any_member_reports() {
         assert_eq!(counter.read_error(), 1);
         eq.write(1, b"").expect("room");
         assert!(set.wait(None) && set.wait(None), "until it is read");
-        eq.read().expect("an event");
+        eq.read().expect("no error").expect("an event");
         assert!(!set.wait(MOMENT));
         cq.signal().expect("a wait object");
         assert!(set.wait(None));
@@ -188,7 +188,7 @@ fn set_with_mutex_and_condition_shows_them() {
 }
 
 #[test]
-fn only_counters_among_members_are_waited_for_alone() {
+fn only_counter_members_allow_their_own_waits() {
     let set = set(WaitObject::Unspec);
     let (cq, eq, counter) = (cq(&set), eq(&set), counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
@@ -203,7 +203,7 @@ fn only_counters_among_members_are_waited_for_alone() {
 fn set_with_members_is_not_closed() {
     let set = set(WaitObject::Yield);
     let member = counter(&set);
-    let (set, error) = set.close().expect_err("it has a member");
+    let Rejected { error, returned: set } = set.close().expect_err("it has a member");
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(member);
     set.close().expect("it has none");

@@ -1,32 +1,69 @@
 //! What must hold of every history of a shared receive context. That each message is received once, by one
-//! receive, and reported where it came to, was checked when the completions were read.
+//! receive, and reported where it came to, and that each receive ends once, was checked when the completions
+//! were read.
 
 use super::history::{History, Message};
 use crate::history::Level;
 
-pub(super) fn check(history: &History) {
+pub(super) fn check(history: &History, is_connected: bool) {
+    only_accidents_lose_messages(history);
+    each_loss_costs_a_message(history);
     receives_take_what_they_accept(history);
     earlier_receives_come_first(history);
-    messages_of_a_link_do_not_overtake(history);
+    messages_of_a_link_do_not_overtake(history, is_connected);
     nothing_completes_before_it_is_matched(history);
+    if is_connected {
+        connections_complete_in_order(history);
+    }
 }
 
-fn taker(message: &Message) -> usize {
-    message.taken.expect("every message was taken").0
+/// The receives that took messages, with these and the times at which the completions were read.
+fn taken(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64)> {
+    let messages = history.messages.iter().enumerate();
+    messages.filter_map(|(number, message)| {
+        message.taken.map(|(receive, seen_at)| (number, message, receive, seen_at))
+    })
+}
+
+/// A message is received unless its link has ended or its member has left. One whose sender was told that it
+/// has arrived is lost with its member alone.
+fn only_accidents_lose_messages(history: &History) {
+    for (number, message) in history.messages.iter().enumerate() {
+        let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
+        let is_due = history.is_certain(message) || has_arrived && !history.has_left(message.to);
+        assert!(message.taken.is_some() || !is_due, "message {number} is lost: {message:?}");
+        let may_fail = history.has_left(message.to) || history.may_lose(message.from, message.to);
+        assert!(may_fail || !message.has_failed, "message {number} has failed: {message:?}");
+    }
+}
+
+/// A receive that fails with a member or a link was given a message, which was lost. A receive of
+/// the messages of one peer alone may fail without one.
+fn each_loss_costs_a_message(history: &History) {
+    let lost = || history.messages.iter().filter(|message| message.taken.is_none());
+    let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
+    let failed_with_members: usize = history.receives.iter().map(|receive| receive.lost_with_member).sum();
+    let unheard = history.receives.iter().filter(|receive| receive.is_unheard).count();
+    assert!(
+        failed_with_members + unheard <= lost_with_members,
+        "receives fail without messages: {history:#?}"
+    );
+    let lost_with_links = lost().filter(|message| history.may_lose(message.from, message.to)).count();
+    let any_source = history.receives.iter().filter(|receive| receive.from.is_none());
+    let failed_with_links: usize = any_source.map(|receive| receive.lost_with_link).sum();
+    assert!(failed_with_links <= lost_with_links, "receives fail without messages: {history:#?}");
 }
 
 fn receives_take_what_they_accept(history: &History) {
-    for message in &history.messages {
-        let receive = &history.receives[taker(message)];
+    for (_, message, receive, _) in taken(history) {
+        let receive = &history.receives[receive];
         assert!(receive.accepts(message), "{receive:?} took {message:?}");
     }
 }
 
-/// When a message was taken, no receive was posted that accepts it and had been posted before the one that
-/// took it.
+/// A message is taken by the earliest posted receive that accepts it.
 fn earlier_receives_come_first(history: &History) {
-    for (number, message) in history.messages.iter().enumerate() {
-        let (receive, seen_at) = message.taken.expect("every message was taken");
+    for (number, message, receive, seen_at) in taken(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
                 !passed_over.accepts(message) || passed_over.posted_until(&history.messages) <= seen_at,
@@ -37,15 +74,18 @@ fn earlier_receives_come_first(history: &History) {
     }
 }
 
-/// Of two messages of one peer to one member, the later one is not taken by a receive that could have had the
-/// earlier one.
-fn messages_of_a_link_do_not_overtake(history: &History) {
-    for (later, second) in history.messages.iter().enumerate() {
-        for (earlier, first) in history.messages[..later].iter().enumerate() {
+/// Of two messages of one peer to one member, a receive that accepts the earlier one never takes the later
+/// one. Once a link has ended, messages on the next one may overtake what is still read from it; a
+/// connection has no next one.
+fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
+    for (later, second, other, seen_at) in taken(history) {
+        if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {
+            continue;
+        }
+        for (earlier, first, one, _) in taken(history).take_while(|(earlier, ..)| *earlier < later) {
             if (first.from, first.to) != (second.from, second.to) {
                 continue;
             }
-            let (one, other) = (taker(first), taker(second));
             let receive = &history.receives[other];
             let is_one_buffer = one == other && receive.min_free_bytes.is_some();
             assert!(
@@ -56,14 +96,24 @@ fn messages_of_a_link_do_not_overtake(history: &History) {
     }
 }
 
-/// A message of which a match was promised does not complete before the receive is posted that takes it.
+/// A send at match level completes only after the receive that takes its message was posted.
 fn nothing_completes_before_it_is_matched(history: &History) {
-    for (number, message) in history.messages.iter().enumerate() {
-        let posted_at = history.receives[taker(message)].posted_at;
+    for (number, message, receive, _) in taken(history) {
+        let posted_at = history.receives[receive].posted_at;
         let ended_at = message.ended_at.expect("every send has ended");
         assert!(
-            message.level != Level::Match || posted_at < ended_at,
+            message.level != Level::Match || message.has_failed || posted_at < ended_at,
             "message {number} was said to be matched at {ended_at}, and its receive was posted at {posted_at}"
         );
+    }
+}
+
+/// Untagged messages over a connection complete in the order in which they were sent.
+fn connections_complete_in_order(history: &History) {
+    let untagged = || taken(history).filter(|(_, message, ..)| message.tag.is_none());
+    for (later, second, _, then) in untagged() {
+        for (earlier, first, _, before) in untagged().take_while(|(earlier, ..)| *earlier < later) {
+            assert!(first.to != second.to || before < then, "message {later} completed before {earlier}");
+        }
     }
 }

@@ -2,38 +2,94 @@
 
 use std::{mem, thread};
 
+use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CounterEvents};
-use homespun::info::{RxAttr, SHARED_CONTEXT};
+use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
-    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Endpoint, SharedReceiveContext,
+    Address, AddressVector, AvAttr, CompletionQueue, ConnectionEvent, Counter, CounterAttr, CqAttr, Domain,
+    Endpoint, Error, FabricAddress, SharedReceiveContext,
 };
 
 use super::program::Program;
-use crate::suite::{Net, Party, Setup};
+use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use crate::suite::party::poll;
+use crate::suite::{Ended, Net, Party, Setup};
 
-pub(super) struct Hall<'a> {
+const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+
+pub(super) struct ContextFixture<'a> {
     net: &'a Net,
+    cq_depth_entries: usize,
+    domain: Domain,
+    ends: Ends,
     pub(super) members: Vec<Member>,
-    /// Each knows the members by their numbers, and is known to them by its own.
-    pub(super) peers: Vec<Party>,
+    /// Each peer's addresses of the members are their indices, and the members' address of it is
+    /// its own index.
+    pub(super) peers: Vec<Peer>,
     pub(super) context: SharedReceiveContext,
+}
+
+/// How members and peers come together.
+enum Ends {
+    /// By the vector of the members' addresses.
+    Unconnected(AddressVector),
+    /// Each member is connected with the peer of its number.
+    Connected { client: Box<Side>, server: Box<Side> },
 }
 
 /// An endpoint of the context, with a queue of its own and a counter of its receives.
 pub(super) struct Member {
-    endpoint: Endpoint,
+    /// `None` once it has left.
+    endpoint: Option<Endpoint>,
     pub(super) cq: CompletionQueue,
     pub(super) received: Counter,
+    /// How many failures were read from its queue.
+    pub(super) failures: u64,
 }
 
-impl<'a> Hall<'a> {
-    /// Opens everything that a program needs. The members are in this process; the peers are where the
-    /// network has them.
-    pub(super) fn open(net: &'a Net, program: &Program) -> Hall<'a> {
-        let domain = net.domain();
-        let mut info = net.info().clone();
-        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
-        let mut attr = RxAttr { caps: info.rx.caps, ..RxAttr::default() };
+/// An endpoint that sends to members.
+pub(super) enum Peer {
+    Unconnected(Party),
+    Connected { endpoint: Endpoint, cq: CompletionQueue },
+}
+
+impl Peer {
+    pub(super) fn send(&self, message: SendMsg) -> Result<(), Error> {
+        match self {
+            Peer::Unconnected(party) => party.endpoint.sendmsg(message),
+            Peer::Connected { endpoint, .. } => endpoint.sendmsg(message).map_err(Error::from),
+        }
+    }
+
+    /// The next end of a send, if there is one.
+    pub(super) fn poll(&self) -> Option<Ended> {
+        match self {
+            Peer::Unconnected(party) => party.poll(),
+            Peer::Connected { cq, .. } => poll(cq),
+        }
+    }
+
+    fn name(&self) -> Address {
+        let name = match self {
+            Peer::Unconnected(party) => party.endpoint.name(),
+            Peer::Connected { endpoint, .. } => endpoint.name(),
+        };
+        name.expect("an endpoint in service has a name")
+    }
+}
+
+impl<'a> ContextFixture<'a> {
+    /// Opens the objects of a program. The members are in this process; the net decides where the peers are.
+    pub(super) fn open(net: &'a Net, program: &Program) -> ContextFixture<'a> {
+        let (domain, caps, ends) = if program.connected {
+            let (client, server) = (Box::new(Side::new(net)), Box::new(Side::new(net)));
+            (server.domain.clone(), server.info.rx.caps, Ends::Connected { client, server })
+        } else {
+            let domain = net.domain();
+            let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+            (domain, net.info().rx.caps, Ends::Unconnected(av))
+        };
+        let mut attr = RxAttr { caps, ..RxAttr::default() };
         if program.depth_ops > 0 {
             attr.size_ops = program.depth_ops;
         }
@@ -41,47 +97,159 @@ impl<'a> Hall<'a> {
             attr.total_buffered_recv_bytes = program.unexpected_bytes;
         }
         let context = domain.shared_receive_context(&attr).expect("a context");
-        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-        let members = (0..program.members)
-            .map(|_| {
-                let attr = CqAttr { size_entries: program.cq_depth_entries, ..CqAttr::default() };
-                let cq = domain.open_cq(&attr).expect("a queue of this size");
-                let endpoint = domain.endpoint(&info).expect("an endpoint");
-                let received = domain.open_counter(&CounterAttr::default()).expect("a counter");
-                endpoint.bind_av(&av).expect("the first address vector");
-                endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("the first queue");
-                endpoint.bind_counter(&received, CounterEvents::RECV).expect("the first counter");
-                endpoint.bind_shared_receive_context(&context).expect("the first context");
-                endpoint.enable().expect("nothing is missing");
-                Member { endpoint, cq, received }
-            })
-            .collect::<Vec<_>>();
-        let names: Vec<_> = members.iter().map(|member| member.endpoint.name().unwrap()).collect();
-        let peers = (0..program.peers).map(|_| open_peer(net, program, &names, &av)).collect();
-        Hall { net, members, peers, context }
+        let cq_depth_entries = program.cq_depth_entries;
+        let (members, peers) = (Vec::new(), Vec::new());
+        let mut hall = ContextFixture { net, cq_depth_entries, domain, ends, members, peers, context };
+        (0..program.members).for_each(|_| hall.join());
+        if !program.connected {
+            for _ in 0..program.peers {
+                hall.open_peer();
+            }
+        }
+        hall
     }
-}
 
-impl Drop for Hall<'_> {
-    /// Closes the members while their peers are driven: closing waits for them.
-    fn drop(&mut self) {
-        let members = mem::take(&mut self.members);
+    /// Adds a member. If members have connections, its peer comes with it.
+    pub(super) fn join(&mut self) {
+        let cq = self.open_cq();
+        let received = self.domain.open_counter(&CounterAttr::default()).expect("a counter");
+        let endpoint = match &self.ends {
+            Ends::Unconnected(av) => {
+                let endpoint = self.domain.endpoint(&sharing(self.net.info().clone())).expect("an endpoint");
+                endpoint.bind_av(av).expect("the first address vector");
+                self.bind(&endpoint, &cq, &received);
+                endpoint.enable().expect("nothing is missing");
+                endpoint
+            }
+            Ends::Connected { client, server } => {
+                let listener = server.listener(LISTENER);
+                let connecting = client.domain.endpoint(&client.info).expect("an endpoint");
+                let attr = CqAttr { size_entries: self.cq_depth_entries, ..CqAttr::default() };
+                let peer_cq = client.domain.open_cq(&attr).expect("a queue of this size");
+                connecting.bind_eq(&client.eq, CLIENT).expect("the first event queue");
+                connecting.bind_cq(&peer_cq, BOTH).expect("the first queue");
+                connecting.connect(listener.name().expect("it listens"), b"").expect("it is new");
+                let request = connecting::request(&[server, client]);
+                let info = sharing(request.info());
+                let accepting = server.domain.endpoint_for_request(&info, &request).expect("it is open");
+                accepting.bind_eq(&server.eq, SERVER).expect("the first event queue");
+                self.bind(&accepting, &cq, &received);
+                accepting.accept(b"").expect("it can be accepted");
+                for (side, other) in [(server, client), (client, server)] {
+                    let heard = hear_of_connection(side, other);
+                    assert!(matches!(heard, ConnectionEvent::Connected { .. }), "{heard:?}");
+                }
+                self.peers.push(Peer::Connected { endpoint: connecting, cq: peer_cq });
+                accepting
+            }
+        };
+        self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
+    }
+
+    /// Adds an unconnected peer, which knows all members. Returns what it calls the youngest of them.
+    pub(super) fn open_peer(&mut self) -> Option<FabricAddress> {
+        let Ends::Unconnected(av) = &self.ends else { return None };
+        let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
+        let peer = self.net.open(setup);
+        let names = self.members.iter().filter_map(|member| member.endpoint.as_ref()).map(Endpoint::name);
+        let known: Vec<_> = names
+            .map(|name| peer.av.insert(&[name.expect("a name")]).remove(0).expect("a member's name"))
+            .collect();
+        av.insert_one(peer.endpoint.name().expect("a name")).expect("a peer's name");
+        self.peers.push(Peer::Unconnected(peer));
+        known.last().copied()
+    }
+
+    fn open_cq(&self) -> CompletionQueue {
+        let attr = CqAttr { size_entries: self.cq_depth_entries, ..CqAttr::default() };
+        self.domain.open_cq(&attr).expect("a queue of this size")
+    }
+
+    fn bind(&self, endpoint: &Endpoint, cq: &CompletionQueue, received: &Counter) {
+        endpoint.bind_cq(cq, BOTH).expect("the first queue");
+        endpoint.bind_counter(received, CounterEvents::RECV).expect("the first counter");
+        endpoint.bind_shared_receive_context(&self.context).expect("the first context");
+    }
+
+    /// Reads what is told of connections. Some have ended.
+    pub(super) fn read_events(&self) {
+        if let Ends::Connected { client, server } = &self.ends {
+            [client, server].into_iter().for_each(|side| while side.look().is_some() {});
+        }
+    }
+
+    pub(super) fn is_member(&self, member: usize) -> bool {
+        self.members[member].endpoint.is_some()
+    }
+
+    /// The member that reports what concerns no endpoint.
+    pub(super) fn oldest(&self) -> Option<usize> {
+        (0..self.members.len()).find(|member| self.is_member(*member))
+    }
+
+    /// Closes members while their peers are driven: closing waits for them. Their queues stay.
+    pub(super) fn close(&mut self, members: impl IntoIterator<Item = usize>) {
+        let closed: Vec<_> =
+            members.into_iter().filter_map(|member| self.members[member].endpoint.take()).collect();
+        self.while_driven(|| drop(closed));
+    }
+
+    /// Does something while all endpoints are driven, but for members whose queues may be full.
+    fn while_driven(&self, act: impl FnOnce() + Send) {
         thread::scope(|scope| {
-            let closing = scope.spawn(|| drop(members));
-            while !closing.is_finished() {
+            let acting = scope.spawn(act);
+            while !acting.is_finished() {
                 self.net.progress();
+                for peer in &self.peers {
+                    if let Peer::Connected { cq, .. } = peer {
+                        cq.progress();
+                    }
+                }
                 thread::yield_now();
             }
         });
     }
+
+    /// Breaks the links between a peer and a member, if the network can.
+    pub(super) fn break_link(&self, peer: usize, member: usize) -> bool {
+        let (Some(network), Some(endpoint)) = (&self.net.network, &self.members[member].endpoint) else {
+            return false;
+        };
+        let name = endpoint.name().expect("an endpoint in service has a name");
+        network.break_link(self.peers[peer].name(), name);
+        true
+    }
+
+    /// Has a peer shut its connection down, if it has one.
+    pub(super) fn shut_down(&self, peer: usize) -> bool {
+        let Peer::Connected { endpoint, .. } = &self.peers[peer] else { return false };
+        // It may have ended before.
+        let _ = endpoint.shutdown();
+        true
+    }
 }
 
-fn open_peer(net: &Net, program: &Program, members: &[homespun::Address], av: &AddressVector) -> Party {
-    let peer = net.open(Setup { cq_depth_entries: program.cq_depth_entries, ..Setup::default() });
-    for member in members {
-        peer.av.insert(&[*member]).remove(0).expect("a member's name");
+/// The next event of one side that is not of a connection which has ended.
+fn hear_of_connection(side: &Side, other: &Side) -> ConnectionEvent {
+    loop {
+        match connecting::hear(&[side, other]) {
+            Ok(ConnectionEvent::Shutdown { .. }) => {}
+            heard => return heard.expect("the network is not violent now"),
+        }
     }
-    let name = peer.endpoint.name().expect("an endpoint in service has a name");
-    av.insert_one(name).expect("a peer's name");
-    peer
+}
+
+fn sharing(mut info: Info) -> Info {
+    info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    info
+}
+
+impl Drop for ContextFixture<'_> {
+    fn drop(&mut self) {
+        self.close(0..self.members.len());
+        let connected = self.peers.extract_if(.., |peer| matches!(peer, Peer::Connected { .. }));
+        let connected: Vec<Peer> = connected.collect();
+        self.while_driven(|| drop(connected));
+        mem::take(&mut self.peers);
+    }
 }

@@ -1,17 +1,24 @@
 //! The messages and receives of a program, and how they ended.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::history::Level;
 
-/// Everything that was posted, in the order of posting. Each call and each entry that is read has a moment of
-/// its own.
+/// All posts, in order. Each call and each entry that is read has its own time.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) messages: Vec<Message>,
     pub(super) receives: Vec<Receive>,
+    /// Members that have left, and whether all that they had to report was read before.
+    pub(super) left: BTreeSet<(usize, bool)>,
+    /// The peers and members between which a link has ended, and when the first one did.
+    pub(super) ended_links: BTreeMap<(usize, usize), u64>,
+    /// Whether the network ends links by itself.
+    pub(super) is_violent: bool,
     now: u64,
 }
 
-/// A message that a peer has sent to a member. Its place in the history is its identity.
+/// A message of a peer to a member. Its index in the history is its identity.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The number of the peer.
@@ -22,8 +29,10 @@ pub(super) struct Message {
     pub(super) len_bytes: usize,
     pub(super) level: Level,
     pub(super) sent_at: u64,
-    /// When its sender was told that it had reached its level.
+    /// When its sender read its completion.
     pub(super) ended_at: Option<u64>,
+    /// Whether its sender was told that it had failed.
+    pub(super) has_failed: bool,
     /// The receive that took it, and when the completion was read.
     pub(super) taken: Option<(usize, u64)>,
 }
@@ -31,26 +40,37 @@ pub(super) struct Message {
 #[derive(Debug)]
 pub(super) struct Receive {
     pub(super) tagged: Option<(u64, u64)>,
-    /// The peer whose messages alone it takes.
+    /// The only source that it accepts, if it names one.
     pub(super) from: Option<usize>,
     pub(super) len_bytes: usize,
-    /// For a buffer that takes many messages: how little room releases it.
+    /// For a multi-receive buffer: the free length below which it is released.
     pub(super) min_free_bytes: Option<usize>,
     pub(super) posted_at: u64,
     pub(super) took: Vec<usize>,
     pub(super) cancelled_at: Option<u64>,
-    /// The member at whose queue the end was read.
+    /// The member at whose queue its last entry was read.
     pub(super) ended_at: Option<usize>,
+    /// How many messages it was given that were lost with the member that they came to.
+    pub(super) lost_with_member: usize,
+    /// How many messages it was given that were lost with their link, or whether it was that of its only
+    /// sender.
+    pub(super) lost_with_link: usize,
+    /// Whether it was taken by a message of a member that left before its end was reported there.
+    pub(super) is_unheard: bool,
 }
 
 impl History {
-    /// A moment that was not before.
+    pub(super) fn new(is_violent: bool) -> History {
+        History { is_violent, ..History::default() }
+    }
+
+    /// Advances the time of the history, and returns it.
     pub(super) fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
 
-    /// Notes that a receive took a message, which happens once to a message.
+    /// Records that a receive took a message, which happens once.
     pub(super) fn take(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));
@@ -64,9 +84,36 @@ impl History {
     }
 }
 
+impl History {
+    pub(super) fn has_left(&self, member: usize) -> bool {
+        self.left.iter().any(|(left, _)| *left == member)
+    }
+
+    /// Whether a member left with reports that were not read, which are lost with it.
+    pub(super) fn has_left_unheard(&self, member: usize) -> bool {
+        self.left.contains(&(member, false))
+    }
+
+    /// Whether messages between a peer and a member may be lost although the member is there.
+    pub(super) fn may_lose(&self, from: usize, to: usize) -> bool {
+        self.is_violent || self.ended_links.contains_key(&(from, to))
+    }
+
+    /// Whether no link between a peer and a member had ended at a moment.
+    pub(super) fn is_first_link(&self, from: usize, to: usize, now: u64) -> bool {
+        !self.is_violent && self.ended_links.get(&(from, to)).is_none_or(|ended_at| now < *ended_at)
+    }
+
+    /// Whether a message has to be received: nothing has happened that it can be lost by.
+    pub(super) fn is_certain(&self, message: &Message) -> bool {
+        let Message { from, to, .. } = *message;
+        !message.has_failed && !self.has_left(to) && !self.may_lose(from, to)
+    }
+}
+
 impl Receive {
     pub(super) fn has_ended(&self) -> bool {
-        self.ended_at.is_some()
+        self.ended_at.is_some() || self.is_unheard
     }
 
     pub(super) fn accepts(&self, message: &Message) -> bool {
@@ -78,8 +125,7 @@ impl Receive {
         tag_fits && self.from.is_none_or(|from| from == message.from)
     }
 
-    /// A moment until which it could certainly take a message: that of the sending of the last one that it
-    /// took, or of its cancellation.
+    /// A time until which it could certainly take a message: when its last message was sent, or its cancel.
     pub(super) fn posted_until(&self, messages: &[Message]) -> u64 {
         if !self.has_ended() {
             return u64::MAX;

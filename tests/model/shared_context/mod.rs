@@ -1,9 +1,12 @@
-//! Random programs in which several endpoints receive from one context, compared with what matching means
-//! there.
+//! Random programs in which several endpoints share a receive context, checked against a model of
+//! matching. Where members leave or links end it cannot be said which messages are lost; it can be
+//! said how many receives may fail by that, that each of them ends once, and that no credit is
+//! lost.
 //!
 //! The members of the context live in this process, and their peers there or in processes of their own.
 
 mod check;
+mod ending;
 mod hall;
 mod history;
 mod program;
@@ -12,13 +15,13 @@ mod run;
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use self::program::{Program, program};
+use self::program::{Disruption, Program, any_program, program};
 use crate::cases;
 use crate::suite::{Net, Transport, Turns};
 
 fn run(turns: Turns, transport: &Transport, program: &Program) {
     let net = Net::new(transport, turns);
-    check::check(&run::run(&net, program));
+    check::check(&run::run(&net, program, None), program.connected);
 }
 
 fn loopback(program: &Program, faults: Faults) -> Transport {
@@ -29,13 +32,29 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn over_a_clean_network(program in program()) {
+    fn over_a_clean_network(program in any_program(Disruption::None)) {
         run(Turns::Alternate, &loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network(program in program()) {
+    fn over_a_choppy_network(program in any_program(Disruption::None)) {
         run(Turns::Alternate, &loopback(&program, Faults::choppy()), &program);
+    }
+
+    #[test]
+    fn over_a_clean_network_while_members_leave(program in any_program(Disruption::Any)) {
+        run(Turns::Alternate, &loopback(&program, Faults::default()), &program);
+    }
+
+    #[test]
+    fn over_a_choppy_network_while_members_leave(program in any_program(Disruption::Any)) {
+        run(Turns::Alternate, &loopback(&program, Faults::choppy()), &program);
+    }
+
+    #[test]
+    fn over_a_network_that_breaks_links_and_pulls(program in any_program(Disruption::Any)) {
+        let net = Net::new(&loopback(&program, Faults::choppy()), Turns::Alternate);
+        check::check(&run::run(&net, &program, Some(Faults::nasty())), program.connected);
     }
 }
 
@@ -43,17 +62,27 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn over_the_example_of_a_backend(program in program()) {
+    fn over_the_example_backend(program in any_program(Disruption::None)) {
         run(Turns::Alternate, &Transport::Backend, &program);
     }
 
     #[test]
-    fn over_tcp(program in program()) {
+    fn over_tcp(program in any_program(Disruption::None)) {
         run(Turns::Alternate, &Transport::Tcp4, &program);
     }
 
     #[test]
-    fn over_shared_memory(program in program()) {
+    fn over_shared_memory(program in any_program(Disruption::None)) {
+        run(Turns::Alternate, &Transport::Shm4, &program);
+    }
+
+    #[test]
+    fn over_tcp_while_members_leave(program in any_program(Disruption::Any)) {
+        run(Turns::Alternate, &Transport::Tcp4, &program);
+    }
+
+    #[test]
+    fn over_shared_memory_while_members_leave(program in any_program(Disruption::Any)) {
         run(Turns::Alternate, &Transport::Shm4, &program);
     }
 }
@@ -66,12 +95,12 @@ mod across_processes {
         #![proptest_config(cases(15))]
 
         #[test]
-        fn over_tcp(program in program()) {
+        fn over_tcp(program in program(false, Disruption::None)) {
             run(Turns::Processes, &Transport::Tcp4, &program);
         }
 
         #[test]
-        fn over_shared_memory(program in program()) {
+        fn over_shared_memory(program in program(false, Disruption::None)) {
             run(Turns::Processes, &Transport::Shm4, &program);
         }
     }

@@ -6,13 +6,23 @@ use proptest::sample::select;
 use crate::history::Level;
 use crate::program::{buffer_bytes, len_bytes, tag, tagged};
 
+/// What may go wrong in a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disruption {
+    None,
+    /// Members leave, and links end.
+    Any,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    /// Decides the misbehaviour of a network inside the process.
+    /// The seed of the loopback network's faults.
     pub(super) seed: u64,
+    /// Whether each member is the end of a connection, with a peer of its own.
+    pub(super) connected: bool,
     /// How many endpoints receive from the context.
     pub(super) members: usize,
-    /// How many endpoints send to them.
+    /// How many endpoints send to them, if they are not connected.
     pub(super) peers: usize,
     /// The depth of every completion queue; 0 for the default.
     pub(super) cq_depth_entries: usize,
@@ -30,7 +40,7 @@ pub(super) enum Step {
     Send { from: usize, to: usize, tag: Option<u64>, len_bytes: usize, level: Level },
     /// Posts a receive to the context, for messages of one peer or of all.
     Receive { tagged: Option<(u64, u64)>, from: Option<usize>, len_bytes: usize, in_pieces: bool },
-    /// Posts a buffer that takes many messages.
+    /// Posts a multi-receive buffer.
     ReceiveMany { from: Option<usize>, len_bytes: usize, min_free_bytes: usize },
     /// Cancels one of the receives, whether or not it has ended.
     Cancel { which: usize },
@@ -38,16 +48,26 @@ pub(super) enum Step {
     Drive { at: usize, rounds: usize },
     /// Reads up to so many completions of a member.
     Read { at: usize, count: usize },
-    /// Reads everything that a peer has been told.
+    /// Reads all entries of a peer.
     ReadPeer { at: usize },
+    /// Closes a member, whose queue is perhaps read first until it is empty.
+    Leave { at: usize, reads_first: bool },
+    /// Ends what connects a peer and a member: breaks it, or if it is a connection perhaps shuts it down.
+    EndLink { from: usize, to: usize, in_order: bool },
 }
 
-pub(super) fn program() -> impl Strategy<Value = Program> {
-    let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 0, 20_000]));
-    let steps = prop::collection::vec(step(), 1..50);
+/// A program of members with connections, or without.
+pub(super) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
+    any::<bool>().prop_flat_map(move |connected| program(connected, accidents))
+}
+
+pub(super) fn program(connected: bool, accidents: Disruption) -> impl Strategy<Value = Program> {
+    let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 20_000, 400_000]));
+    let steps = prop::collection::vec(step(accidents), 1..50);
     (any::<u64>(), 1..=3_usize, 1..=2_usize, depths, steps).prop_map(
-        |(seed, members, peers, (cq_depth_entries, depth_ops, unexpected_bytes), steps)| Program {
+        move |(seed, members, peers, (cq_depth_entries, depth_ops, unexpected_bytes), steps)| Program {
             seed,
+            connected,
             members,
             peers,
             cq_depth_entries,
@@ -58,7 +78,8 @@ pub(super) fn program() -> impl Strategy<Value = Program> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step(accidents: Disruption) -> impl Strategy<Value = Step> {
+    let weight = if accidents == Disruption::None { 0 } else { 2 };
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.25, 0..2_usize);
     let level = select(vec![Level::Inject, Level::Inject, Level::Delivery, Level::Match]);
@@ -76,5 +97,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
         4 => (at(), 1..4_usize).prop_map(|(at, count)| Step::Read { at, count }),
         2 => at().prop_map(|at| Step::ReadPeer { at }),
+        weight => (at(), any::<bool>()).prop_map(|(at, reads_first)| Step::Leave { at, reads_first }),
+        weight => (at(), at(), any::<bool>()).prop_map(
+            |(from, to, in_order)| Step::EndLink { from, to, in_order }
+        ),
     ]
 }

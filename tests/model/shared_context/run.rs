@@ -1,56 +1,73 @@
-//! Runs a program, receives everything that was sent, and takes back the receives that nothing has matched.
+//! Runs a program, and notes what is told of it.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Completion, Error, FabricAddress, OperationError};
+use homespun::{Completion, Error, FabricAddress, Misuse, OperationError, Tag};
+use homespun_engine::loopback::Faults;
 
-use super::hall::Hall;
+use super::hall::ContextFixture;
 use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
-use crate::program::LEN_MAX_BYTES;
 use crate::run::{is_accepted, source};
 use crate::suite::party::poll;
 use crate::suite::payload::{payload, received, room, room_in_pieces};
-use crate::suite::{Deadline, Ended, Net};
+use crate::suite::{Ended, Net};
 
-/// How many rounds without an event show that no message is reported twice.
-const SILENT_ROUNDS: usize = 10;
-
-struct Runner<'a> {
-    hall: Hall<'a>,
-    history: History,
+pub(super) struct Runner<'a> {
+    pub(super) net: &'a Net,
+    pub(super) hall: ContextFixture<'a>,
+    pub(super) history: History,
+    is_connected: bool,
 }
 
-pub(super) fn run(net: &Net, program: &Program) -> History {
-    let mut runner = Runner { hall: Hall::open(net, program), history: History::default() };
+/// Runs a program. Its steps have these faults, if there are any, and not those of the network.
+pub(super) fn run(net: &Net, program: &Program, faults: Option<Faults>) -> History {
+    let hall = ContextFixture::open(net, program);
+    let history = History::new(faults.is_some());
+    let mut runner = Runner { net, hall, history, is_connected: program.connected };
+    if let (Some(network), Some(faults)) = (&net.network, faults) {
+        network.set_faults(faults);
+    }
     for step in &program.steps {
         runner.step(step);
     }
+    if let (Some(network), true) = (&net.network, runner.history.is_violent) {
+        network.set_faults(Faults::choppy());
+    }
     runner.receive_everything();
-    runner.take_back_receives();
+    runner.cancel_receives();
     runner.check_counters();
+    runner.check_credit(program.unexpected_bytes);
     runner.history
 }
 
 impl Runner<'_> {
     fn step(&mut self, step: &Step) {
         let (members, peers) = (self.hall.members.len(), self.hall.peers.len());
+        // The peer of a connection is that of its member.
+        let peer = |from: usize, to: usize| if self.is_connected { to % members } else { from % peers };
         match *step {
             Step::Send { from, to, tag, len_bytes, level } => {
-                self.send(from % peers, to % members, tag, len_bytes, level);
+                self.send(peer(from, to), to % members, tag, len_bytes, level);
             }
             Step::Receive { tagged, from, len_bytes, in_pieces } => {
                 let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
-                let from = from.map(|from| from % peers);
+                let from = self.only_source(from);
                 let context = self.history.receives.len() as u64;
-                let receive = RecvMsg { buffers, from: source(from), tagged, context, ..RecvMsg::default() };
+                let receive = RecvMsg {
+                    buffers,
+                    from: source(from),
+                    tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+                    context,
+                    ..RecvMsg::default()
+                };
                 if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
                     self.posted(tagged, from, len_bytes, None);
                 }
             }
             Step::ReceiveMany { from, len_bytes, min_free_bytes } => {
-                let from = from.map(|from| from % peers);
+                let from = self.only_source(from);
                 let context = self.history.receives.len() as u64;
                 self.hall.context.set_min_multi_recv_bytes(min_free_bytes);
                 let posted = self.hall.context.recv_multi(room(len_bytes), source(from), context);
@@ -61,6 +78,15 @@ impl Runner<'_> {
             Step::Cancel { which } => {
                 if !self.history.receives.is_empty() {
                     self.cancel(which % self.history.receives.len());
+                }
+            }
+            Step::Leave { at, reads_first } => self.leave(at % members, reads_first),
+            Step::EndLink { from, to, in_order } => {
+                let (from, to) = (peer(from, to), to % members);
+                let has_ended = in_order && self.hall.shut_down(from) || self.hall.break_link(from, to);
+                if has_ended {
+                    let now = self.history.tick();
+                    self.history.ended_links.entry((from, to)).or_insert(now);
                 }
             }
             Step::Drive { at, rounds } => {
@@ -75,6 +101,23 @@ impl Runner<'_> {
         }
     }
 
+    /// The only peer that a receive is to accept messages of. Connections have none, and a context without
+    /// members has no vector to look one up in.
+    fn only_source(&self, from: Option<usize>) -> Option<usize> {
+        from.filter(|_| !self.is_connected && self.hall.oldest().is_some())
+            .map(|from| from % self.hall.peers.len())
+    }
+
+    /// Closes a member.
+    fn leave(&mut self, member: usize, reads_first: bool) {
+        if !self.hall.is_member(member) {
+            return;
+        }
+        while reads_first && self.read(member) {}
+        self.hall.close([member]);
+        self.history.left.insert((member, reads_first));
+    }
+
     fn send(&mut self, from: usize, to: usize, tag: Option<u64>, len_bytes: usize, level: Level) {
         let identity = self.history.messages.len() as u64;
         let flags = match level {
@@ -85,21 +128,37 @@ impl Runner<'_> {
         };
         let message = SendMsg {
             buffers: vec![payload(identity, len_bytes)],
-            to: FabricAddress(to as u64),
+            to: if self.is_connected { FabricAddress::UNSPECIFIED } else { FabricAddress(to as u64) },
             tag,
             data: Some(identity),
             context: identity,
             flags,
         };
-        if !is_accepted(self.hall.peers[from].endpoint.sendmsg(message)) {
+        let posted = self.hall.peers[from].send(message);
+        if self.is_connected && matches!(posted, Err(Error::Misuse(Misuse::NotConnected))) {
+            let has_ended = self.history.has_left(to) || self.history.may_lose(from, to);
+            assert!(has_ended, "the connection of member {to} has ended by itself");
+            return;
+        }
+        if !is_accepted(posted) {
             return;
         }
         let sent_at = self.history.tick();
-        let message = Message { from, to, tag, len_bytes, level, sent_at, ended_at: None, taken: None };
+        let message = Message {
+            from,
+            to,
+            tag,
+            len_bytes,
+            level,
+            sent_at,
+            ended_at: None,
+            has_failed: false,
+            taken: None,
+        };
         self.history.messages.push(message);
     }
 
-    fn posted(
+    pub(super) fn posted(
         &mut self,
         tagged: Option<(u64, u64)>,
         from: Option<usize>,
@@ -116,11 +175,14 @@ impl Runner<'_> {
             took: Vec::new(),
             cancelled_at: None,
             ended_at: None,
+            lost_with_member: 0,
+            lost_with_link: 0,
+            is_unheard: false,
         });
     }
 
     /// Returns whether the receive could be cancelled.
-    fn cancel(&mut self, receive: usize) -> bool {
+    pub(super) fn cancel(&mut self, receive: usize) -> bool {
         let result = self.hall.context.cancel(receive as u64);
         let now = self.history.tick();
         let posted = &mut self.history.receives[receive];
@@ -143,18 +205,22 @@ impl Runner<'_> {
 
     fn read_peer(&mut self, peer: usize) -> bool {
         let Some(ended) = self.hall.peers[peer].poll() else { return false };
-        let (completion, _) = ended.expect("no send fails");
+        let (completion, error) = match ended {
+            Ok((completion, _)) => (completion, None),
+            Err(failed) => (failed.completion, Some(failed.error)),
+        };
         let now = self.history.tick();
         let sent = &mut self.history.messages[completion.context as usize];
         assert_eq!(sent.from, peer, "the send of another peer");
         assert!(completion.flags.contains(CompletionFlags::SEND), "{completion:?}");
         let before = sent.ended_at.replace(now);
         assert_eq!(before, None, "message {} ended again", completion.context);
+        sent.has_failed = error.is_some();
         true
     }
 
-    /// Reads everything that can be read. Returns whether there was anything.
-    fn read_all(&mut self) -> bool {
+    /// Reads all entries. Returns whether there was any.
+    pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
         for member in 0..self.hall.members.len() {
             while self.read(member) {
@@ -175,6 +241,7 @@ impl Runner<'_> {
             Err(failed) => (&failed.completion, failed.source, Some(&failed.error)),
         };
         let number = completion.context as usize;
+        self.hall.members[member].failures += u64::from(error.is_some());
         let receive = &self.history.receives[number];
         let is_buffer = receive.min_free_bytes.is_some();
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
@@ -190,9 +257,20 @@ impl Runner<'_> {
                 self.message_told(member, completion, source, *overflow_bytes as usize);
             }
             Some(OperationError::Cancelled) => {
-                assert!(receive.cancelled_at.is_some(), "receive {number} was not cancelled: {ended:?}");
-                // A buffer that a message was filling ends where that message came to.
-                assert!(member == 0 || is_buffer, "cancelled receives are reported to the first member");
+                let is_cancelled = receive.cancelled_at.is_some() && (!is_buffer || is_release);
+                assert!(
+                    is_cancelled || !self.history.left.is_empty(),
+                    "receive {number} was not cancelled: {ended:?}"
+                );
+                // A released buffer ends at the endpoint of its last message.
+                let may_report = self.hall.oldest() == Some(member) || !self.hall.is_member(member);
+                assert!(may_report || is_buffer, "cancelled receives are reported to the oldest member");
+                self.history.receives[number].lost_with_member += usize::from(!is_cancelled);
+            }
+            Some(OperationError::Fault | OperationError::Link(_)) => {
+                let may_break = self.history.is_violent || !self.history.ended_links.is_empty();
+                assert!(may_break, "receive {number} failed: {ended:?}");
+                self.history.receives[number].lost_with_link += 1;
             }
             Some(error) => panic!("receive {number} failed: {error}"),
         }
@@ -201,11 +279,12 @@ impl Runner<'_> {
         if !is_buffer || is_release {
             receive.ended_at = Some(member);
             let was_cancelled = receive.cancelled_at.is_some();
-            assert_eq!(is_cancelled, was_cancelled, "{receive:?} ended with {ended:?}");
+            let is_lost = receive.lost_with_member > 0 && !is_buffer;
+            assert_eq!(is_cancelled && !is_lost, was_cancelled, "{receive:?} ended with {ended:?}");
         }
     }
 
-    /// Checks everything that is told of a message, and notes it.
+    /// Checks the completion of a message, and records it.
     fn message_told(
         &mut self,
         member: usize,
@@ -216,7 +295,9 @@ impl Runner<'_> {
         let (number, identity) = (completion.context as usize, completion.data as usize);
         let (receive, message) = (&self.history.receives[number], &self.history.messages[identity]);
         assert_eq!(message.to, member, "message {identity} is reported at another endpoint than it came to");
-        assert_eq!(source, FabricAddress(message.from as u64));
+        let known =
+            if self.is_connected { FabricAddress::UNSPECIFIED } else { FabricAddress(message.from as u64) };
+        assert_eq!(source, known);
         assert_eq!(completion.tag, message.tag.unwrap_or(0));
         let kind = if message.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         let flags = CompletionFlags::RECV | CompletionFlags::REMOTE_CQ_DATA | kind;
@@ -227,100 +308,4 @@ impl Runner<'_> {
         assert!(received(&completion.buffer) == expected, "message {identity} has other bytes");
         self.history.take(number, identity);
     }
-
-    /// Posts receives for all that waits, of either kind, until every message was taken and every send has
-    /// ended.
-    fn receive_everything(&mut self) {
-        let mut deadline = Deadline::new();
-        let mut silent_rounds = 0;
-        while silent_rounds < SILENT_ROUNDS {
-            let is_waiting = self.history.messages.iter().any(|message| message.taken.is_none());
-            if is_waiting {
-                self.post_last_receives();
-            }
-            let is_over = self
-                .history
-                .messages
-                .iter()
-                .all(|message| message.taken.is_some() && message.ended_at.is_some());
-            if self.read_all() {
-                deadline = Deadline::new();
-                silent_rounds = 0;
-            } else if is_over {
-                silent_rounds += 1;
-            } else {
-                deadline.pause_for(|| format!("all messages of {:#?}", self.history));
-            }
-        }
-    }
-
-    /// Posts a receive for any tagged message and one for any other, unless such receives are posted. If the
-    /// context has no room for them, takes back the receive of the program that was posted last.
-    fn post_last_receives(&mut self) {
-        for tagged in [None, Some((0, u64::MAX))] {
-            let receives = &self.history.receives;
-            let is_there =
-                |receive: &Receive| is_last(receive) && receive.tagged == tagged && !receive.has_ended();
-            if receives.iter().any(is_there) {
-                continue;
-            }
-            let context = receives.len() as u64;
-            let buffers = vec![room(LEN_MAX_BYTES)];
-            let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
-            if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
-                self.posted(tagged, None, LEN_MAX_BYTES, None);
-                continue;
-            }
-            for number in (0..self.history.receives.len()).rev() {
-                let receive = &self.history.receives[number];
-                let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
-                if is_open && !is_last(receive) && self.cancel(number) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Cancels what is still posted, which is possible for all of it: every message was taken.
-    fn take_back_receives(&mut self) {
-        let deadline = Deadline::new();
-        for receive in 0..self.history.receives.len() {
-            let posted = &self.history.receives[receive];
-            if posted.has_ended() {
-                continue;
-            }
-            if posted.cancelled_at.is_none() {
-                assert!(self.cancel(receive), "receive {receive} is stuck");
-            }
-            while !self.history.receives[receive].has_ended() {
-                self.read_all();
-                deadline.pause("a cancelled receive");
-            }
-        }
-    }
-
-    /// Each receive is counted by the endpoint that it is reported to: as a success if all of a message was
-    /// received.
-    fn check_counters(&self) {
-        let History { messages, receives, .. } = &self.history;
-        for (number, member) in self.hall.members.iter().enumerate() {
-            let mut expected = (0, 0);
-            for message in messages.iter().filter(|message| message.to == number) {
-                let (receive, _) = message.taken.expect("every message was taken");
-                let receive = &receives[receive];
-                let is_truncated = receive.len_bytes < message.len_bytes;
-                *(if is_truncated { &mut expected.1 } else { &mut expected.0 }) += 1;
-            }
-            let is_cancelled_here =
-                |receive: &&Receive| receive.cancelled_at.is_some() && receive.ended_at == Some(number);
-            expected.1 += receives.iter().filter(is_cancelled_here).count() as u64;
-            let counted = (member.received.read(), member.received.read_error());
-            assert_eq!(counted, expected, "successes and failures of member {number}");
-        }
-    }
-}
-
-/// Whether a receive was posted to empty the context: no receive of a program has so much room.
-fn is_last(receive: &Receive) -> bool {
-    receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

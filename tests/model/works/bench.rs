@@ -1,4 +1,4 @@
-//! The endpoint whose works wait for counters, the counters, and the peer that its operations are for.
+//! The endpoint with deferred work, its counters, and the peer of its operations.
 
 use std::{mem, thread};
 
@@ -7,25 +7,25 @@ use homespun::{AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, En
 
 use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
-use crate::suite::{Kind, Memory, Net, Party, Region, Setup};
+use crate::suite::{Kind, Net, Party, Region, RegionSpec, Setup};
 
-/// Where the number is that all additions change.
+/// The offset of the number that all additions change.
 pub(super) const SUM_AT: usize = 0;
-/// Where the number is that is read and never changed.
+/// The offset of the number that is read and never changed.
 pub(super) const CONSTANT_AT: usize = 8;
 pub(super) const CONSTANT: u64 = 0x1234_5678_9abc_def0;
-/// Where the place of the first work is.
+/// The offset of the first work's own number.
 const OWN_AT: usize = 16;
 
-/// How the endpoint and its peer name each other.
+/// The address of the endpoint and its peer in each other's vectors.
 pub(super) const PEER: FabricAddress = FabricAddress(0);
 
-/// The place of a work in the region of the peer.
+/// The offset of a work's own number in the region of the peer.
 pub(super) fn own_at(work: usize) -> usize {
     OWN_AT + work * size_of::<u64>()
 }
 
-pub(super) struct Bench<'a> {
+pub(super) struct WorkFixture<'a> {
     net: &'a Net,
     pub(super) domain: Domain,
     /// `None` when it was closed.
@@ -37,15 +37,15 @@ pub(super) struct Bench<'a> {
     pub(super) peer: Party,
 }
 
-impl<'a> Bench<'a> {
-    pub(super) fn open(net: &'a Net, program: &Program) -> Bench<'a> {
+impl<'a> WorkFixture<'a> {
+    pub(super) fn open(net: &'a Net, program: &Program) -> WorkFixture<'a> {
         let domain = net.domain();
         let mut info = net.info().clone();
         info.caps |= Caps::TRIGGER;
         if program.depth_ops > 0 {
             info.tx.size_ops = program.depth_ops;
         }
-        // Messages and atomic operations are done in the order in which they were posted.
+        // Messages and atomic operations take effect in posting order.
         info.tx.msg_order |= Order::STRICT;
         info.rx.msg_order |= Order::STRICT;
         let (cq, av) = (domain.open_cq(&CqAttr::default()), domain.open_av(&AvAttr::default()));
@@ -60,7 +60,7 @@ impl<'a> Bench<'a> {
         let region = open_region(&peer, program.steps.len());
         let counter = || domain.open_counter(&CounterAttr::default()).expect("a counter");
         let (known, counting) = ([(); KNOWN].map(|()| counter()), [(); COUNTING].map(|()| counter()));
-        Bench { net, endpoint: Some(endpoint), cq, known, counting, region, peer, domain }
+        WorkFixture { net, endpoint: Some(endpoint), cq, known, counting, region, peer, domain }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
@@ -92,14 +92,14 @@ impl<'a> Bench<'a> {
 fn open_region(peer: &Party, works: usize) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let len_bytes = own_at(works);
-    let memory = Memory { len_bytes, kind: Kind::Owned, access, key: 1, is_counted: false };
+    let memory = RegionSpec { len_bytes, kind: Kind::Owned, access, key: 1, is_counted: false };
     let region = peer.register(memory).expect("no other region has the key");
     region.put(0, &vec![0; len_bytes]);
     region.put(CONSTANT_AT, &CONSTANT.to_le_bytes());
     region
 }
 
-impl Drop for Bench<'_> {
+impl Drop for WorkFixture<'_> {
     /// Closes the endpoint while its peer is driven: closing waits for it.
     fn drop(&mut self) {
         let endpoint = mem::take(&mut self.endpoint);

@@ -1,19 +1,18 @@
-//! What must hold of every program of works, when everything that was due has ended. That counters are what
-//! they must be was checked meanwhile.
+//! The checks at the end of every program of works. Counters were checked meanwhile.
 
 use homespun::OperationError;
 
 use super::bench::{CONSTANT, CONSTANT_AT, SUM_AT, own_at};
 use super::operations::written;
 use super::program::Action;
-use super::reference::{Deed, Reference};
-use super::run::{Runner, Seen};
+use super::reference::{Reference, WorkEffect};
+use super::run::{Observed, Runner};
 
 pub(super) fn check(runner: &Runner<'_>) {
     let (reference, seen) = (&runner.reference, &runner.seen);
     let is_done = reference.bound().is_done;
     for (number, work) in reference.works.iter().enumerate() {
-        let Deed::Post { action, is_reported, .. } = work.deed else { continue };
+        let WorkEffect::Post { action, is_reported, .. } = work.effect else { continue };
         reports_are_right(number, action, is_done[number] && is_reported, is_done[number], seen);
     }
     memory_is_right(reference, &is_done, seen);
@@ -21,7 +20,7 @@ pub(super) fn check(runner: &Runner<'_>) {
     works_of_a_counter_are_done_in_order(reference, seen);
 }
 
-fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Seen) {
+fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: bool, seen: &Observed) {
     let report = &seen.reports[number];
     match (report, action) {
         (Some(Err(OperationError::Cancelled)), _) => {
@@ -44,12 +43,12 @@ fn reports_are_right(number: usize, action: Action, is_reported: bool, is_done: 
     }
 }
 
-fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Seen) {
+fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Observed) {
     let word = |at: usize| u64::from_le_bytes(seen.region[at..at + 8].try_into().expect("a word"));
     assert_eq!(word(CONSTANT_AT), CONSTANT);
     let mut additions = 0;
     for (number, work) in reference.works.iter().enumerate() {
-        let Deed::Post { action, .. } = work.deed else { continue };
+        let WorkEffect::Post { action, .. } = work.effect else { continue };
         let expected = match action {
             Action::Write | Action::CompareSwap if is_done[number] => written(number),
             _ => 0,
@@ -61,11 +60,11 @@ fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Seen) {
     assert_eq!(word(SUM_AT), additions, "the additions that were done");
 }
 
-fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Seen) {
+fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &Observed) {
     for is_tagged in [false, true] {
         let is_sent = |number: &usize| {
-            let is_send = matches!(reference.works[*number].deed,
-                Deed::Post { action: Action::Send { is_tagged: posted }, .. } if posted == is_tagged);
+            let is_send = matches!(reference.works[*number].effect,
+                WorkEffect::Post { action: Action::Send { is_tagged: posted }, .. } if posted == is_tagged);
             is_send && is_done[*number]
         };
         let expected: Vec<usize> = (0..reference.works.len()).filter(is_sent).collect();
@@ -75,11 +74,12 @@ fn each_message_arrives_once(reference: &Reference, is_done: &[bool], seen: &See
     }
 }
 
-/// What was posted earlier is matched earlier, arrives earlier, and changes elements earlier.
-fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Seen) {
+/// Works of one counter match, arrive and change elements in the order in which they became due.
+fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) {
     for (one, first) in reference.works.iter().enumerate() {
         for (other, second) in reference.works.iter().enumerate() {
-            let (Deed::Post { action, .. }, Deed::Post { action: same, .. }) = (first.deed, second.deed)
+            let (WorkEffect::Post { action, .. }, WorkEffect::Post { action: same, .. }) =
+                (first.effect, second.effect)
             else {
                 continue;
             };

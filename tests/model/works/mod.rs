@@ -1,6 +1,6 @@
-//! Random programs of deferred work and triggered operations, compared with what becomes of them.
+//! Random programs of deferred work and triggered operations, checked against a model.
 //!
-//! The endpoint whose works they are lives in this process, and its peer there or in a process of its own.
+//! The endpoint lives in this process, and its peer there or in a process of its own.
 
 mod bench;
 mod check;
@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn over_the_example_of_a_backend(program in program()) {
+    fn over_the_example_backend(program in program()) {
         run(Turns::Alternate, &Transport::Backend, &program);
     }
 

@@ -1,4 +1,4 @@
-//! The operations of works: how they are posted, and what comes back.
+//! The operations of works: posts and completions.
 
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{
@@ -6,23 +6,23 @@ use homespun::endpoint::{
 };
 use homespun::flags::OpFlags;
 use homespun::trigger::Operation;
-use homespun::{Bytes, FabricAddress};
+use homespun::{Bytes, FabricAddress, RemoteMemory, Tag};
 
-use super::bench::{Bench, CONSTANT_AT, PEER, SUM_AT, own_at};
+use super::bench::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_at};
 use super::program::Action;
 use crate::suite::payload::{payload, room};
 
-/// The key that no region has.
+/// A key without a region.
 const NO_KEY: u64 = 99;
 pub(super) const LEN_BYTES: usize = 8;
 
-/// The context of the operation of a work. It is small, as are the numbers by which the queue names works: neither
-/// may be taken for the other.
+/// The context of a work's operation. Contexts and the queue's numbers of works are both small, so confusing
+/// them would show.
 pub(super) fn context_of(work: usize) -> u64 {
     work as u64
 }
 
-/// The work whose operation has a context.
+/// The work of an operation with this context.
 pub(super) fn work_of(context: u64) -> usize {
     context as usize
 }
@@ -33,7 +33,7 @@ pub(super) fn tag(is_tagged: bool) -> Option<u64> {
 }
 
 pub(super) fn receive(is_tagged: bool, context: u64, flags: OpFlags) -> RecvMsg {
-    let tagged = tag(is_tagged).map(|tag| (tag, 0));
+    let tagged = tag(is_tagged).map(|tag| Tag(tag).into());
     RecvMsg { buffers: vec![room(LEN_BYTES)], from: FabricAddress::UNSPECIFIED, tagged, context, flags }
 }
 
@@ -43,18 +43,17 @@ pub(super) fn send(is_tagged: bool, identity: usize, context: u64, flags: OpFlag
     SendMsg { buffers, to: PEER, tag: tag(is_tagged), data, context, flags }
 }
 
-/// The number that a work writes to its own place.
+/// The number that a work writes to its own offset.
 pub(super) fn written(work: usize) -> u64 {
     work as u64 + 1
 }
 
-pub(super) fn operation(bench: &Bench<'_>, work: usize, action: Action, flags: OpFlags) -> Operation {
+pub(super) fn operation(bench: &WorkFixture<'_>, work: usize, action: Action, flags: OpFlags) -> Operation {
     let (region, context) = (&bench.region, context_of(work));
     let word = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let target = |at: usize, op| AtomicTarget {
         peer: PEER,
-        address: region.at(at),
-        key: region.key(),
+        memory: RemoteMemory { address: region.at(at), key: region.key() },
         datatype: Datatype::Uint64,
         op,
     };
@@ -65,8 +64,10 @@ pub(super) fn operation(bench: &Bench<'_>, work: usize, action: Action, flags: O
         Action::Write | Action::WriteInVain => Operation::Write(WriteMsg {
             buffers: word(written(work)),
             to: PEER,
-            address: region.at(own_at(work)),
-            key: if action == Action::Write { region.key() } else { NO_KEY },
+            memory: RemoteMemory {
+                address: region.at(own_at(work)),
+                key: if action == Action::Write { region.key() } else { NO_KEY },
+            },
             data: None,
             context,
             flags,
@@ -74,8 +75,7 @@ pub(super) fn operation(bench: &Bench<'_>, work: usize, action: Action, flags: O
         Action::Read => Operation::Read(ReadMsg {
             buffers: results(),
             from: PEER,
-            address: region.at(CONSTANT_AT),
-            key: region.key(),
+            memory: RemoteMemory { address: region.at(CONSTANT_AT), key: region.key() },
             context,
             flags,
         }),

@@ -1,11 +1,11 @@
-//! Random programs of work that waits for counters.
+//! Random programs of deferred work.
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    /// Decides the misbehaviour of a network inside the process.
+    /// The seed of the loopback network's faults.
     pub(super) seed: u64,
     /// How many sends and accesses the endpoint takes; 0 for the default. With few, work waits for room.
     pub(super) depth_ops: usize,
@@ -15,9 +15,9 @@ pub(super) struct Program {
 /// A counter. Those of one kind are taken modulo their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterName {
-    /// Changed by the application and by changes of counters alone, so its value is known at every moment.
+    /// Changed only by the application and by works, so its value is known at every moment.
     Known(usize),
-    /// Counts operations, too, so it changes while endpoints are driven. It is only added to.
+    /// Also counts operations, so it changes while endpoints are driven. It only grows.
     Counting(usize),
 }
 
@@ -49,11 +49,11 @@ pub(super) enum Step {
         counter: CounterName,
         change: Change,
     },
-    /// Takes back work, whether or not it was done.
+    /// Cancels a work, whether or not it has run.
     Cancel {
         which: usize,
     },
-    /// Takes back all that waits for a counter, or for any.
+    /// Flushes the works that wait for a counter, or for any.
     Flush {
         counter: Option<CounterName>,
     },
@@ -68,28 +68,28 @@ pub(super) enum Step {
 pub(super) enum Change {
     Add(u64),
     AddError(u64),
-    /// To a counter whose value is known; otherwise the same as adding.
+    /// Sets a known counter; with others the same as adding.
     Set(u64),
 }
 
-/// What a posted work does.
+/// The operation of a work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Sends a message, tagged or not.
     Send { is_tagged: bool },
     /// Receives one.
     Receive { is_tagged: bool },
-    /// Writes to a place of its own.
+    /// Writes to its own number.
     Write,
-    /// Writes by a key that no region has, which fails.
+    /// Writes with a key without a region, which fails.
     WriteInVain,
-    /// Reads what nothing changes.
+    /// Reads the constant.
     Read,
     /// Adds one to a number that all works of this kind share.
     Add,
-    /// The same, and fetches what it was.
+    /// The same, and fetches the former value.
     FetchAdd,
-    /// Swaps the number at a place of its own, if it is zero.
+    /// Swaps its own number if it is zero.
     CompareSwap,
 }
 

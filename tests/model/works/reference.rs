@@ -1,13 +1,12 @@
-//! What work that waits for counters comes to.
+//! The model of deferred work.
 //!
-//! The value of a *known* counter follows from what the application has done. That of a *counting* one also
-//! depends on how soon operations end; it is bounded by what it would be if each operation ended as soon as
-//! it is posted. Values of such counters only grow, so when everything has ended, that bound is what they
-//! are, in whichever order it has happened.
+//! The value of a *known* counter follows from the application's calls. That of a *counting* one also depends
+//! on when operations end; its bound is the value if each operation ended when posted. Such counters only
+//! grow, so they equal their bound when all operations have ended, in any order.
 
 use super::program::{Action, Change, CounterName};
 
-/// The first half triggers works; the second half is what they result in.
+/// The first half triggers works; the second half is changed by them.
 pub(super) const KNOWN: usize = 4;
 pub(super) const COUNTING: usize = 3;
 
@@ -16,12 +15,12 @@ pub(super) type Counted = (u64, u64);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reference {
-    /// What known counters are.
+    /// The values of known counters.
     pub(super) known: [Counted; KNOWN],
-    /// What was added to counting ones by the application, and by works of known counters.
+    /// The additions to counting ones by the application, and by works of known counters.
     added: [Counted; COUNTING],
     pub(super) works: Vec<Work>,
-    /// The works of known counters that were done, in this order.
+    /// The works of known counters that have run, in order.
     pub(super) done: Vec<usize>,
 }
 
@@ -29,12 +28,12 @@ pub(super) struct Reference {
 pub(super) struct Work {
     pub(super) trigger: CounterName,
     threshold: u64,
-    pub(super) deed: Deed,
+    pub(super) effect: WorkEffect,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum WorkEffect {
     Change { counter: CounterName, change: Change },
     Post { action: Action, completion: Option<usize>, is_reported: bool, is_triggered: bool },
 }
@@ -43,10 +42,10 @@ pub(super) enum Deed {
 enum State {
     Waiting,
     Done,
-    TakenBack,
+    Cancelled,
 }
 
-/// Counting counters and works, if every operation ends as soon as it is posted.
+/// Counting counters and works, if every operation ended when posted.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) counted: [Counted; COUNTING],
@@ -66,10 +65,10 @@ fn apply((value, errors): &mut Counted, change: Change) {
 }
 
 impl Reference {
-    /// Has a work wait, or does it if its counter is there.
-    pub(super) fn queue(&mut self, trigger: CounterName, threshold: u64, deed: Deed) {
-        self.works.push(Work { trigger, threshold, deed, state: State::Waiting });
-        self.do_due();
+    /// Queues a work, or runs it if its threshold is reached.
+    pub(super) fn queue(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect) {
+        self.works.push(Work { trigger, threshold, effect, state: State::Waiting });
+        self.run_due();
     }
 
     pub(super) fn change(&mut self, counter: CounterName, change: Change) {
@@ -79,13 +78,13 @@ impl Reference {
         }
     }
 
-    /// Does what is due of known counters: of one counter the work with the lowest threshold first, and of
-    /// equal ones the oldest. Between counters the order makes no difference.
-    pub(super) fn do_due(&mut self) {
+    /// Runs the due works of known counters: for each counter in threshold order, the oldest first
+    /// among equal ones. The order between counters makes no difference.
+    pub(super) fn run_due(&mut self) {
         while let Some(number) = self.next_due() {
             self.works[number].state = State::Done;
             self.done.push(number);
-            if let Deed::Change { counter, change } = self.works[number].deed {
+            if let WorkEffect::Change { counter, change } = self.works[number].effect {
                 self.change(counter, change);
             }
         }
@@ -101,18 +100,18 @@ impl Reference {
         due.min_by_key(|(number, work)| (work.least(), *number)).map(|(number, _)| number)
     }
 
-    /// A work is never done from now on.
-    pub(super) fn take_back(&mut self, work: usize) {
-        self.works[work].state = State::TakenBack;
+    /// Cancels a work, which then never runs.
+    pub(super) fn cancel(&mut self, work: usize) {
+        self.works[work].state = State::Cancelled;
     }
 
-    /// Whether a work was neither taken back nor certainly done.
+    /// Whether a work may still wait: it was neither cancelled nor has certainly run.
     pub(super) fn may_wait(&self, work: usize) -> bool {
         self.works[work].state == State::Waiting
     }
 
-    pub(super) fn was_taken_back(&self, work: usize) -> bool {
-        self.works[work].state == State::TakenBack
+    pub(super) fn is_cancelled(&self, work: usize) -> bool {
+        self.works[work].state == State::Cancelled
     }
 
     pub(super) fn bound(&self) -> Bound {
@@ -130,7 +129,7 @@ impl Reference {
         while let Some(due) = (0..self.works.len()).find(|&number| is_due(number, &counted, &is_done)) {
             is_done[due] = true;
             let work = &self.works[due];
-            if let Deed::Change { counter: CounterName::Counting(counter), change } = work.deed {
+            if let WorkEffect::Change { counter: CounterName::Counting(counter), change } = work.effect {
                 apply(&mut counted[counter], change);
             }
             work.end(&mut counted);
@@ -158,7 +157,7 @@ impl Work {
 
     /// Counts the end of an operation.
     fn end(&self, counted: &mut [Counted; COUNTING]) {
-        if let Deed::Post { action, completion: Some(counter), .. } = self.deed {
+        if let WorkEffect::Post { action, completion: Some(counter), .. } = self.effect {
             let (value, errors) = &mut counted[counter];
             *(if action == Action::WriteInVain { errors } else { value }) += 1;
         }

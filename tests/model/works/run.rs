@@ -1,14 +1,14 @@
-//! Runs a program, and waits until everything that is due was done.
+//! Runs a program, and waits until all due work has run.
 
 use homespun::endpoint::ReadMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
-use homespun::{Errno, OperationError};
+use homespun::{Errno, OperationError, RemoteMemory};
 
-use super::bench::{Bench, CONSTANT_AT, PEER};
+use super::bench::{CONSTANT_AT, PEER, WorkFixture};
 use super::operations::{LEN_BYTES, context_of, operation, receive, send, work_of};
 use super::program::{Action, Change, CounterName, Program, Step};
-use super::reference::{COUNTING, Deed, KNOWN, Reference};
+use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
 use crate::suite::party::poll;
 use crate::suite::payload::{received, room};
 use crate::suite::{Deadline, Net};
@@ -16,16 +16,16 @@ use crate::suite::{Deadline, Net};
 /// Contexts from here on are those of the runner's own operations.
 const RUNNERS_CONTEXT: u64 = 1 << 32;
 
-/// That of the read which ends a program.
+/// The context of the read that ends a program.
 const FENCE_CONTEXT: u64 = RUNNERS_CONTEXT + 2;
 
-/// How many rounds without an event show that nothing is done twice.
+/// How many rounds without an event show that no work runs twice.
 const SILENT_ROUNDS: usize = 10;
 
-/// Everything that was observed.
+/// The observed results.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// What each work was reported to come to: what it has fetched, or the number of the message.
+pub(super) struct Observed {
+    /// The reported result of each work: the fetched value, or the number of the message.
     pub(super) reports: Vec<Option<Result<u64, OperationError>>>,
     /// The works whose messages the peer has received, in that order, for untagged and for tagged ones.
     pub(super) sent: [Vec<usize>; 2],
@@ -37,10 +37,10 @@ pub(super) struct Seen {
 }
 
 pub(super) struct Runner<'a> {
-    bench: Bench<'a>,
+    bench: WorkFixture<'a>,
     is_shallow: bool,
     pub(super) reference: Reference,
-    pub(super) seen: Seen,
+    pub(super) seen: Observed,
     /// How many messages the peer has sent of each kind.
     messages: [usize; 2],
     /// Whether the read that ends the program has completed.
@@ -49,10 +49,10 @@ pub(super) struct Runner<'a> {
 
 pub(super) fn run<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     let mut runner = Runner {
-        bench: Bench::open(net, program),
+        bench: WorkFixture::open(net, program),
         is_shallow: program.depth_ops > 0,
         reference: Reference::default(),
-        seen: Seen::default(),
+        seen: Observed::default(),
         messages: [0; 2],
         is_past_fence: false,
     };
@@ -62,18 +62,18 @@ pub(super) fn run<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     for step in &program.steps {
         runner.step(step);
     }
-    runner.come_to_rest();
+    runner.finish();
     runner.receive_what_is_left();
     runner.seen.region = runner.bench.region.content();
     runner
 }
 
-/// The counter that only works of this known counter change: their order decides what it is.
+/// The counter that only works of this known counter change, so its value shows their order.
 fn result_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
 
-/// A counter that works may wait for.
+/// A counter that may be a trigger.
 fn trigger_of(name: CounterName) -> CounterName {
     match name {
         CounterName::Known(number) => CounterName::Known(number % (KNOWN / 2)),
@@ -89,12 +89,13 @@ impl Runner<'_> {
             }
             Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
                 let completion = completion.map(|counter| counter % COUNTING);
-                let deed = Deed::Post { action, completion, is_reported, is_triggered: false };
-                self.queue_post(trigger, threshold, action, deed);
+                let effect = WorkEffect::Post { action, completion, is_reported, is_triggered: false };
+                self.queue_post(trigger, threshold, action, effect);
             }
             Step::Trigger { trigger, threshold, action } => {
-                let deed = Deed::Post { action, completion: None, is_reported: true, is_triggered: true };
-                self.queue_post(trigger, threshold, action, deed);
+                let effect =
+                    WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true };
+                self.queue_post(trigger, threshold, action, effect);
             }
             Step::Change { counter, change } => self.change(trigger_of(counter), change),
             Step::Cancel { which } => {
@@ -108,8 +109,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Works of a known counter add to any, and set the result of their own. Others add to counting ones:
-    /// what is set depends on the order of changes, which is promised among works of one counter.
+    /// Works of a known counter add to any counter, and set their own result counter. Others only add to
+    /// counting ones: the value after a set depends on the order, which is promised only for one counter.
     fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
         let (counter, change) = match (trigger, counter, change) {
             (CounterName::Known(number), _, Change::Set(_)) => (result_of(number), change),
@@ -132,11 +133,11 @@ impl Runner<'_> {
         let work = DeferredWork { context, trigger: trigger_counter, action, completion: None };
         self.bench.domain.queue_work(work).expect("room for work");
         self.seen.reports.push(None);
-        self.reference.queue(trigger, threshold, Deed::Change { counter, change });
+        self.reference.queue(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
     /// With little room, operations wait for counting counters alone: when they are carried out is not known.
-    fn queue_post(&mut self, trigger: CounterName, threshold: u64, action: Action, deed: Deed) {
+    fn queue_post(&mut self, trigger: CounterName, threshold: u64, action: Action, effect: WorkEffect) {
         let trigger = match trigger_of(trigger) {
             CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
             trigger => trigger,
@@ -144,7 +145,7 @@ impl Runner<'_> {
         if let Action::Receive { is_tagged } = action {
             self.have_peer_send(is_tagged);
         }
-        let Deed::Post { completion, is_reported, is_triggered, .. } = deed else { return };
+        let WorkEffect::Post { completion, is_reported, is_triggered, .. } = effect else { return };
         let work = self.reference.works.len();
         let flags = if is_reported { OpFlags::COMPLETION } else { OpFlags::empty() };
         let operation = operation(&self.bench, work, action, flags);
@@ -160,7 +161,7 @@ impl Runner<'_> {
             self.bench.domain.queue_work(work).expect("room for work");
         }
         self.seen.reports.push(None);
-        self.reference.queue(trigger, threshold, deed);
+        self.reference.queue(trigger, threshold, effect);
     }
 
     fn change(&mut self, name: CounterName, change: Change) {
@@ -175,12 +176,12 @@ impl Runner<'_> {
             Change::Set(value) => counter.set(value),
         }
         self.reference.change(name, change);
-        self.reference.do_due();
+        self.reference.run_due();
     }
 
     fn cancel(&mut self, number: usize) {
         let work = &self.reference.works[number];
-        let is_triggered = matches!(work.deed, Deed::Post { is_triggered: true, .. });
+        let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
         let result = if is_triggered {
             self.bench.endpoint().cancel(context_of(number))
         } else {
@@ -192,7 +193,7 @@ impl Runner<'_> {
             assert!(!certainly_waits, "work {number} waits, and was not cancelled");
             return;
         }
-        assert!(!self.reference.was_taken_back(number), "work {number} was taken back twice");
+        assert!(!self.reference.is_cancelled(number), "work {number} was taken back twice");
         assert!(self.seen.reports[number].is_none(), "work {number} had ended, and was cancelled");
         if is_triggered {
             // It may have been posted, and ends as cancelled then, too.
@@ -200,10 +201,10 @@ impl Runner<'_> {
         } else {
             assert!(self.reference.may_wait(number), "work {number} was done, and was cancelled");
         }
-        self.reference.take_back(number);
+        self.reference.cancel(number);
     }
 
-    /// What waits for counting counters is known while nothing is under way.
+    /// While no operation is outstanding, the waiting works of counting counters are known.
     fn flush(&mut self, counter: Option<CounterName>) {
         let bound = self.reference.bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
@@ -213,10 +214,10 @@ impl Runner<'_> {
         self.bench.domain.flush_work(counter.map(|counter| self.bench.counter(counter)));
         for number in 0..self.reference.works.len() {
             let work = &self.reference.works[number];
-            let is_triggered = matches!(work.deed, Deed::Post { is_triggered: true, .. });
+            let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
             let is_meant = counter.is_none_or(|counter| counter == work.trigger) && !is_triggered;
             if is_meant && self.reference.may_wait(number) && !bound.is_done[number] {
-                self.reference.take_back(number);
+                self.reference.cancel(number);
             }
         }
     }
@@ -288,7 +289,7 @@ impl Runner<'_> {
             return;
         }
         if context >= RUNNERS_CONTEXT {
-            // A receive of the runner's for what no work has received, or its cancellation.
+            // A receive of the runner's for messages that no work has received, or its cancellation.
             if result.is_ok() {
                 self.seen.left_over[(context - RUNNERS_CONTEXT) as usize] += 1;
             }
@@ -299,7 +300,7 @@ impl Runner<'_> {
     }
 
     /// Waits until everything has ended that is due.
-    fn come_to_rest(&mut self) {
+    fn finish(&mut self) {
         let bound = self.reference.bound();
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -318,11 +319,11 @@ impl Runner<'_> {
 
     fn has_ended(&self, bound: &super::reference::Bound) -> bool {
         let is_missing = |number: usize| {
-            let Deed::Post { action, is_reported, .. } = self.reference.works[number].deed else {
+            let WorkEffect::Post { action, is_reported, .. } = self.reference.works[number].effect else {
                 return false;
             };
             let is_cancelled = self.seen.cancelled.contains(&number);
-            let is_due = bound.is_done[number] && !self.reference.was_taken_back(number);
+            let is_due = bound.is_done[number] && !self.reference.is_cancelled(number);
             let must_report = is_reported || action == Action::WriteInVain;
             let is_unsent = match action {
                 Action::Send { is_tagged } => !self.seen.sent[usize::from(is_tagged)].contains(&number),
@@ -341,9 +342,9 @@ impl Runner<'_> {
             let kind = usize::from(is_tagged);
             let action = Action::Receive { is_tagged };
             let taken = (0..self.reference.works.len()).filter(|&number| {
-                let is_receive = matches!(self.reference.works[number].deed,
-                    Deed::Post { action: posted, .. } if posted == action);
-                is_receive && bound.is_done[number] && !self.reference.was_taken_back(number)
+                let is_receive = matches!(self.reference.works[number].effect,
+                    WorkEffect::Post { action: posted, .. } if posted == action);
+                is_receive && bound.is_done[number] && !self.reference.is_cancelled(number)
             });
             let left = self.messages[kind] - taken.count();
             let context = RUNNERS_CONTEXT + kind as u64;
@@ -368,8 +369,7 @@ impl Runner<'_> {
         let last = ReadMsg {
             buffers: vec![room(LEN_BYTES)],
             from: PEER,
-            address: region.at(CONSTANT_AT),
-            key: region.key(),
+            memory: RemoteMemory { address: region.at(CONSTANT_AT), key: region.key() },
             context: FENCE_CONTEXT,
             flags: OpFlags::FENCE | OpFlags::COMPLETION,
         };

@@ -36,7 +36,7 @@ pub(super) fn has_floor(domain: Domain, program: Program) -> bool {
 
 impl Floor {
     pub(super) fn start(domain: Domain, placement: Placement, round_ms: u32) -> Result<Floor, Failure> {
-        let pair = Pair::start(domain.medium(), None, placement)?;
+        let pair = Pair::start(domain.medium_kind(), None, placement)?;
         let can_readv = pair.readv_refusal().is_none();
         Ok(Floor { domain, pair, can_readv, round_ms })
     }

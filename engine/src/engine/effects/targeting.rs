@@ -5,7 +5,7 @@ use super::super::reception::Reception;
 use super::Carrier;
 use crate::completion::{Completion, Sink};
 use crate::flags::CounterEvents;
-use crate::receiver::{Effects, KeptCredit, MemberId};
+use crate::receiver::{KeptCredit, MemberId, ReceiverEffects};
 use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;

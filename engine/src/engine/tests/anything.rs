@@ -1,4 +1,5 @@
-//! Whatever peers say and in whatever order, nothing panics, everything ends once, and the budget is whole at the end.
+//! Whatever peers say and in whatever order, nothing panics, everything ends once, and the budget
+//! is whole at the end.
 
 use proptest::prelude::*;
 
@@ -11,7 +12,7 @@ use super::rma::{access, raw_region};
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
-use crate::operation::{AtomicLocal, AtomicRequest, Found, PeekRequest, RmaLocal, RmaRequest};
+use crate::operation::{AtomicLocal, AtomicRequest, PeekAction, PeekRequest, RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind, Shown};
 
@@ -78,7 +79,7 @@ enum Step {
     },
     Peek {
         tagged: bool,
-        then: Found,
+        then: PeekAction,
     },
     Claim {
         context: u64,
@@ -173,7 +174,7 @@ fn atomic_kind() -> impl Strategy<Value = AtomicKind> {
 fn step() -> impl Strategy<Value = Step> {
     let link = || 0..LINKS.len();
     let error = prop_oneof![Just(LinkError::Closed), Just(RESET), Just(LinkError::Protocol("nonsense"))];
-    let found = prop_oneof![Just(Found::Stays), Just(Found::IsClaimed), Just(Found::IsDiscarded)];
+    let found = prop_oneof![Just(PeekAction::Keep), Just(PeekAction::Claim), Just(PeekAction::Discard)];
     let answer = prop_oneof![6 => Just(Sent::Whole), 2 => Just(Sent::Full), 1 => Just(Sent::Partial(1))];
     let pull = prop_oneof![4 => Just(Pull::Done), 1 => Just(Pull::Refused), 1 => Just(Pull::Fault), 1 => Just(Pull::Gone)];
     prop_oneof![
@@ -322,7 +323,7 @@ impl Run {
             Step::CloseRegion => {
                 if let Some((region, mut memory)) = self.regions.pop_front() {
                     self.engine.target.regions().close(&region);
-                    // Whoever touches it now is found out by the last look at it.
+                    // The last comparison finds any later access to it.
                     memory.fill(0xee);
                     self.closed.push(memory);
                 }
@@ -377,7 +378,7 @@ impl Run {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_everything_ends_once(
+    fn random_frames_never_panic_and_operations_end_once(
         steps in prop::collection::vec(step(), 1..150),
         can_pull in any::<bool>(),
     ) {
@@ -400,7 +401,7 @@ proptest! {
         };
         steps.into_iter().for_each(|step| run.step(step));
 
-        // Everybody leaves, and nobody can be connected to.
+        // Every peer leaves, and connecting is refused.
         run.pass();
         for link in 0..LINKS.len() {
             run.step(Step::Down { link, error: RESET });

@@ -90,7 +90,7 @@ fn answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
 }
 
 #[test]
-fn elements_are_updated_and_answered_with_what_was_asked_for() {
+fn atomics_update_elements_and_answer_with_fetched_values() {
     let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
     region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
@@ -119,7 +119,7 @@ fn elements_are_updated_and_answered_with_what_was_asked_for() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_changes_nothing() {
+fn atomic_without_access_rights_is_refused_and_changes_nothing() {
     let refused = |access, remote_atomics, header: Header| {
         let (mut engine, region, mut transport, mut sink) = target(8, access);
         engine.target.set_atomics(remote_atomics);
@@ -160,7 +160,7 @@ fn what_is_not_allowed_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn target_of_no_elements_is_not_looked_at() {
+fn atomic_on_no_elements_ignores_its_target() {
     for (kind, op) in [
         (AtomicKind::Base, AtomicOp::Sum),
         (AtomicKind::Fetch, AtomicOp::Sum),
@@ -188,7 +188,7 @@ fn target_of_no_elements_is_not_looked_at() {
 }
 
 #[test]
-fn operation_on_no_elements_travels_and_ends_with_its_answer() {
+fn atomic_on_no_elements_is_sent_and_answered() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
     for (context, local, op) in [
@@ -216,7 +216,7 @@ fn operation_on_no_elements_travels_and_ends_with_its_answer() {
 }
 
 #[test]
-fn a_region_that_is_closed_while_operands_arrive_is_not_touched() {
+fn region_closed_while_operands_arrive_is_unchanged() {
     let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
     let header = atomic(5, 0, form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
     engine.arrivals(&mut sink).begin(LINK, &header);
@@ -235,7 +235,7 @@ fn a_region_that_is_closed_while_operands_arrive_is_not_touched() {
 }
 
 #[test]
-fn results_travel_as_the_link_takes_them() {
+fn atomic_results_resume_after_partial_sends() {
     let (mut engine, _, mut transport, mut sink) = target(100, ANYTHING);
     let peer = engine.peer(address(2));
     let header = |op| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 50));
@@ -255,7 +255,7 @@ fn results_travel_as_the_link_takes_them() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_what_it_fetches_is_cut_off() {
+fn peer_that_leaves_fetched_values_unread_is_disconnected() {
     let (mut engine, _, mut transport, mut sink) = target(ATOMIC_MAX_BYTES, ANYTHING);
     let header = |op, count| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, count));
     for op in 0..(ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES) as u64 {
@@ -283,7 +283,7 @@ fn a_peer_that_does_not_read_what_it_fetches_is_cut_off() {
 }
 
 #[test]
-fn a_base_operation_ends_with_its_answer() {
+fn base_atomic_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_atomic(update(peer, base(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink).unwrap();
     let op = op_of_last(&transport);
@@ -306,7 +306,7 @@ fn a_base_operation_ends_with_its_answer() {
 }
 
 #[test]
-fn what_is_fetched_comes_with_everything_that_was_posted() {
+fn fetched_result_completes_with_operand_and_compare_buffers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let flags = CompletionFlags::ATOMIC | CompletionFlags::READ;
     let sent = |bytes: &'static [u8]| Buffer::Sent(Bytes::from_static(bytes));
@@ -349,7 +349,7 @@ fn what_is_fetched_comes_with_everything_that_was_posted() {
 }
 
 #[test]
-fn operands_are_written_on_from_where_they_lie_or_from_their_copies() {
+fn partly_sent_operands_resume_from_memory_or_copy() {
     for inject in [false, true] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         let (mut operand, mut compared) = (*b"0123456789", *b"abcdefghij");
@@ -360,7 +360,8 @@ fn operands_are_written_on_from_where_they_lie_or_from_their_copies() {
             ]
         };
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies what is injected before `post_atomic` returns, and has sent all else before it is changed.
+        // SAFETY: the engine copies what is injected before `post_atomic` returns, and has sent all
+        // else before it is changed.
         let local = unsafe {
             AtomicLocal::Compare {
                 operand: Source::raw(&segments(&operand)).unwrap(),
@@ -389,7 +390,7 @@ fn operands_are_written_on_from_where_they_lie_or_from_their_copies() {
 }
 
 #[test]
-fn short_operands_in_pieces_are_sent_in_one() {
+fn short_segmented_operands_are_sent_at_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"bc")];
     let local = AtomicLocal::Base { operand: Source::owned_vector(pieces.clone()).unwrap() };
@@ -401,11 +402,11 @@ fn short_operands_in_pieces_are_sent_in_one() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_buffers() {
+fn invalid_atomic_is_refused_with_its_buffers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let mut refused = |request: AtomicRequest| {
         let rejected = engine.post_atomic(request, &mut transport, &mut sink).unwrap_err();
-        (rejected.errno(), rejected.buffer.into_buffer())
+        (rejected.errno(), rejected.returned.into_buffer())
     };
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
     let (errno, buffer) = refused(update(peer, base(b"ab"), swap, 1));
@@ -433,7 +434,7 @@ fn what_cannot_be_is_refused_with_its_buffers() {
 }
 
 #[test]
-fn they_keep_their_place_in_the_queue_and_fences_wait_for_them() {
+fn atomics_keep_queue_order_and_fences_wait_for_them() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Full].into();
     engine.post_atomic(update(peer, fetch(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
@@ -461,7 +462,7 @@ fn they_keep_their_place_in_the_queue_and_fences_wait_for_them() {
 }
 
 #[test]
-fn so_much_is_fetched_at_a_time_and_no_more() {
+fn fetching_atomics_in_flight_are_limited() {
     static LONG: [u8; ATOMIC_MAX_BYTES] = [1; ATOMIC_MAX_BYTES];
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
@@ -486,7 +487,7 @@ fn so_much_is_fetched_at_a_time_and_no_more() {
 }
 
 #[test]
-fn one_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_link() {
+fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
     engine.post_atomic(update(peer, fetch(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
@@ -502,7 +503,7 @@ fn one_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_link() {
 }
 
 #[test]
-fn answers_that_cannot_be_end_the_link() {
+fn invalid_answer_to_atomic_ends_the_link() {
     type Headers = fn(u64) -> Vec<Header>;
     fn done(op: u64) -> Header {
         Header::Answer { op, outcome: Outcome::Done }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
+fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut engine_sink = Recorder { room: 1, ..Recorder::default() };
     engine.reception.set_depth_ops(3);
@@ -17,14 +17,14 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
     assert_eq!(engine.outstanding_receives(), 2);
     engine.post_receive(receive(4, 4), &mut engine_sink).unwrap();
     let full = engine.post_receive(receive(4, 5), &mut engine_sink).unwrap_err();
-    assert_eq!((full.error, full.buffer.len_bytes()), (Again::QueueFull.into(), 4));
+    assert_eq!((full.error, full.returned.len_bytes()), (Again::QueueFull.into(), 4));
     engine.config.tx_depth_ops = 2;
     for context in [8, 9] {
         engine.post_send(send_to(peer, b"sent", context), &mut transport, &mut engine_sink).unwrap();
     }
     let full = engine.post_send(send_to(peer, b"sent", 10), &mut transport, &mut engine_sink).unwrap_err();
     assert_eq!((full.error, engine.outstanding_sends()), (Again::QueueFull.into(), 2));
-    assert_eq!(full.buffer.into_buffer().into_sent().as_deref(), Some(&b"sent"[..]));
+    assert_eq!(full.returned.into_buffer().into_sent().as_deref(), Some(&b"sent"[..]));
     engine_sink.take();
     engine.deliver_held(&mut engine_sink);
     assert_eq!(engine_sink.contexts(), [8]);
@@ -36,12 +36,12 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
 }
 
 #[test]
-fn depths_and_the_message_limit_are_kept() {
+fn posts_beyond_depth_or_message_limit_are_refused() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
     let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
     assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
-    assert_eq!(too_long.buffer.len_bytes(), 5);
+    assert_eq!(too_long.returned.len_bytes(), 5);
     transport.answers = [Sent::Full].into();
     engine.post_send(send_to(peer, b"1", 1), &mut transport, &mut sink).unwrap();
     let full = engine.post_send(send_to(peer, b"2", 2), &mut transport, &mut sink).unwrap_err();
@@ -52,7 +52,7 @@ fn depths_and_the_message_limit_are_kept() {
 }
 
 #[test]
-fn cancel_takes_back_what_has_not_begun_and_nothing_else() {
+fn cancel_succeeds_only_before_the_operation_begins() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(1)].into();
     engine.post_send(send_to(peer, b"begun before", 1), &mut transport, &mut sink).unwrap();

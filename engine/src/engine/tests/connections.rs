@@ -1,4 +1,4 @@
-//! Connections: how they are made and how they end, and what becomes of those who do not keep to the steps.
+//! Connections: how they are made, how they end, and how peers are refused that break the protocol.
 
 mod anything;
 mod half_frames;
@@ -63,7 +63,7 @@ fn accepting() -> (Engine, Scripted, Recorder) {
     let requester = Requester { address: address(4), instance: 9, number: NUMBER };
     engine.accept(requester, b"welcome", &mut transport).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert!(transport.sent.is_empty(), "it is not known who is there");
+    assert!(transport.sent.is_empty(), "the instance at the address is not known yet");
     (engine, transport, sink)
 }
 
@@ -87,7 +87,7 @@ fn failed(sink: &mut Recorder) -> ConnectionError {
 }
 
 #[test]
-fn a_requester_asks_hears_and_confirms() {
+fn requester_sends_request_and_confirms_accept() {
     let (mut engine, mut transport, mut sink) = asking();
     assert_eq!(transport.connected, [address(2)]);
     assert_eq!(transport.sent, [(OWN, step(HandshakeStep::Request, NUMBER, b"please"), b"please".to_vec())]);
@@ -115,7 +115,7 @@ fn a_requester_asks_hears_and_confirms() {
 }
 
 #[test]
-fn who_accepts_is_connected_when_it_has_said_so() {
+fn acceptor_is_connected_once_its_accept_is_sent() {
     let (mut engine, mut transport, mut sink) = accepting();
     assert_eq!(transport.connected, [address(4)]);
     up(&mut engine, &mut sink, OWN, 4, 9);
@@ -135,7 +135,7 @@ fn who_accepts_is_connected_when_it_has_said_so() {
 }
 
 #[test]
-fn a_request_is_heard_and_rejected() {
+fn request_is_reported_and_can_be_rejected() {
     let (mut engine, request, mut transport, mut sink) = asked();
     let from = Requester { address: address(4), instance: 9, number: NUMBER };
     assert_eq!((request.from, &*request.data), (from, &b"please"[..]));
@@ -153,7 +153,7 @@ fn a_request_is_heard_and_rejected() {
 }
 
 #[test]
-fn the_rejected_hear_what_there_is_to_say() {
+fn rejected_requester_gets_data_and_fails() {
     let (mut engine, mut transport, mut sink) = asking();
     engine.post_receive(receive(8, 5), &mut sink).unwrap();
     hear(&mut engine, &mut sink, OWN, step(HandshakeStep::Reject, NUMBER, b"no"), b"no");
@@ -168,7 +168,7 @@ fn the_rejected_hear_what_there_is_to_say() {
 }
 
 #[test]
-fn whoever_does_not_listen_rejects() {
+fn passive_endpoint_without_backlog_rejects_requests() {
     for backlog_requests in [None, Some(0)] {
         let (mut engine, mut transport, mut sink) = engine(EndpointRole::Passive);
         engine.listen(backlog_requests).unwrap();
@@ -182,7 +182,7 @@ fn whoever_does_not_listen_rejects() {
 }
 
 #[test]
-fn an_endpoint_without_connections_rejects_and_goes_on() {
+fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let request = step(HandshakeStep::Request, NUMBER, b"please");
     let mut arrivals = engine.arrivals(&mut sink);
@@ -194,7 +194,7 @@ fn an_endpoint_without_connections_rejects_and_goes_on() {
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     hear(&mut engine, &mut sink, OTHER, untagged(5), b"still");
     assert_eq!(received(&sink.ended[0]), b"still");
-    // Who does not listen to the answer does not get more and more of them.
+    // A peer that ignores the answer gets no second one.
     hear(&mut engine, &mut sink, OTHER, request, b"please");
     hear(&mut engine, &mut sink, OTHER, request, b"please");
     engine.transmit(&mut transport, &mut sink);
@@ -202,7 +202,7 @@ fn an_endpoint_without_connections_rejects_and_goes_on() {
 }
 
 #[test]
-fn the_backlog_is_of_those_who_wait() {
+fn backlog_counts_only_waiting_requests() {
     let (mut engine, first, mut transport, mut sink) = asked();
     let mut ask = |engine: &mut Engine, transport: &mut Scripted, link: u32| {
         up(engine, &mut sink, LinkId(link), 100 + link as u16, 1);
@@ -215,7 +215,7 @@ fn the_backlog_is_of_those_who_wait() {
     assert!(ask(&mut engine, &mut transport, 21));
     assert!(!ask(&mut engine, &mut transport, 22));
     engine.arrivals(&mut Recorder::default()).link(LinkId(21), LinkEvent::Down(RESET));
-    assert!(ask(&mut engine, &mut transport, 23), "who is gone does not wait");
+    assert!(ask(&mut engine, &mut transport, 23), "a requester that is gone does not wait");
     engine.listen(Some(2)).unwrap();
     assert!(ask(&mut engine, &mut transport, 24));
     engine.listen(None).unwrap();
@@ -223,7 +223,7 @@ fn the_backlog_is_of_those_who_wait() {
 }
 
 #[test]
-fn a_requester_that_goes_withdraws_what_nobody_accepts() {
+fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
     for error in [LinkError::Closed, RESET] {
         let (mut engine, request, mut transport, mut sink) = asked();
         engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error.clone()));
@@ -237,7 +237,7 @@ fn a_requester_that_goes_withdraws_what_nobody_accepts() {
         let (mut engine, request, _, mut sink) = asked();
         engine.begin_accepting(request.id);
         engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error));
-        assert!(sink.events.is_empty(), "whoever accepts finds out");
+        assert!(sink.events.is_empty(), "the acceptor finds out by itself");
     }
     // As does one that has more to say than a request.
     let (mut engine, request, mut transport, mut sink) = asked();
@@ -248,7 +248,7 @@ fn a_requester_that_goes_withdraws_what_nobody_accepts() {
 }
 
 #[test]
-fn the_requester_waits_until_it_is_settled() {
+fn request_link_stays_open_until_settled() {
     let (mut engine, request, mut transport, mut sink) = asked();
     engine.begin_accepting(request.id);
     engine.transmit(&mut transport, &mut sink);
@@ -258,7 +258,7 @@ fn the_requester_waits_until_it_is_settled() {
 }
 
 #[test]
-fn an_attempt_ends_with_its_link() {
+fn connect_attempt_ends_with_its_link() {
     let cases = [
         (LinkError::System(Errno::ECONNREFUSED), Errno::ECONNREFUSED),
         (LinkError::System(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
@@ -270,15 +270,15 @@ fn an_attempt_ends_with_its_link() {
         engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
         assert_eq!(failed(&mut sink).errno(), errno);
     }
-    // Cut short before anybody has heard: nobody is there any more.
+    // The link ends before it was up: no endpoint is at the address any more.
     let (mut never_up, mut transport, mut sink) = engine(EndpointRole::Connected);
     never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
     never_up.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
-    assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+    assert_eq!(failed(&mut sink), ConnectionError::NotListening);
     let (mut engine, _, mut sink) = asking();
     engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
     assert_eq!(failed(&mut sink), ConnectionError::Link(RESET));
-    // Somebody who is there may be about to accept, and have nothing more to do with who was asked.
+    // The acceptor may still connect after the passive endpoint is gone.
     let (mut engine, mut transport, mut sink) = asking();
     for (link, port) in [(LinkId(20), 20), (LinkId(21), 21)] {
         up(&mut engine, &mut sink, link, port, 1);
@@ -291,7 +291,7 @@ fn an_attempt_ends_with_its_link() {
     hear(&mut engine, &mut sink, LinkId(21), untagged(1), b"x");
     assert!(sink.events.is_empty());
     engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
-    assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+    assert_eq!(failed(&mut sink), ConnectionError::NotListening);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(21), Close::Abort)]);
     let (mut engine, _, mut sink) = asking();
@@ -307,7 +307,7 @@ fn an_attempt_ends_with_its_link() {
 }
 
 #[test]
-fn a_requester_that_is_not_reached_is_not_gone() {
+fn accept_fails_with_link_error_if_requester_is_unreachable() {
     for errno in [Errno::EMFILE, Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
         let (mut engine, _, mut sink) = accepting();
         let error = LinkError::System(errno);
@@ -318,7 +318,7 @@ fn a_requester_that_is_not_reached_is_not_gone() {
 }
 
 #[test]
-fn another_instance_has_not_asked() {
+fn accept_fails_if_another_instance_has_the_requesters_address() {
     let (mut engine, mut transport, mut sink) = accepting();
     up(&mut engine, &mut sink, OWN, 4, 8);
     assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
@@ -327,7 +327,7 @@ fn another_instance_has_not_asked() {
 }
 
 #[test]
-fn nobody_is_heard_who_has_no_business_here() {
+fn frame_out_of_place_ends_a_link_that_connects() {
     type Made = (Engine, Scripted, Recorder);
     let all = |number: u64| {
         HandshakeStep::ALL.map(|of| step(of, number, b"")).into_iter().chain([
@@ -338,7 +338,8 @@ fn nobody_is_heard_who_has_no_business_here() {
             Header::Data { op: 1, len_bytes: 0 },
         ])
     };
-    // A link that makes no connection, what may be said on it all the same, and whether an attempt ends with it.
+    // A link that makes no connection, what may be said on it all the same, and whether an attempt
+    // ends with it.
     type Case = (fn() -> Made, LinkId, Option<HandshakeStep>, bool);
     let cases: [Case; 4] = [
         (|| asking(), OWN, Some(HandshakeStep::Reject), true),
@@ -386,7 +387,7 @@ fn nobody_is_heard_who_has_no_business_here() {
                 let events = mem::take(&mut sink.events);
                 let is_failed = matches!(events[..], [ConnectionEvent::Failed(_)]);
                 assert!(is_failed == is_attempt && events.len() <= 1, "{case}: {header:?}: {events:?}");
-                // What still comes of the link is nobody's.
+                // What still arrives on the link is ignored.
                 hear(&mut engine, &mut sink, link, untagged(1), b"x");
                 engine.arrivals(&mut sink).begin(link, &untagged(9));
                 engine.arrivals(&mut sink).chunk(link, b"abc");
@@ -398,7 +399,7 @@ fn nobody_is_heard_who_has_no_business_here() {
 }
 
 #[test]
-fn strangers_are_turned_away_from_those_who_expect_nobody() {
+fn unexpected_link_is_aborted_by_endpoint_that_is_not_listening() {
     type Make = fn() -> (Engine, Scripted, Recorder);
     let makes: [Make; 4] = [
         || engine(EndpointRole::Connected),
@@ -426,7 +427,7 @@ fn strangers_are_turned_away_from_those_who_expect_nobody() {
 }
 
 #[test]
-fn a_second_accept_and_the_strangers_beside_it_go() {
+fn second_accept_and_other_links_are_closed_once_connected() {
     let (mut engine, mut transport, mut sink) = asking();
     for link in [20, 21, 22] {
         up(&mut engine, &mut sink, LinkId(link), link as u16, 1);
@@ -444,7 +445,7 @@ fn a_second_accept_and_the_strangers_beside_it_go() {
 }
 
 #[test]
-fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
+fn connect_times_out_if_no_acceptor_answers() {
     for answers in [false, true] {
         let (mut engine, mut transport, mut sink) = asking();
         up(&mut engine, &mut sink, OTHER, 3, 1);
@@ -469,7 +470,7 @@ fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
             assert!(transport.closed.is_empty() && sink.events.len() == 1);
         } else {
             engine.advance_time(Moment::from_ms(last_ms), &mut sink);
-            assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+            assert_eq!(failed(&mut sink), ConnectionError::NotListening);
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
         }
@@ -478,7 +479,7 @@ fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
 }
 
 #[test]
-fn a_requester_has_so_many_links_and_no_more() {
+fn requester_limits_its_links() {
     let (mut engine, mut transport, mut sink) = asking();
     let links: Vec<LinkId> = (20..).map(LinkId).take(ASKING_MAX_LINKS + 3).collect();
     for id in &links {
@@ -495,7 +496,7 @@ fn a_requester_has_so_many_links_and_no_more() {
 }
 
 #[test]
-fn the_connection_ends_when_the_peer_says_so() {
+fn peer_shutdown_ends_the_connection() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
@@ -533,7 +534,7 @@ fn the_connection_ends_when_the_peer_says_so() {
 }
 
 #[test]
-fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
+fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
@@ -546,7 +547,7 @@ fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
     assert!(sink.take().iter().all(is_cancelled));
     assert_eq!(transport.sent.last().unwrap().1, step(HandshakeStep::Shutdown, NUMBER, b""));
     assert!(transport.closed.is_empty() && sink.events.is_empty(), "the peer does not know yet");
-    // What the peer has sent before it knew is nobody's.
+    // What the peer sent before it knew of the shutdown is ignored.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(OTHER, &untagged(1), b"x");
     arrivals.begin(OTHER, &untagged(9));
@@ -560,7 +561,7 @@ fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
 }
 
 #[test]
-fn what_has_come_of_the_peers_messages_is_told_before_the_end() {
+fn shutdown_sends_acks_and_matches_before_shutdown_step() {
     let waits = |awaits| Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits });
     let rooms: [&[Sent]; 4] = [
         &[],
@@ -589,7 +590,7 @@ fn what_has_come_of_the_peers_messages_is_told_before_the_end() {
 }
 
 #[test]
-fn a_shutdown_that_finds_no_room_is_still_to_be_said() {
+fn shutdown_without_room_is_sent_later() {
     let (mut engine, _, mut transport, mut sink) = connected();
     transport.answers = [Sent::Full, Sent::Full].into();
     engine.shutdown(&mut transport, &mut sink).unwrap();
@@ -602,7 +603,7 @@ fn a_shutdown_that_finds_no_room_is_still_to_be_said() {
 }
 
 #[test]
-fn shutdowns_that_cross_are_both_heard() {
+fn crossing_shutdowns_are_both_reported() {
     let (mut engine, _, mut transport, mut sink) = connected();
     engine.shutdown(&mut transport, &mut sink).unwrap();
     hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
@@ -612,7 +613,7 @@ fn shutdowns_that_cross_are_both_heard() {
 }
 
 #[test]
-fn what_the_peer_may_still_read_is_not_cancelled_before_the_link_is_closed() {
+fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     transport.pull_min_bytes = Some(10);
     engine.post_send(send_to(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
@@ -634,7 +635,7 @@ fn what_the_peer_may_still_read_is_not_cancelled_before_the_link_is_closed() {
 }
 
 #[test]
-fn a_lost_connection_is_over_too() {
+fn lost_link_reports_shutdown() {
     let (mut engine, _, mut transport, mut sink) = connected();
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(RESET));
@@ -662,7 +663,7 @@ fn a_lost_connection_is_over_too() {
 }
 
 #[test]
-fn buffers_for_many_messages_end_with_the_connection() {
+fn multi_receive_buffers_end_with_the_connection() {
     let (mut engine, _, _, mut sink) = connected();
     engine.post_multi_receive(receive(64, 1), 8, &mut sink).unwrap();
     hear(&mut engine, &mut sink, OTHER, untagged(5), b"first");
@@ -691,7 +692,7 @@ fn buffers_for_many_messages_end_with_the_connection() {
 }
 
 #[test]
-fn what_the_application_may_not_do_changes_nothing() {
+fn invalid_connection_call_is_refused_and_sends_nothing() {
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
     let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
     let refused = engine.connect(address(2), 1, &too_much, &mut transport, &mut sink);

@@ -1,4 +1,4 @@
-//! What is counted, of what is told and of what is not.
+//! Which operations are counted, reported or not.
 
 use std::sync::Mutex;
 
@@ -6,7 +6,7 @@ use super::rma::{access, raw_region};
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
-use crate::operation::{Found, PeekRequest, RmaLocal};
+use crate::operation::{PeekAction, PeekRequest, RmaLocal};
 use crate::region::{CountAccess, Region, RegionAttr};
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind};
 
@@ -43,7 +43,7 @@ fn rma(op: u64, key: u64, len_bytes: u64, kind: RmaKind) -> Header {
 }
 
 #[test]
-fn sends_are_counted_when_they_end_told_of_or_not() {
+fn ended_sends_are_counted_signalled_or_not() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
         for level in [Level::Inject, Level::Transmit, Level::Match] {
@@ -68,7 +68,7 @@ fn sends_are_counted_when_they_end_told_of_or_not() {
 }
 
 #[test]
-fn long_sends_are_counted_when_the_peer_has_them() {
+fn long_sends_are_counted_when_fetched() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.pull_min_bytes = Some(4);
     for (number, succeeds) in [true, false].into_iter().enumerate() {
@@ -90,14 +90,14 @@ fn long_sends_are_counted_when_the_peer_has_them() {
 }
 
 #[test]
-fn received_messages_are_counted_and_what_did_not_become_one_is_an_error() {
+fn receive_counts_success_and_failure_counts_error() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
         let room = |len_bytes| ReceiveRequest { signalled, ..receive(len_bytes, 1) };
         engine.post_receive(room(4), &mut sink).unwrap();
         engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"take");
         engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"that");
-        assert_eq!(counted(&mut sink), [RECEIVED], "nobody has received the second");
+        assert_eq!(counted(&mut sink), [RECEIVED], "no receive has matched the second");
         engine.post_receive(room(4), &mut sink).unwrap();
         assert_eq!(counted(&mut sink), [RECEIVED]);
         engine.post_receive(room(3), &mut sink).unwrap();
@@ -110,23 +110,23 @@ fn received_messages_are_counted_and_what_did_not_become_one_is_an_error() {
     assert_eq!(sink.ended.len(), 2 + 2 + 2);
     // What is looked at is not received, until it is.
     let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, then };
-    for then in [Found::Stays, Found::IsClaimed, Found::IsDiscarded] {
+    for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
         engine.arrivals(&mut sink).frame(LINK, &untagged(1), b"x");
         engine.peek(peek(then), &mut sink).unwrap();
         assert_eq!(counted(&mut sink), []);
         match then {
-            Found::Stays => engine.post_receive(receive(1, 5), &mut sink).unwrap(),
-            Found::IsClaimed => engine.receive_claimed(receive(1, 5), &mut sink).unwrap(),
-            Found::IsDiscarded => continue,
+            PeekAction::Keep => engine.post_receive(receive(1, 5), &mut sink).unwrap(),
+            PeekAction::Claim => engine.receive_claimed(receive(1, 5), &mut sink).unwrap(),
+            PeekAction::Discard => continue,
         }
         assert_eq!(counted(&mut sink), [RECEIVED]);
     }
-    engine.peek(peek(Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(counted(&mut sink), [], "a look that has found nothing");
 }
 
 #[test]
-fn each_message_in_a_buffer_for_many_is_counted() {
+fn each_message_in_multi_receive_buffer_is_counted() {
     for signalled in [Signalled::Yes, Signalled::No] {
         let (mut engine, _, _, mut sink) = engine_with_peer();
         let buffer = ReceiveRequest { signalled, ..receive(16, 1) };
@@ -135,7 +135,7 @@ fn each_message_in_a_buffer_for_many_is_counted() {
             engine.arrivals(&mut sink).frame(LINK, &untagged(8), message);
             assert_eq!(counted(&mut sink), [RECEIVED]);
         }
-        // Its release was told of with the last one, or by itself; it is no message.
+        // The release was reported with the last message, or by itself; it is no message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive(16, 2), 1, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
@@ -144,7 +144,7 @@ fn each_message_in_a_buffer_for_many_is_counted() {
 }
 
 #[test]
-fn nothing_is_counted_twice_that_waits_for_room() {
+fn held_completion_is_counted_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     sink.room = 1;
     for context in 0..3 {
@@ -158,7 +158,7 @@ fn nothing_is_counted_twice_that_waits_for_room() {
 }
 
 #[test]
-fn everything_that_ends_with_its_link_is_an_error() {
+fn operations_ended_by_link_down_count_as_errors() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let send = SendRequest { signalled: Signalled::No, level: Level::Match, ..send_to(peer, b"x", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
@@ -178,7 +178,7 @@ fn everything_that_ends_with_its_link_is_an_error() {
 }
 
 #[test]
-fn accesses_are_counted_by_what_they_are() {
+fn reads_and_writes_are_counted_as_their_own_events() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
         for is_read in [true, false] {
@@ -201,7 +201,7 @@ fn accesses_are_counted_by_what_they_are() {
 }
 
 #[test]
-fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
+fn remote_access_counts_for_endpoint_and_region() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
@@ -253,7 +253,7 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
 }
 
 #[test]
-fn an_atomic_by_a_peer_counts_once_per_counter_of_the_region() {
+fn remote_atomic_counts_once_per_region_counter() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let attrs = [KEY, KEY + 1].map(|key| RegionAttr { key, access, base_address: 0 });
@@ -286,7 +286,7 @@ fn an_atomic_by_a_peer_counts_once_per_counter_of_the_region() {
 }
 
 #[test]
-fn a_region_that_is_not_enabled_is_not_there_yet() {
+fn disabled_region_refuses_access_until_enabled() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
     let region = engine.target.regions().add(Region::owned(4, attr).unwrap().disabled()).unwrap();

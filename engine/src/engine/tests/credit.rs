@@ -31,7 +31,7 @@ fn sends_wait_for_credit_and_keep_their_order() {
 }
 
 #[test]
-fn acknowledgements_and_payload_that_was_asked_for_need_no_credit() {
+fn acks_and_requested_payload_need_no_credit() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.config.eager_max_bytes = 4;
     for context in 0..FIRST_MESSAGES {
@@ -51,7 +51,7 @@ fn acknowledgements_and_payload_that_was_asked_for_need_no_credit() {
 }
 
 #[test]
-fn a_message_that_is_not_covered_is_offered_instead() {
+fn message_beyond_credit_is_offered() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     static LONG: [u8; CREDIT_INITIAL_BYTES as usize] = [7; CREDIT_INITIAL_BYTES as usize];
     engine.post_send(send_to(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
@@ -64,7 +64,7 @@ fn a_message_that_is_not_covered_is_offered_instead() {
 }
 
 #[test]
-fn a_receiver_gives_credit_as_it_is_spent_and_stops_at_its_budget() {
+fn receiver_renews_spent_credit_up_to_its_budget() {
     let (_, peer, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
     let mut engine =
@@ -73,7 +73,7 @@ fn a_receiver_gives_credit_as_it_is_spent_and_stops_at_its_budget() {
     assert_eq!(engine.peer(address(2)), peer);
     let (mut granted, mut spent, mut kept) = (CREDIT_INITIAL_BYTES, 0, 0);
     while spent + MESSAGE_COST_BYTES + 8 <= granted {
-        engine.arrivals(&mut sink).frame(LINK, &untagged(8), b"nobody's");
+        engine.arrivals(&mut sink).frame(LINK, &untagged(8), b"unwanted");
         (spent, kept) = (spent + MESSAGE_COST_BYTES + 8, kept + 1);
         engine.transmit(&mut transport, &mut sink);
         if let Some((_, Header::Credit { granted_bytes }, _)) = transport.sent.last() {
@@ -92,7 +92,7 @@ fn a_receiver_gives_credit_as_it_is_spent_and_stops_at_its_budget() {
 }
 
 #[test]
-fn more_than_was_granted_ends_the_link() {
+fn message_beyond_granted_credit_ends_the_link() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.begin(LINK, &untagged(CREDIT_INITIAL_BYTES));
@@ -102,7 +102,7 @@ fn more_than_was_granted_ends_the_link() {
 }
 
 #[test]
-fn requests_beyond_the_budget_wait_for_a_receive_or_for_room() {
+fn offers_beyond_budget_wait_for_receive_or_room() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
@@ -133,7 +133,7 @@ fn requests_beyond_the_budget_wait_for_a_receive_or_for_room() {
 }
 
 #[test]
-fn what_a_link_held_returns_to_the_budget() {
+fn link_down_returns_its_credit_to_the_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
     transport.memory = vec![7; 20_000];
@@ -157,7 +157,7 @@ fn what_a_link_held_returns_to_the_budget() {
 }
 
 #[test]
-fn links_that_come_and_go_do_not_leave_more_behind_than_the_budget() {
+fn leftovers_of_ended_links_stay_within_the_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
     let mut kept_bytes = 0;
@@ -188,7 +188,7 @@ fn request(op: u64, len_bytes: u64, awaits: Awaits) -> Header {
 }
 
 #[test]
-fn a_request_that_finds_no_room_holds_up_no_smaller_one() {
+fn large_offer_without_room_does_not_block_smaller_ones() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 200_000, ..Config::default() });
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
@@ -201,7 +201,7 @@ fn a_request_that_finds_no_room_holds_up_no_smaller_one() {
 }
 
 #[test]
-fn a_link_for_which_nothing_was_left_gets_credit_when_others_give_some_back() {
+fn starved_link_gets_credit_when_others_return_some() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
     let mut engine = Engine::new(Config::default());
@@ -229,7 +229,7 @@ fn a_link_for_which_nothing_was_left_gets_credit_when_others_give_some_back() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_gets_no_credit_that_it_cannot_know_of() {
+fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let awaiting = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Match };
     let mut most_owed = 0;
@@ -247,7 +247,7 @@ fn a_peer_that_reads_nothing_gets_no_credit_that_it_cannot_know_of() {
 }
 
 #[test]
-fn what_was_thrown_away_before_it_came_costs_credit_until_it_comes() {
+fn discarded_offer_costs_credit_until_its_data_arrives() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
@@ -264,7 +264,7 @@ fn what_was_thrown_away_before_it_came_costs_credit_until_it_comes() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_not_taken_for_granted() {
+fn claimed_length_reserves_no_memory_with_unlimited_budget() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = crate::limits::UNEXPECTED_BUDGET_MAX_BYTES;
     let mut engine = Engine::new(Config { unexpected_budget_bytes: budget_bytes, ..Config::default() });
@@ -282,7 +282,7 @@ fn memory_that_is_not_there_is_not_taken_for_granted() {
 }
 
 #[test]
-fn a_link_does_not_suffer_for_what_others_left_behind() {
+fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
     let (_, _, mut transport, mut sink) = engine_with_peer();
     let budget_bytes = 4 * CREDIT_INITIAL_BYTES;
     let mut engine =

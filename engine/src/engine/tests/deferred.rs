@@ -1,4 +1,4 @@
-//! Deferred work: operations whose ends the sink is told of by their numbers.
+//! Deferred work: operations whose ends are reported to the sink by their numbers.
 
 use super::ordering::engine_of;
 use super::*;
@@ -50,7 +50,7 @@ fn deferred(to: PeerId, number: u64) -> SendRequest {
 }
 
 #[test]
-fn deferred_send_is_told_of_by_number_and_counted_for_its_work_alone() {
+fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
     engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
@@ -59,7 +59,7 @@ fn deferred_send_is_told_of_by_number_and_counted_for_its_work_alone() {
 }
 
 #[test]
-fn deferred_send_is_reported_with_the_context_of_the_application() {
+fn deferred_send_can_also_complete_with_its_context() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink { reports: true, ..WorkSink::default() };
     engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
@@ -69,7 +69,7 @@ fn deferred_send_is_reported_with_the_context_of_the_application() {
 }
 
 #[test]
-fn deferred_send_that_fails_is_reported_and_counted_for_its_work_alone() {
+fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
     let acknowledged = SendRequest { level: Level::Transmit, ..deferred(peer, 7) };
@@ -95,7 +95,7 @@ fn deferred_send_waits_for_its_turn_among_completions_in_order() {
 }
 
 #[test]
-fn deferred_receive_is_cancelled_by_its_number_and_others_by_their_contexts() {
+fn deferred_receive_is_cancelled_by_work_number() {
     let mut engine = Engine::new(Config::default());
     let mut sink = WorkSink::default();
     let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 7) };

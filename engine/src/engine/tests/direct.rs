@@ -11,6 +11,7 @@ use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Persist, Region, RegionAttr};
+use crate::remote_memory::RemoteMemory;
 use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
@@ -41,7 +42,7 @@ fn shareable(key: u64) -> Region {
 }
 
 #[test]
-fn what_was_shown_is_mapped_and_accessed_at_once() {
+fn shown_region_is_mapped_and_then_accessed_directly() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &shown(KEY, 100), REMOTE);
     assert!(engine.wants_pass());
@@ -64,11 +65,11 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
 }
 
 #[test]
-fn what_is_carried_out_at_once_is_the_callers_to_report() {
+fn direct_access_is_done_and_reported_by_the_caller() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_all(&mut engine, &mut transport, &mut sink);
     let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
-    let place = Place { key: KEY, address: 3 };
+    let place = RemoteMemory { key: KEY, address: 3 };
     let mut local = write();
     assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
@@ -93,11 +94,11 @@ fn what_is_carried_out_at_once_is_the_callers_to_report() {
 }
 
 #[test]
-fn what_is_more_than_an_access_is_to_be_posted() {
+fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_all(&mut engine, &mut transport, &mut sink);
     let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
-    let place = Place { key: KEY, address: 0 };
+    let place = RemoteMemory { key: KEY, address: 0 };
     let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
         let mut local = local;
         let goes = engine.access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
@@ -108,11 +109,11 @@ fn what_is_more_than_an_access_is_to_be_posted() {
     assert!(!goes(&mut engine, data, place, Level::Inject, false), "its target is to see it");
     assert!(!goes(&mut engine, write(), place, Level::Commit, false), "its target is to make it durable");
     assert!(!goes(&mut engine, write(), place, Level::Inject, true), "it is fenced");
-    let elsewhere = Place { key: KEY + 1, ..place };
+    let elsewhere = RemoteMemory { key: KEY + 1, ..place };
     assert!(!goes(&mut engine, write(), elsewhere, Level::Inject, false), "it is not mapped");
     for address in [96, u64::MAX] {
         assert!(
-            !goes(&mut engine, write(), Place { address, ..place }, Level::Inject, false),
+            !goes(&mut engine, write(), RemoteMemory { address, ..place }, Level::Inject, false),
             "it is too long"
         );
     }
@@ -141,7 +142,7 @@ fn mapped(engine: &mut Engine) -> (usize, usize) {
 }
 
 #[test]
-fn no_more_is_mapped_than_may_be() {
+fn mapped_regions_are_limited() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
         engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
@@ -158,7 +159,7 @@ fn no_more_is_mapped_than_may_be() {
 }
 
 #[test]
-fn regions_may_be_shown_faster_than_they_are_mapped() {
+fn shown_regions_waiting_to_be_mapped_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let last = 3 * SHOWN_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
@@ -174,7 +175,7 @@ fn regions_may_be_shown_faster_than_they_are_mapped() {
 }
 
 #[test]
-fn a_region_is_shown_once_to_whoever_has_accessed_it() {
+fn region_is_shown_once_to_a_peer_that_accessed_it() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let region = engine.target.regions().add(shareable(KEY)).unwrap();
     let read = |op| {
@@ -215,7 +216,7 @@ fn a_region_is_shown_once_to_whoever_has_accessed_it() {
 }
 
 #[test]
-fn a_read_waits_for_the_writes_before_it_to_be_seen() {
+fn direct_read_makes_earlier_direct_writes_visible() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_all(&mut engine, &mut transport, &mut sink);
     let mut post = |local, level| {
@@ -246,7 +247,7 @@ fn keeping_order() -> (Engine, PeerId, Scripted, Recorder) {
 }
 
 /// Writes. Returns whether that was done directly, and has it answered otherwise.
-fn has_gone(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) -> bool {
+fn posts_directly(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) -> bool {
     let before = transport.sent.len();
     engine.post_rma(access(peer, write(), 1), transport, sink).unwrap();
     let Some((_, header, _)) = transport.sent.get(before) else { return true };
@@ -256,15 +257,15 @@ fn has_gone(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &
 }
 
 #[test]
-fn an_answer_tells_that_messages_before_it_have_arrived() {
+fn answered_access_proves_arrival_of_earlier_messages() {
     let (mut engine, peer, mut transport, mut sink) = keeping_order();
     let (transport, sink) = (&mut transport, &mut sink);
-    assert!(has_gone(&mut engine, peer, transport, sink));
+    assert!(posts_directly(&mut engine, peer, transport, sink));
     for _ in 0..3 {
         engine.post_send(send_to(peer, b"m", 9), transport, sink).unwrap();
         assert!(engine.inject(peer, None, None, b"m", transport));
-        assert!(!has_gone(&mut engine, peer, transport, sink), "messages are under way");
-        assert!(has_gone(&mut engine, peer, transport, sink), "it was answered");
+        assert!(!posts_directly(&mut engine, peer, transport, sink), "messages are under way");
+        assert!(posts_directly(&mut engine, peer, transport, sink), "it was answered");
     }
     // So does what an atomic operation has fetched.
     assert!(engine.inject(peer, None, None, b"m", transport));
@@ -272,12 +273,12 @@ fn an_answer_tells_that_messages_before_it_have_arrived() {
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
     engine.arrivals(sink).frame(LINK, &fetched, &[0]);
-    assert!(has_gone(&mut engine, peer, transport, sink));
+    assert!(posts_directly(&mut engine, peer, transport, sink));
     assert!(engine.condemned.is_empty());
 }
 
 #[test]
-fn nothing_overtakes_the_end_of_a_message_that_was_asked_for() {
+fn direct_access_does_not_overtake_requested_payload() {
     let (mut engine, peer, mut transport, mut sink) = keeping_order();
     let (transport, sink) = (&mut transport, &mut sink);
     let long = SendRequest {
@@ -290,22 +291,22 @@ fn nothing_overtakes_the_end_of_a_message_that_was_asked_for() {
     engine.transmit(transport, sink);
     assert!(matches!(transport.sent.last().unwrap().1, Header::Data { .. }));
     assert_eq!(sink.take().len(), 1, "the link has all of it");
-    assert!(!has_gone(&mut engine, peer, transport, sink), "the peer may not have it");
-    assert!(has_gone(&mut engine, peer, transport, sink));
+    assert!(!posts_directly(&mut engine, peer, transport, sink), "the peer may not have it");
+    assert!(posts_directly(&mut engine, peer, transport, sink));
 }
 
 #[test]
-fn what_has_ended_is_given_back() {
+fn ended_mapping_is_released_by_next_access_or_sweep() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     transport.mapped = Some(memory.clone());
     map_all(&mut engine, &mut transport, &mut sink);
     assert_eq!(Arc::strong_count(&memory), 3);
     memory.retire();
-    // By whoever comes again.
+    // By the next access.
     engine.post_rma(access(peer, write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
-    // And by whoever does not.
+    // Without an access, by a sweep.
     let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     transport.mapped = Some(next.clone());
     map_all(&mut engine, &mut transport, &mut sink);
@@ -322,7 +323,7 @@ fn what_has_ended_is_given_back() {
 }
 
 #[test]
-fn persistent_memory_is_not_shown() {
+fn persistent_region_is_not_shown_to_peers() {
     struct Device;
     impl Persist for Device {
         fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
@@ -337,7 +338,7 @@ fn persistent_memory_is_not_shown() {
 }
 
 #[test]
-fn what_is_shown_in_parts_is_mapped_as_well() {
+fn region_shown_in_parts_is_mapped() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.begin(LINK, &shown(KEY, 100));

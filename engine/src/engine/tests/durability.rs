@@ -56,7 +56,7 @@ fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> H
 }
 
 #[test]
-fn what_is_to_be_durable_is_made_so_before_the_answer_and_nothing_else_is() {
+fn write_with_commit_is_flushed_before_its_answer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (_region, device) = region(&engine, KEY);
     let mut arrivals = engine.arrivals(&mut sink);
@@ -77,7 +77,7 @@ fn what_is_to_be_durable_is_made_so_before_the_answer_and_nothing_else_is() {
 }
 
 #[test]
-fn what_is_fetched_is_made_durable_when_all_of_it_is_there() {
+fn offered_write_with_commit_is_flushed_after_its_last_byte() {
     for pulled in [Pull::Done, Pull::Refused] {
         let (mut engine, _, mut transport, mut sink) = engine_with_peer();
         let (_region, device) = region(&engine, KEY);
@@ -99,7 +99,7 @@ fn what_is_fetched_is_made_durable_when_all_of_it_is_there() {
 }
 
 #[test]
-fn everything_is_what_the_peer_has_brought_before() {
+fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
     engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
@@ -137,7 +137,7 @@ impl Persist for Arc<Observer> {
 }
 
 #[test]
-fn what_is_before_a_fence_is_durable_before_the_rest_is_written() {
+fn fenced_commit_flushes_earlier_writes_before_writing() {
     let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
     for way in ["whole", "in parts", "fetched"] {
         let (mut engine, _, mut transport, mut sink) = engine_with_peer();
@@ -167,7 +167,7 @@ fn what_is_before_a_fence_is_durable_before_the_rest_is_written() {
 }
 
 #[test]
-fn nothing_is_written_behind_a_fence_that_does_not_hold() {
+fn fenced_write_is_dropped_if_earlier_flush_fails() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (_broken, device) = region(&engine, 1);
     let (sound, _device) = region(&engine, 2);
@@ -181,7 +181,7 @@ fn nothing_is_written_behind_a_fence_that_does_not_hold() {
 }
 
 #[test]
-fn a_fence_knows_of_what_came_over_an_earlier_link() {
+fn fenced_commit_flushes_writes_of_an_earlier_link() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (_region, device) = region(&engine, KEY);
     let next = LinkId(8);
@@ -197,7 +197,7 @@ fn a_fence_knows_of_what_came_over_an_earlier_link() {
 }
 
 #[test]
-fn what_cannot_be_made_durable_is_said_to_be_so() {
+fn failed_flush_is_answered_not_durable() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (failed, device) = region(&engine, KEY);
     device.set_broken(true);
@@ -228,7 +228,7 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
 }
 
 #[test]
-fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
+fn unflushed_write_to_closed_region_is_answered_not_durable_once() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let (_region, _device) = region(&engine, KEY);
     let (closed, _device) = region(&engine, 2);
@@ -237,7 +237,7 @@ fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
     engine.target.regions().close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
     engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
-    // Also if it was forgotten before anybody asked.
+    // Also if the region was freed before a fence asked.
     let (dropped, _device) = region(&engine, 3);
     let (_other, _device) = region(&engine, 4);
     engine.arrivals(&mut sink).frame(LINK, &writing(8, 3, 0, 1, Durable::Nothing), b"a");
@@ -253,7 +253,7 @@ fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
 }
 
 #[test]
-fn memory_that_is_not_persistent_is_not_written_to_as_if_it_were() {
+fn commit_to_volatile_region_is_refused() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
     let region = engine.target.regions().add(Region::owned(4, attr).unwrap()).unwrap();
@@ -268,7 +268,7 @@ fn memory_that_is_not_persistent_is_not_written_to_as_if_it_were() {
 }
 
 #[test]
-fn a_level_says_what_is_to_be_durable() {
+fn commit_level_asks_for_durability() {
     for (level, fence, durable) in [
         (Level::Delivery, false, Durable::Nothing),
         (Level::Delivery, true, Durable::Nothing),

@@ -17,7 +17,7 @@ fn messages(transport: &Scripted) -> usize {
 }
 
 #[test]
-fn a_fence_with_nothing_before_it_holds_nothing() {
+fn fence_without_earlier_operations_does_not_wait() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for level in [Level::Inject, Level::Transmit, Level::Match] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
@@ -31,7 +31,7 @@ fn a_fence_with_nothing_before_it_holds_nothing() {
 }
 
 #[test]
-fn silent_messages_before_a_fence_are_asked_for() {
+fn fence_after_unacknowledged_messages_asks_the_peer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let other = engine.peer(address(3));
     let silent = SendRequest { signalled: Signalled::No, ..at(Level::Inject, peer, 1) };
@@ -53,7 +53,7 @@ fn silent_messages_before_a_fence_are_asked_for() {
 }
 
 #[test]
-fn a_fence_waits_for_all_that_has_not_completed() {
+fn fence_waits_for_all_incomplete_operations() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(at(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_send(at(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
@@ -68,7 +68,7 @@ fn a_fence_waits_for_all_that_has_not_completed() {
 }
 
 #[test]
-fn a_fence_at_a_higher_level_asks_again() {
+fn fence_at_match_level_asks_again() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_send(fenced(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
@@ -81,7 +81,7 @@ fn a_fence_at_a_higher_level_asks_again() {
 }
 
 #[test]
-fn a_fence_is_answered_when_everything_before_it_is_matched() {
+fn match_fence_is_answered_after_earlier_messages_match() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &untagged(1), b"a");
@@ -99,7 +99,7 @@ fn a_fence_is_answered_when_everything_before_it_is_matched() {
 }
 
 #[test]
-fn a_fenced_send_that_waits_can_be_cancelled_and_fails_with_its_link() {
+fn waiting_fenced_send_is_cancellable_and_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(at(Level::Match, peer, 1), &mut transport, &mut sink).unwrap();
     for context in [2, 3] {
@@ -112,7 +112,7 @@ fn a_fenced_send_that_waits_can_be_cancelled_and_fails_with_its_link() {
 }
 
 #[test]
-fn what_follows_a_fence_whose_send_was_cancelled_is_no_breach() {
+fn message_after_fence_of_cancelled_send_is_accepted() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let (mut other, _, mut other_transport, mut other_sink) = engine_with_peer();
     engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
@@ -120,7 +120,7 @@ fn what_follows_a_fence_whose_send_was_cancelled_is_no_breach() {
     engine.cancel(2, &mut sink).unwrap();
     engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(engine.inject(peer, None, None, b"x", &mut transport), "nothing is queued");
-    assert_eq!(transport.sent.len(), 4, "a fence that nobody waits for holds nothing");
+    assert_eq!(transport.sent.len(), 4, "a fence of a cancelled send holds nothing");
     for (_, header, payload) in &transport.sent {
         other.arrivals(&mut other_sink).frame(LINK, header, payload);
     }
@@ -133,7 +133,7 @@ fn what_follows_a_fence_whose_send_was_cancelled_is_no_breach() {
 }
 
 #[test]
-fn an_answer_tells_nothing_of_what_was_sent_after_the_question() {
+fn fence_answer_covers_only_messages_before_the_fence() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_send(fenced(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
@@ -146,7 +146,7 @@ fn an_answer_tells_nothing_of_what_was_sent_after_the_question() {
 }
 
 #[test]
-fn a_peer_that_fences_without_end_and_reads_nothing_ends_its_link() {
+fn peer_that_fences_without_reading_answers_is_disconnected() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for _ in 0..1000 {
         transport.answers = [Sent::Full; 4].into();
@@ -157,7 +157,7 @@ fn a_peer_that_fences_without_end_and_reads_nothing_ends_its_link() {
 }
 
 #[test]
-fn a_fence_waits_for_what_a_former_instance_was_sent() {
+fn fence_waits_for_sends_to_former_instance() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(at(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });

@@ -45,7 +45,7 @@ fn error(sink: &Recorder, at: usize) -> &OperationError {
 }
 
 #[test]
-fn an_offered_message_is_matched_pulled_and_done_with() {
+fn offered_message_is_matched_pulled_and_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     let request = ReceiveRequest { tagged: true, ..receive(8, 5) };
     engine.post_receive(request, &mut sink).unwrap();
@@ -98,7 +98,7 @@ fn requests_and_messages_are_matched_in_the_order_of_their_arrival() {
 }
 
 #[test]
-fn pulls_take_turns_step_by_step() {
+fn concurrent_pulls_alternate_by_steps() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     for context in 1..=2 {
         engine.post_receive(receive(10, context), &mut sink).unwrap();
@@ -117,7 +117,7 @@ fn pulls_take_turns_step_by_step() {
 }
 
 #[test]
-fn a_pass_pulls_so_much_and_leaves_the_rest_to_the_next() {
+fn one_pass_pulls_a_limited_amount() {
     let step_bytes = PULL_PASS_MAX_BYTES / 2;
     let (mut engine, mut transport, mut sink) = engine_and_memory(&vec![7; step_bytes]);
     engine.set_pull_step_max_bytes(step_bytes);
@@ -132,7 +132,7 @@ fn a_pass_pulls_so_much_and_leaves_the_rest_to_the_next() {
 }
 
 #[test]
-fn only_what_fits_is_pulled_and_the_rest_is_reported() {
+fn pull_is_limited_to_the_receive_buffer_and_reports_truncation() {
     for room in [0, 3, 4, 5] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
         engine.post_receive(receive(room, 1), &mut sink).unwrap();
@@ -190,7 +190,7 @@ fn a_receive_takes_over_a_message_that_is_being_pulled() {
 }
 
 #[test]
-fn where_this_side_cannot_pull_it_asks_and_never_tries_again_on_that_link() {
+fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
     for refused_after in 0..3 {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
         transport.pulls =
@@ -226,7 +226,7 @@ fn where_this_side_cannot_pull_it_asks_and_never_tries_again_on_that_link() {
 }
 
 #[test]
-fn another_link_is_tried_for_itself() {
+fn refused_pull_on_one_link_does_not_affect_another() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
     transport.pulls = [Pull::Refused].into();
@@ -238,7 +238,7 @@ fn another_link_is_tried_for_itself() {
 }
 
 #[test]
-fn what_can_only_be_asked_for_is_and_its_sender_is_told_if_it_waits() {
+fn offer_without_remote_is_requested_and_pulled_offer_is_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     engine.post_receive(receive(6, 1), &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &offer_to_be_asked_for(1, 6), b"");
@@ -253,7 +253,7 @@ fn what_can_only_be_asked_for_is_and_its_sender_is_told_if_it_waits() {
 }
 
 #[test]
-fn a_receive_takes_over_a_message_that_was_asked_for_at_any_moment() {
+fn receive_takes_over_requested_message_at_any_moment() {
     for (arrived_before, room) in [(0, 10), (0, 3), (4, 10), (4, 6), (4, 3), (4, 0)] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
         transport.pulls = [Pull::Done, Pull::Refused].into();
@@ -278,7 +278,7 @@ fn a_receive_takes_over_a_message_that_was_asked_for_at_any_moment() {
 }
 
 #[test]
-fn an_unexpected_message_that_was_asked_for_waits_whole() {
+fn unexpected_offer_refused_by_pull_is_requested_and_waits_whole() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
     transport.pulls = [Pull::Done, Pull::Refused].into();
     engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
@@ -290,7 +290,7 @@ fn an_unexpected_message_that_was_asked_for_waits_whole() {
 }
 
 #[test]
-fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
+fn faulting_pull_fails_receive_and_informs_sender() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     transport.pulls = [Pull::Done, Pull::Fault].into();
     engine.post_receive(receive(10, 1), &mut sink).unwrap();
@@ -301,7 +301,7 @@ fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
     assert_eq!(received(&sink.ended[0]), b"0123");
     assert_eq!(sent(&transport), [Header::Done { op: 1, fault: true }]);
 
-    // Nobody has asked for this one, so nobody is told, and it is no longer there.
+    // No receive matches this one, so no receive fails, and it is dropped.
     transport.pulls = [Pull::Fault].into();
     engine.arrivals(&mut sink).frame(LINK, &offer(2, 4), REMOTE);
     engine.transmit(&mut transport, &mut sink);
@@ -314,7 +314,7 @@ fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
 }
 
 #[test]
-fn a_sender_that_is_gone_is_not_asked_again_and_its_link_ends_what_is_left() {
+fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     transport.pulls = [Pull::Gone, Pull::Gone].into();
     engine.post_receive(receive(10, 1), &mut sink).unwrap();
@@ -333,7 +333,7 @@ fn a_sender_that_is_gone_is_not_asked_again_and_its_link_ends_what_is_left() {
 }
 
 #[test]
-fn a_link_that_goes_down_fails_the_receives_in_every_state_and_drops_what_nobody_wanted() {
+fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     for context in 1..=4 {
         engine.post_receive(receive(10, context), &mut sink).unwrap();
@@ -364,7 +364,7 @@ fn a_link_that_goes_down_fails_the_receives_in_every_state_and_drops_what_nobody
 }
 
 #[test]
-fn a_request_that_has_arrived_in_part_is_nothing_when_its_link_goes_down() {
+fn partial_request_is_dropped_with_its_link() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
     engine.post_receive(receive(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -378,7 +378,7 @@ fn a_request_that_has_arrived_in_part_is_nothing_when_its_link_goes_down() {
 }
 
 #[test]
-fn answers_wait_in_order_where_the_link_is_full_or_in_the_middle_of_a_frame() {
+fn answers_wait_in_order_on_full_link_or_mid_frame() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     let peer = engine.peer(address(2));
     transport.answers = [Sent::Partial(1)].into();
@@ -407,7 +407,7 @@ fn answers_wait_in_order_where_the_link_is_full_or_in_the_middle_of_a_frame() {
 }
 
 #[test]
-fn what_no_correct_peer_does_with_offers_ends_the_link() {
+fn invalid_offer_or_data_ends_the_link() {
     type Frames = Vec<(Header, &'static [u8])>;
     let data = |op, len_bytes| Header::Data { op, len_bytes };
     let too_long = [0; REMOTE_MAX_BYTES + 1].as_slice();
@@ -455,14 +455,14 @@ fn what_no_correct_peer_does_with_offers_ends_the_link() {
 }
 
 #[test]
-fn a_length_that_is_only_claimed_takes_no_memory_beyond_the_budget() {
+fn claimed_length_beyond_budget_allocates_nothing() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
     engine.arrivals(&mut sink).frame(LINK, &offer(1, MESSAGE_MAX_BYTES), REMOTE);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(pulled(&transport), []);
     assert!(transport.sent.is_empty());
     assert_eq!((engine.reception.unexpected_len(), engine.reception.has_spilled()), (1, false));
-    // Nobody has asked for it.
+    // The receiver has not asked for it.
     engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);

@@ -13,7 +13,7 @@ fn awaiting_match(len_bytes: u64) -> Header {
 }
 
 #[test]
-fn each_level_says_on_the_wire_what_it_waits_for() {
+fn header_of_each_level_names_the_awaited_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let levels = [Level::Inject, Level::Transmit, Level::Delivery, Level::Match];
     for (context, level) in (1..).zip(levels) {
@@ -36,7 +36,7 @@ fn each_level_says_on_the_wire_what_it_waits_for() {
 }
 
 #[test]
-fn a_late_match_holds_up_no_later_one() {
+fn late_match_does_not_delay_later_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 1..=3 {
         let request = SendRequest { level: Level::Match, ..send_to(peer, b"x", context) };
@@ -49,7 +49,7 @@ fn a_late_match_holds_up_no_later_one() {
 }
 
 #[test]
-fn a_message_is_matched_when_it_is_in_its_place() {
+fn match_is_reported_when_payload_is_in_place() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -77,7 +77,7 @@ fn a_message_is_matched_when_it_is_in_its_place() {
 }
 
 #[test]
-fn a_request_that_waits_for_its_match_is_not_fetched_before() {
+fn offer_awaiting_match_is_fetched_only_after_match() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"0123456789".to_vec();
     for (op, awaits) in [(1, Awaits::Match), (2, Awaits::Arrival)] {
@@ -94,12 +94,12 @@ fn a_request_that_waits_for_its_match_is_not_fetched_before() {
 }
 
 #[test]
-fn a_link_that_ends_tells_nobody_of_matches() {
+fn match_after_link_down_sends_no_answer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &awaiting_match(1), b"x");
     arrivals.link(LINK, LinkEvent::Down(RESET));
-    // The number belongs to somebody else now.
+    // The link's number belongs to another peer now.
     arrivals.link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
     engine.post_receive(receive(1, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_link_that_goes_down_by_itself_is_not_closed_again() {
+fn link_that_went_down_is_not_closed_again() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
@@ -14,7 +14,7 @@ fn a_link_that_goes_down_by_itself_is_not_closed_again() {
 }
 
 #[test]
-fn a_link_failure_ends_everything_that_hangs_on_the_link_once() {
+fn link_failure_ends_each_of_its_operations_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
@@ -45,7 +45,7 @@ fn a_link_failure_ends_everything_that_hangs_on_the_link_once() {
 }
 
 #[test]
-fn the_beginning_of_an_unexpected_message_vanishes_with_its_link() {
+fn partial_unexpected_message_is_dropped_with_its_link() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &untagged(5), b"whole");
@@ -59,7 +59,7 @@ fn the_beginning_of_an_unexpected_message_vanishes_with_its_link() {
 }
 
 #[test]
-fn another_instance_at_the_same_address_gets_the_messages_from_now_on() {
+fn later_sends_go_to_the_new_instance_at_an_address() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"to the first", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
@@ -77,7 +77,7 @@ fn another_instance_at_the_same_address_gets_the_messages_from_now_on() {
 }
 
 #[test]
-fn what_a_former_instance_has_sent_is_read_to_its_end() {
+fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -97,7 +97,7 @@ fn what_a_former_instance_has_sent_is_read_to_its_end() {
 }
 
 #[test]
-fn former_link_that_is_silent_for_too_long_is_ended() {
+fn silent_former_link_times_out() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -132,7 +132,7 @@ fn former_link_that_is_silent_for_too_long_is_ended() {
 
 /// An application that has made no pass for hours has not received what came meanwhile.
 #[test]
-fn former_link_after_hours_without_a_pass_is_read_before_it_is_ended() {
+fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive(9, 1), &mut sink).unwrap();
@@ -150,7 +150,7 @@ fn former_link_after_hours_without_a_pass_is_read_before_it_is_ended() {
 }
 
 #[test]
-fn former_link_that_goes_down_ends_its_timeout() {
+fn former_link_down_cancels_its_timeout() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     engine.advance_time(Moment::from_ms(0), &mut sink);
@@ -160,7 +160,7 @@ fn former_link_that_goes_down_ends_its_timeout() {
 }
 
 #[test]
-fn an_attempt_to_connect_that_is_cut_short_is_repeated_a_few_times() {
+fn reset_connect_attempt_is_retried_a_few_times() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 5].into();
@@ -173,7 +173,7 @@ fn an_attempt_to_connect_that_is_cut_short_is_repeated_a_few_times() {
     }
     assert_eq!(sink.contexts(), [1]);
 
-    // Nobody listens, and nobody will.
+    // No endpoint listens at the address.
     let refused = LinkError::System(Errno::ECONNREFUSED);
     transport.answers = [Sent::Full].into();
     engine.post_send(send_to(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
@@ -183,7 +183,7 @@ fn an_attempt_to_connect_that_is_cut_short_is_repeated_a_few_times() {
 }
 
 #[test]
-fn a_receive_from_one_peer_alone_ends_with_the_peer() {
+fn directed_receive_fails_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let other = engine.peer(address(3));
     let from = |source, context| ReceiveRequest {
@@ -269,7 +269,7 @@ fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
 }
 
 #[test]
-fn links_to_one_peer_that_break_do_so_together_but_close_one_by_one() {
+fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     let broken = LinkError::System(Errno::ECONNRESET);
     for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
@@ -285,7 +285,7 @@ fn links_to_one_peer_that_break_do_so_together_but_close_one_by_one() {
 }
 
 #[test]
-fn a_receive_from_one_peer_alone_ends_also_if_the_last_link_never_came_up() {
+fn directed_receive_fails_if_the_last_link_never_came_up() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.peer(address(2));
@@ -302,7 +302,7 @@ fn a_receive_from_one_peer_alone_ends_also_if_the_last_link_never_came_up() {
 }
 
 #[test]
-fn former_link_that_brings_requested_payload_is_not_silent() {
+fn requested_payload_keeps_former_link_alive() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let len_bytes = 5;
     engine.post_receive(receive(len_bytes as usize, 1), &mut sink).unwrap();

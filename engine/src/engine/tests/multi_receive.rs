@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Error, OperationError};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
-use crate::operation::{Found, PeekRequest};
+use crate::operation::{PeekAction, PeekRequest};
 
 mod random;
 
@@ -27,7 +27,8 @@ fn offer(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// What an operation that has ended tells: its context, its flags beside those of every receive, and its memory.
+/// What an operation that has ended tells: its context, its flags beside those of every receive,
+/// and its memory.
 fn told(ended: &Result<Completion, Failure>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {
         Ok(completion) => completion,
@@ -63,7 +64,7 @@ fn nothing() -> CompletionFlags {
 }
 
 #[test]
-fn messages_are_packed_until_little_room_is_left() {
+fn buffer_packs_messages_until_little_room_is_left() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     post(&mut engine, &mut sink, 32, 8);
     for message in [&b"first"[..], b"", b"and second", b"3"] {
@@ -79,12 +80,12 @@ fn messages_are_packed_until_little_room_is_left() {
         assert_eq!(told(ended).2.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES, 0);
     }
     assert_eq!(engine.outstanding_receives(), 0);
-    arrive(&mut engine, &mut sink, b"for nobody");
+    arrive(&mut engine, &mut sink, b"unmatched!");
     assert_eq!((sink.ended.len(), engine.reception.unexpected_len()), (4, 1));
 }
 
 #[test]
-fn a_message_that_does_not_fit_goes_to_the_next_receive() {
+fn message_that_does_not_fit_goes_to_the_next_receive() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     post(&mut engine, &mut sink, 16, 1);
     engine.post_receive(receive(9, 1), &mut sink).unwrap();
@@ -106,7 +107,7 @@ fn a_message_that_does_not_fit_goes_to_the_next_receive() {
 }
 
 #[test]
-fn a_message_longer_than_an_untouched_buffer_is_cut_short_there() {
+fn message_longer_than_an_empty_buffer_is_truncated() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"0123456789".to_vec();
     for is_pulled in [false, true] {
@@ -125,7 +126,7 @@ fn a_message_longer_than_an_untouched_buffer_is_cut_short_there() {
 }
 
 #[test]
-fn only_a_message_that_would_not_fit_otherwise_begins_anywhere() {
+fn message_begins_unaligned_only_if_it_would_not_fit_aligned() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut buffer = BytesMut::zeroed(40);
     let odd = buffer.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES;
@@ -142,7 +143,7 @@ fn only_a_message_that_would_not_fit_otherwise_begins_anywhere() {
 }
 
 #[test]
-fn messages_that_came_before_the_buffer_go_into_it() {
+fn unexpected_messages_go_into_a_posted_buffer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"pulled".to_vec();
     let other = LinkId(8);
@@ -171,7 +172,7 @@ fn arrive_from_other(engine: &mut Engine, sink: &mut Recorder, other: LinkId) {
 }
 
 #[test]
-fn the_release_waits_for_all_that_is_arriving() {
+fn release_waits_for_arriving_messages() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"pulled..".to_vec();
     let other = LinkId(8);
@@ -203,7 +204,7 @@ fn the_release_waits_for_all_that_is_arriving() {
 }
 
 #[test]
-fn a_message_that_fails_leaves_the_buffer_to_others() {
+fn failed_message_leaves_buffer_usable() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     post(&mut engine, &mut sink, 16, 1);
     engine.arrivals(&mut sink).begin(LINK, &untagged(8));
@@ -220,7 +221,7 @@ fn a_message_that_fails_leaves_the_buffer_to_others() {
 }
 
 #[test]
-fn cancelling_ends_the_buffer_once_nothing_arrives_in_it() {
+fn cancelled_buffer_is_released_after_arriving_messages() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     post(&mut engine, &mut sink, 16, 1);
     engine.cancel(BUFFER, &mut sink).unwrap();
@@ -260,7 +261,7 @@ fn a_directed_buffer_ends_with_its_peer() {
 }
 
 #[test]
-fn only_the_release_is_reported_of_what_is_not_signalled() {
+fn unsignalled_buffer_reports_only_release_and_errors() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let request = || ReceiveRequest { signalled: Signalled::No, ..receive(16, BUFFER) };
     engine.post_multi_receive(request(), 8, &mut sink).unwrap();
@@ -276,7 +277,7 @@ fn only_the_release_is_reported_of_what_is_not_signalled() {
 }
 
 #[test]
-fn what_cannot_be_posted_is_refused() {
+fn multi_receive_that_is_tagged_or_vectored_or_too_deep_is_refused() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut refusal = |request| engine.post_multi_receive(request, 1, &mut sink).unwrap_err().error;
     let tagged = ReceiveRequest { tagged: true, ..receive(1, 1) };
@@ -287,7 +288,7 @@ fn what_cannot_be_posted_is_refused() {
     engine.reception.set_depth_ops(1);
     post(&mut engine, &mut sink, 8, 1);
     let refused = engine.post_multi_receive(receive(8, 1), 1, &mut sink).unwrap_err();
-    assert_eq!((refused.error, refused.buffer.len_bytes()), (Again::QueueFull.into(), 8));
+    assert_eq!((refused.error, refused.returned.len_bytes()), (Again::QueueFull.into(), 8));
 }
 
 /// An engine whose sink is full, with a held completion, and a posted buffer of 64 bytes.
@@ -306,7 +307,7 @@ fn make_room(engine: &mut Engine, sink: &mut Recorder, count: usize) {
 }
 
 #[test]
-fn nothing_goes_into_a_buffer_while_completions_wait_for_room() {
+fn buffer_takes_no_message_while_completions_are_held() {
     let (mut engine, _, _, mut sink) = stalled();
     for _ in 0..1000 {
         arrive(&mut engine, &mut sink, b"");
@@ -323,7 +324,7 @@ fn nothing_goes_into_a_buffer_while_completions_wait_for_room() {
 }
 
 #[test]
-fn nothing_overtakes_what_was_set_aside() {
+fn later_messages_do_not_overtake_held_ones() {
     let (mut engine, peer, mut transport, mut sink) = stalled();
     // For the buffer, for a later receive since it does not fit, and for the next buffer.
     arrive(&mut engine, &mut sink, b"first");
@@ -358,11 +359,11 @@ fn nothing_overtakes_what_was_set_aside() {
 }
 
 fn peek_untagged(context: u64) -> PeekRequest {
-    PeekRequest { tagged: false, criteria: Criteria::any(), context, then: Found::IsClaimed }
+    PeekRequest { tagged: false, criteria: Criteria::any(), context, then: PeekAction::Claim }
 }
 
 #[test]
-fn tagged_messages_do_not_wait_for_what_is_set_aside() {
+fn tagged_messages_do_not_wait_for_held_untagged_ones() {
     let (mut engine, _, mut transport, mut sink) = stalled();
     arrive(&mut engine, &mut sink, b"aside");
     let tagged = Header::Message(Message { len_bytes: 3, tag: Some(5), data: None, awaits: Awaits::Match });
@@ -374,7 +375,7 @@ fn tagged_messages_do_not_wait_for_what_is_set_aside() {
 }
 
 #[test]
-fn cancelling_a_stalled_buffer_leaves_what_was_set_aside_to_others() {
+fn cancelled_stalled_buffer_leaves_held_messages_to_other_receives() {
     let (mut engine, _, _, mut sink) = stalled();
     arrive(&mut engine, &mut sink, b"aside");
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
@@ -387,13 +388,13 @@ fn cancelling_a_stalled_buffer_leaves_what_was_set_aside_to_others() {
     assert_eq!((told(&sink.ended[0]).2, told(&sink.ended[2])), (bytes[0], (1, nothing(), bytes[2])));
     assert_eq!(*failure(&sink.ended[1]), OperationError::Cancelled);
     assert_eq!(engine.reception.unexpected_len(), 1);
-    // From here on nothing is set aside any more.
+    // From here on nothing is kept aside any more.
     engine.post_receive(receive(8, 2), &mut sink).unwrap();
     assert_eq!(told(&sink.ended[3]), (2, nothing(), &b"later"[..]));
 }
 
 #[test]
-fn a_directed_buffer_takes_what_was_set_aside_before_it_ends_with_its_peer() {
+fn directed_buffer_takes_held_messages_before_failing_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     let directed = |context| ReceiveRequest { criteria, ..receive(32, context) };
@@ -413,7 +414,7 @@ fn a_directed_buffer_takes_what_was_set_aside_before_it_ends_with_its_peer() {
 }
 
 #[test]
-fn a_match_is_acknowledged_when_the_buffer_has_the_message() {
+fn buffer_acknowledges_match_once_message_is_placed() {
     let (mut engine, _, mut transport, mut sink) = stalled();
     let header = Header::Message(Message { len_bytes: 5, tag: None, data: Some(9), awaits: Awaits::Match });
     engine.arrivals(&mut sink).frame(LINK, &header, b"aside");
@@ -427,7 +428,7 @@ fn a_match_is_acknowledged_when_the_buffer_has_the_message() {
 }
 
 #[test]
-fn owned_messages_live_on_without_their_buffer() {
+fn owned_message_outlives_its_buffer() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     post(&mut engine, &mut sink, 32, 1);
     arrive(&mut engine, &mut sink, b"kept");

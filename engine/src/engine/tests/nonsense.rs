@@ -5,8 +5,8 @@ use super::*;
 const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
-/// An engine with something in every state on link 7: a message that is awaited by count, one by match, one that was
-/// offered; one that arrives, and one that is offered by the peer.
+/// An engine with something in every state on link 7: a message that is awaited by count, one by
+/// match, one that was offered; one that arrives, and one that is offered by the peer.
 fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).link(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
@@ -26,7 +26,7 @@ fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
 }
 
 #[test]
-fn every_frame_that_makes_no_sense_ends_its_link_alone() {
+fn invalid_frame_ends_only_its_link() {
     let (.., op) = busy_engine();
     let cases = [
         Header::Ack { received: 3 },
@@ -79,7 +79,7 @@ fn every_frame_that_makes_no_sense_ends_its_link_alone() {
 }
 
 #[test]
-fn no_fence_follows_a_fence_that_is_not_answered() {
+fn second_unanswered_fence_ends_the_link() {
     let (mut engine, mut transport, mut sink, _) = busy_engine();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
     engine.transmit(&mut transport, &mut sink);

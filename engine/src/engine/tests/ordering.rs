@@ -75,7 +75,7 @@ fn answered(engine: &mut Engine, sink: &mut Recorder, op: u64, outcome: Outcome)
 }
 
 #[test]
-fn what_must_not_overtake_waits_for_the_answer_and_nothing_else_does() {
+fn ordered_operation_waits_for_answer_of_earlier_one() {
     let nothing = Order::empty();
     let cases = [
         (Kind::LongRead, Kind::Send, Order::SAR),
@@ -129,7 +129,7 @@ fn what_must_not_overtake_waits_for_the_answer_and_nothing_else_does() {
 }
 
 #[test]
-fn what_is_held_holds_what_follows_and_others_go_on() {
+fn held_operation_holds_later_ones_to_its_peer_only() {
     let (mut engine, peer, mut transport, mut sink) = transmitting(Order::SAW);
     let other = engine.peer(address(3));
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
@@ -154,7 +154,7 @@ fn what_is_held_holds_what_follows_and_others_go_on() {
 }
 
 #[test]
-fn a_short_read_behind_a_long_one_is_deferred_like_it() {
+fn short_read_after_long_read_is_deferred() {
     let (mut engine, peer, mut transport, mut sink) = transmitting(Order::WAR);
     for kind in [Kind::LongRead, Kind::ShortRead, Kind::ShortWrite] {
         kind.post(&mut engine, peer, &mut transport, &mut sink);
@@ -169,7 +169,7 @@ fn a_short_read_behind_a_long_one_is_deferred_like_it() {
 }
 
 #[test]
-fn the_end_of_a_link_frees_what_was_held() {
+fn link_down_releases_held_operations() {
     let (mut engine, peer, mut transport, mut sink) = transmitting(Order::STRICT);
     Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
@@ -199,7 +199,7 @@ fn read_and_overwritten(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn a_short_read_is_copied_as_it_arrives_where_that_was_agreed_to() {
+fn short_read_is_copied_on_arrival_if_order_is_agreed() {
     for order in Order::all().iter() {
         let is_copied = (Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR).contains(order);
         for len_bytes in [6, READ_COPIED_MAX_BYTES, LONG_BYTES] {
@@ -211,7 +211,7 @@ fn a_short_read_is_copied_as_it_arrives_where_that_was_agreed_to() {
 }
 
 #[test]
-fn a_short_read_is_not_read_before_a_long_one() {
+fn short_read_waits_for_earlier_long_read() {
     let (mut engine, _, mut transport, mut sink) =
         engine_of(Config { receive_order: Order::STRICT, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
@@ -234,7 +234,7 @@ fn a_short_read_is_not_read_before_a_long_one() {
 }
 
 #[test]
-fn a_region_that_is_closed_after_it_was_copied_is_refused_all_the_same() {
+fn read_copied_before_region_close_is_refused() {
     let (mut engine, _, mut transport, mut sink) =
         engine_of(Config { receive_order: Order::WAR, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
@@ -276,7 +276,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
 }
 
 #[test]
-fn what_waits_for_its_turn_counts_and_fails_in_order() {
+fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     let (mut engine, peer, mut transport, mut sink) =
         engine_of(Config { completes_in_order: true, tx_depth_ops: 3, ..Config::default() });
     engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
@@ -293,7 +293,7 @@ fn what_waits_for_its_turn_counts_and_fails_in_order() {
 }
 
 #[test]
-fn without_an_order_completions_come_as_they_do() {
+fn unordered_completions_come_as_operations_end() {
     let (mut engine, peer, mut transport, mut sink) = engine_of(Config::default());
     engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
     engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();

@@ -119,7 +119,7 @@ pub(super) fn pattern(seed: u64, len_bytes: usize) -> Vec<u8> {
 pub(super) const SIZES: [usize; 9] = [0, 1, 8, 100, 1000, 4096, 20_000, 65_537, 300_000];
 
 #[test]
-fn messages_of_all_sizes_arrive_whole_and_in_order_over_a_choppy_network() {
+fn messages_arrive_in_order_over_a_choppy_network() {
     for seed in 0..20 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
@@ -151,7 +151,7 @@ fn messages_of_all_sizes_arrive_whole_and_in_order_over_a_choppy_network() {
 }
 
 #[test]
-fn two_endpoints_that_send_to_each_other_first_both_get_through() {
+fn simultaneous_first_sends_both_arrive() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
@@ -184,7 +184,7 @@ fn an_endpoint_sends_to_itself() {
 }
 
 #[test]
-fn what_is_written_is_read_again_over_a_choppy_network() {
+fn written_bytes_are_read_back_over_a_choppy_network() {
     for seed in 0..20 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
@@ -282,8 +282,8 @@ fn every_operation_ends_once_when_links_break_at_random() {
     }
 }
 
-/// Messages carry their number in their pattern: those that arrived whole must have taken receives in the order of
-/// sending. They may complete in another.
+/// Messages carry their number in their pattern: those that arrived whole must have taken receives
+/// in the order of sending. They may complete in another.
 fn check_that_nothing_overtook(node: &Node, seed: u64) {
     let mut completions: Vec<_> = node.sink.ended.iter().flatten().collect();
     completions.sort_unstable_by_key(|completion| completion.context);
@@ -295,14 +295,14 @@ fn check_that_nothing_overtook(node: &Node, seed: u64) {
         }
         let number = (0..30).filter(|n| [7, 8].iter().any(|kinds| SIZES[*n as usize % kinds] == bytes.len()));
         let number = number.into_iter().find(|n| pattern(*n, bytes.len()) == bytes[..]);
-        let number = number.unwrap_or_else(|| panic!("seed {seed}: bytes that nobody sent"));
+        let number = number.unwrap_or_else(|| panic!("seed {seed}: bytes that no endpoint sent"));
         assert!(last < Some(number), "seed {seed}: {number} came after {last:?}");
         last = Some(number);
     }
 }
 
 #[test]
-fn a_killed_peer_fails_what_was_addressed_to_it_and_a_new_one_at_its_address_is_reached() {
+fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
@@ -341,7 +341,7 @@ fn a_killed_peer_fails_what_was_addressed_to_it_and_a_new_one_at_its_address_is_
 }
 
 #[test]
-fn what_was_completed_before_an_orderly_close_arrives() {
+fn sends_completed_before_orderly_close_arrive() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
@@ -369,7 +369,7 @@ fn what_was_completed_before_an_orderly_close_arrives() {
 }
 
 #[test]
-fn memory_that_cannot_be_read_is_reported_on_both_sides_and_nothing_else_suffers() {
+fn unreadable_memory_fails_both_sides_and_no_other_operation() {
     for seed in 0..20 {
         let faults = Faults { refuse_pull_per_mille: 0, fault_pull_per_mille: 100, ..Faults::choppy() };
         let network = Network::new(seed, faults);
@@ -400,7 +400,7 @@ fn memory_that_cannot_be_read_is_reported_on_both_sides_and_nothing_else_suffers
 }
 
 #[test]
-fn large_messages_are_pulled_where_that_is_possible_and_are_the_same_where_it_is_not() {
+fn large_messages_arrive_with_and_without_pull() {
     let faults = |pull_min_bytes, refuse_pull_per_mille| Faults {
         pull_min_bytes,
         refuse_pull_per_mille,

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::error::{Error, OperationError};
-use crate::operation::{Found, PeekRequest};
+use crate::operation::{PeekAction, PeekRequest};
 
 const LINK: LinkId = LinkId(7);
 
-fn peek(context: u64, then: Found) -> PeekRequest {
+fn peek(context: u64, then: PeekAction) -> PeekRequest {
     PeekRequest { tagged: true, criteria: Criteria { source: None, tag: 5, ignore: 0 }, context, then }
 }
 
@@ -30,12 +30,12 @@ fn errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {
 }
 
 #[test]
-fn a_peek_tells_of_the_message_and_leaves_it() {
+fn peek_reports_message_and_leaves_it() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged(4, 1, Awaits::Nothing), b"x");
     engine.arrivals(&mut sink).begin(LINK, &tagged(5, 50, Awaits::Nothing));
     for context in [1, 2] {
-        engine.peek(peek(context, Found::Stays), &mut sink).unwrap();
+        engine.peek(peek(context, PeekAction::Keep), &mut sink).unwrap();
         let Some(Ok(seen)) = sink.take().pop() else { panic!("not found") };
         let told = (seen.context, seen.len_bytes, seen.tag, seen.data, seen.source);
         assert_eq!(told, (context, 50, 5, 77, Some(peer)), "it need not be there in whole");
@@ -48,7 +48,7 @@ fn a_peek_tells_of_the_message_and_leaves_it() {
 #[test]
 fn peek_without_a_message_fails_at_once() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    for (context, then) in [(1, Found::Stays), (2, Found::IsClaimed), (3, Found::IsDiscarded)] {
+    for (context, then) in [(1, PeekAction::Keep), (2, PeekAction::Claim), (3, PeekAction::Discard)] {
         engine.peek(peek(context, then), &mut sink).unwrap();
         assert_eq!(errors(&mut sink), [(context, OperationError::NoMessage)]);
         assert!(engine.cancel(context, &mut sink).is_err(), "it has ended");
@@ -59,18 +59,18 @@ fn peek_without_a_message_fails_at_once() {
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 1, Awaits::Nothing), b"x");
     engine.transmit(&mut transport, &mut sink);
     assert!(sink.ended.is_empty(), "no peek waits for it");
-    engine.peek(peek(4, Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(4, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(sink.contexts(), [4]);
 }
 
 #[test]
-fn a_claimed_message_is_for_its_claimant_alone() {
+fn claimed_message_goes_only_to_its_claim() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"first");
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 6, Awaits::Match), b"second");
-    engine.peek(peek(1, Found::IsClaimed), &mut sink).unwrap();
+    engine.peek(peek(1, PeekAction::Claim), &mut sink).unwrap();
     assert!(matches!(
-        engine.peek(peek(1, Found::IsClaimed), &mut sink),
+        engine.peek(peek(1, PeekAction::Claim), &mut sink),
         Err(Error::Misuse(Misuse::Invalid(_)))
     ));
     engine.post_receive(receive_tagged(5, 2), &mut sink).unwrap();
@@ -89,7 +89,7 @@ fn a_claimed_message_is_for_its_claimant_alone() {
 }
 
 #[test]
-fn a_discarded_message_is_gone_wherever_it_is() {
+fn discard_drops_message_in_any_state() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
     let message = Message { len_bytes: 10, tag: Some(5), data: None, awaits: Awaits::Nothing };
@@ -98,7 +98,7 @@ fn a_discarded_message_is_gone_wherever_it_is() {
     engine.arrivals(&mut sink).begin(LINK, &tagged(5, 4, Awaits::Match));
     engine.arrivals(&mut sink).chunk(LINK, b"ha");
     for context in 1..=3 {
-        engine.peek(peek(context, Found::IsDiscarded), &mut sink).unwrap();
+        engine.peek(peek(context, PeekAction::Discard), &mut sink).unwrap();
     }
     assert_eq!((sink.contexts(), engine.reception.unexpected_len()), (vec![1, 2, 3], 0));
     engine.transmit(&mut transport, &mut sink);
@@ -112,10 +112,10 @@ fn a_discarded_message_is_gone_wherever_it_is() {
 }
 
 #[test]
-fn a_claimed_message_can_be_thrown_away() {
+fn claimed_message_can_be_discarded() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
-    engine.peek(peek(1, Found::IsClaimed), &mut sink).unwrap();
+    engine.peek(peek(1, PeekAction::Claim), &mut sink).unwrap();
     engine.discard_claimed(true, 1, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 1 }]);
@@ -125,13 +125,13 @@ fn a_claimed_message_can_be_thrown_away() {
 }
 
 #[test]
-fn a_claimed_message_that_never_comes_to_its_end_fails_when_it_is_asked_for() {
+fn incomplete_claimed_message_fails_when_received() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &tagged(5, 5, Awaits::Nothing), b"whole");
     arrivals.begin(LINK, &tagged(5, 4, Awaits::Nothing));
     for context in [1, 2] {
-        engine.peek(peek(context, Found::IsClaimed), &mut sink).unwrap();
+        engine.peek(peek(context, PeekAction::Claim), &mut sink).unwrap();
     }
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
     sink.take();
@@ -146,17 +146,17 @@ fn peeks_are_bounded_by_the_depth() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.reception.set_depth_ops(1);
     sink.room = 0;
-    engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(1, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(engine.outstanding_receives(), 1, "its end waits for room in the queue");
-    assert_eq!(engine.peek(peek(2, Found::Stays), &mut sink), Err(Again::QueueFull.into()));
+    assert_eq!(engine.peek(peek(2, PeekAction::Keep), &mut sink), Err(Again::QueueFull.into()));
     assert_eq!(engine.post_receive(receive(1, 3), &mut sink).unwrap_err().error, Again::QueueFull.into());
     sink.room = 1;
     engine.deliver_held(&mut sink);
     assert_eq!(errors(&mut sink), [(1, OperationError::NoMessage)]);
-    engine.peek(peek(2, Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(2, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(errors(&mut sink), [(2, OperationError::NoMessage)]);
     // A receive that waits for another message keeps no peek out: nothing would end that.
     engine.post_receive(receive(1, 3), &mut sink).unwrap();
-    engine.peek(peek(4, Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(4, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(errors(&mut sink), [(4, OperationError::NoMessage)]);
 }

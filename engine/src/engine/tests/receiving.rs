@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_message_fills_the_posted_receive_and_reports_all_of_it() {
+fn message_completes_posted_receive_with_all_fields() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
     let request = ReceiveRequest {
         tagged: true,
@@ -41,7 +41,7 @@ fn tagged_and_untagged_messages_never_match_each_other() {
 }
 
 #[test]
-fn a_receive_takes_over_a_message_that_has_arrived_in_part() {
+fn receive_takes_over_partly_arrived_message() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).begin(LinkId(7), &untagged(6));
     engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
@@ -58,7 +58,7 @@ fn a_receive_takes_over_a_message_that_has_arrived_in_part() {
 }
 
 #[test]
-fn truncation_is_reported_with_what_did_not_fit_however_the_message_comes() {
+fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for way in 0..3 {
         let post = |engine: &mut Engine, sink: &mut Recorder| {
@@ -91,7 +91,7 @@ fn truncation_is_reported_with_what_did_not_fit_however_the_message_comes() {
 }
 
 #[test]
-fn a_silent_receive_reports_nothing_but_its_failure() {
+fn unsignalled_receive_reports_only_failure() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive(2, context) };
     engine.post_receive(silent(1), &mut sink).unwrap();

@@ -41,7 +41,7 @@ fn errors(sink: &Recorder) -> Vec<(u64, Errno)> {
 }
 
 #[test]
-fn a_large_message_is_offered_and_ends_when_the_peer_is_done_whatever_its_level() {
+fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
     for level in [Level::Inject, Level::Transmit, Level::Delivery] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
         let request = SendRequest { tag: Some(5), data: Some(6), ..large(peer, 1, level) };
@@ -61,7 +61,7 @@ fn a_large_message_is_offered_and_ends_when_the_peer_is_done_whatever_its_level(
 }
 
 #[test]
-fn what_is_small_or_injected_or_cannot_be_exposed_goes_eagerly() {
+fn small_or_injected_or_unexposable_message_goes_eagerly() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     engine.post_send(send_to(peer, b"012345678", 1), &mut transport, &mut sink).unwrap();
     let injected = SendRequest { inject: true, ..large(peer, 2, Level::Inject) };
@@ -76,7 +76,7 @@ fn what_is_small_or_injected_or_cannot_be_exposed_goes_eagerly() {
 }
 
 #[test]
-fn payload_that_is_asked_for_is_sent_and_completes_by_its_level() {
+fn requested_payload_is_sent_and_completes_by_level() {
     for level in [Level::Inject, Level::Delivery] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
         engine.post_send(large(peer, 1, level), &mut transport, &mut sink).unwrap();
@@ -102,7 +102,7 @@ fn payload_that_is_asked_for_is_sent_and_completes_by_its_level() {
 }
 
 #[test]
-fn payload_that_is_asked_for_goes_ahead_of_queued_messages() {
+fn requested_payload_precedes_queued_messages() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     engine.post_send(large(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
@@ -114,7 +114,7 @@ fn payload_that_is_asked_for_goes_ahead_of_queued_messages() {
 }
 
 #[test]
-fn a_peer_that_cannot_pull_is_exposed_nothing_any_more() {
+fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=2 {
         engine.post_send(large(peer, context, Level::Inject), &mut transport, &mut sink).unwrap();
@@ -137,7 +137,7 @@ fn a_peer_that_cannot_pull_is_exposed_nothing_any_more() {
 }
 
 #[test]
-fn requests_keep_their_place_among_messages_and_are_exposed_once() {
+fn offers_keep_message_order_and_are_exposed_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     transport.answers = [Sent::Full; 4].into();
     engine.post_send(large(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
@@ -152,7 +152,7 @@ fn requests_keep_their_place_among_messages_and_are_exposed_once() {
 }
 
 #[test]
-fn what_was_exposed_can_be_cancelled_until_the_peer_was_told() {
+fn exposed_send_is_cancellable_until_its_request_is_sent() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     transport.answers = [Sent::Full].into();
     engine.post_send(large(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
@@ -166,7 +166,7 @@ fn what_was_exposed_can_be_cancelled_until_the_peer_was_told() {
 }
 
 #[test]
-fn a_send_whose_memory_the_peer_could_not_read_fails() {
+fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     let silent = SendRequest { signalled: Signalled::No, ..large(peer, 1, Level::Inject) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
@@ -178,7 +178,7 @@ fn a_send_whose_memory_the_peer_could_not_read_fails() {
 }
 
 #[test]
-fn requests_are_not_counted_among_the_messages_that_are_acknowledged() {
+fn acknowledgements_do_not_count_offers() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     let small = |context| SendRequest { level: Level::Transmit, ..send_to(peer, b"small", context) };
     engine.post_send(small(1), &mut transport, &mut sink).unwrap();
@@ -198,7 +198,7 @@ fn requests_are_not_counted_among_the_messages_that_are_acknowledged() {
 }
 
 #[test]
-fn a_link_that_is_being_made_and_has_taken_a_request_stays_the_one_for_messages() {
+fn connecting_link_that_took_an_offer_stays_in_use() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) =
         (Scripted { pull_min_bytes: Some(10), ..Scripted::default() }, Recorder::default());
@@ -209,8 +209,8 @@ fn a_link_that_is_being_made_and_has_taken_a_request_stays_the_one_for_messages(
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
 
-/// Sends that have come to each of the states that a rendezvous has, with contexts from 1 on: offered, asked for, sent,
-/// and, the last one, sent in part.
+/// Sends that have come to each of the states that a rendezvous has, with contexts from 1 on:
+/// offered, asked for, sent, and, the last one, sent in part.
 fn in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=4 {
@@ -228,7 +228,7 @@ fn in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
 }
 
 #[test]
-fn a_link_that_goes_down_fails_what_was_offered_on_it_once_in_whatever_state() {
+fn link_down_fails_each_offered_send_once() {
     let (mut engine, _, mut transport, mut sink) = in_every_state();
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
     assert_eq!(errors(&sink), [1, 2, 3, 4].map(|context| (context, Errno::ECONNRESET)));
@@ -254,7 +254,7 @@ impl Sink for Watching {
 }
 
 #[test]
-fn memory_that_the_peer_can_read_is_given_back_after_the_link_was_closed_and_not_before() {
+fn exposed_memory_is_returned_only_after_link_close() {
     type Way = fn(&mut Engine, &mut Recorder);
     let broken_protocol: Way = |engine, sink| {
         tell(engine, sink, LINK, Header::Ack { received: 99 });
@@ -296,7 +296,7 @@ fn memory_that_the_peer_can_read_is_given_back_after_the_link_was_closed_and_not
 }
 
 #[test]
-fn what_no_correct_peer_says_of_an_offer_ends_the_link() {
+fn invalid_answer_to_an_offer_ends_the_link() {
     // Of the sends of `in_every_state`, by context.
     type Headers = fn(&[u64]) -> Vec<Header>;
     let cases: [(&str, Headers); 11] = [
@@ -329,7 +329,7 @@ fn what_no_correct_peer_says_of_an_offer_ends_the_link() {
 }
 
 #[test]
-fn another_peer_cannot_speak_of_an_offer_and_nobody_of_an_eager_send() {
+fn answer_to_offer_of_another_link_or_to_eager_send_ends_the_link() {
     for header in [clear, done] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
         engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });

@@ -80,7 +80,7 @@ fn op_of_last(transport: &Scripted) -> u64 {
 }
 
 #[test]
-fn a_write_goes_into_the_region_and_is_answered() {
+fn write_fills_region_and_is_answered() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     engine.arrivals(&mut sink).frame(LINK, &rma(5, 2, 5, WRITE), b"hello");
     let mut arrivals = engine.arrivals(&mut sink);
@@ -95,7 +95,7 @@ fn a_write_goes_into_the_region_and_is_answered() {
 }
 
 #[test]
-fn what_is_written_to_raw_memory_is_read_into_place() {
+fn write_to_raw_region_is_received_in_place() {
     let (mut engine, _, mut transport, mut sink) = target(1);
     let mut memory = vec![0; 10];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
@@ -122,7 +122,7 @@ fn what_is_written_to_raw_memory_is_read_into_place() {
 }
 
 #[test]
-fn target_of_no_bytes_is_not_looked_at() {
+fn empty_access_ignores_its_target() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     let access =
         |op, key, address, kind, durable| Header::Rma(Rma { op, key, address, len_bytes: 0, kind, durable });
@@ -144,7 +144,7 @@ fn target_of_no_bytes_is_not_looked_at() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_harms_nobody() {
+fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
     engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
@@ -178,7 +178,7 @@ fn what_is_not_allowed_is_refused_and_harms_nobody() {
 }
 
 #[test]
-fn an_endpoint_lets_nobody_do_what_it_was_not_opened_for() {
+fn access_without_endpoint_capability_is_refused() {
     let config = Config { remote_access: MrAccess::REMOTE_READ, ..Config::default() };
     let (_, _, mut transport, mut sink) = target(1);
     let mut engine = Engine::new(config);
@@ -192,7 +192,7 @@ fn an_endpoint_lets_nobody_do_what_it_was_not_opened_for() {
 }
 
 #[test]
-fn what_is_read_travels_in_pieces_between_which_others_have_their_turn() {
+fn long_read_is_sent_in_pieces_with_messages_between() {
     let (mut engine, region, mut transport, mut sink) = target(READ_PIECE_MAX_BYTES + 3);
     let peer = engine.peer(address(2));
     region.write_at(READ_PIECE_MAX_BYTES, b"end").unwrap();
@@ -220,7 +220,7 @@ fn what_is_read_travels_in_pieces_between_which_others_have_their_turn() {
 }
 
 #[test]
-fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
+fn region_closed_during_read_is_not_read_further() {
     let (mut engine, _, mut transport, mut sink) = target(1);
     let mut memory = vec![b'a'; 20];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
@@ -244,7 +244,7 @@ fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
 }
 
 #[test]
-fn what_is_offered_is_pulled_into_the_region_or_asked_for() {
+fn offered_write_is_pulled_into_the_region_or_requested() {
     for (pulled, fetched) in [(Pull::Done, true), (Pull::Refused, true), (Pull::Fault, false)] {
         let (mut engine, region, mut transport, mut sink) = target(10);
         transport.memory = b"hello".to_vec();
@@ -266,7 +266,7 @@ fn what_is_offered_is_pulled_into_the_region_or_asked_for() {
 }
 
 #[test]
-fn remote_data_completes_at_the_target_and_costs_credit_until_it_is_read() {
+fn remote_data_completes_at_target_and_costs_credit_until_read() {
     let (mut engine, _, mut transport, mut sink) = target(10);
     sink.room = 1;
     let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
@@ -290,7 +290,7 @@ fn remote_data_completes_at_the_target_and_costs_credit_until_it_is_read() {
 }
 
 #[test]
-fn a_peer_that_spends_more_than_it_has_is_cut_off() {
+fn peer_that_overspends_credit_is_disconnected() {
     let (mut engine, _, mut transport, mut sink) = target(10);
     sink.room = 0;
     // So much that the budget has nothing to add.
@@ -304,7 +304,7 @@ fn a_peer_that_spends_more_than_it_has_is_cut_off() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_its_answers_is_cut_off() {
+fn peer_that_leaves_answers_unread_is_disconnected() {
     let (mut engine, _, mut transport, mut sink) = target(10);
     for op in 0..RMA_LINK_MAX_OPS as u64 {
         let kind = if op % 2 == 0 { WRITE } else { RmaKind::Read };
@@ -351,7 +351,7 @@ fn a_write_ends_with_its_answer() {
 }
 
 #[test]
-fn what_is_injected_is_copied_and_unheard_of_when_it_succeeds() {
+fn injected_write_is_copied_and_reports_no_success() {
     for answer in [Sent::Full, Sent::Partial(2), Sent::Whole] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         let mut bytes = *b"more than inline";
@@ -373,7 +373,7 @@ fn what_is_injected_is_copied_and_unheard_of_when_it_succeeds() {
 }
 
 #[test]
-fn a_long_write_is_offered_and_sent_if_the_peer_asks() {
+fn long_write_is_offered_and_sent_on_request() {
     for asks in [false, true] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         transport.pull_min_bytes = Some(10);
@@ -398,7 +398,7 @@ fn a_long_write_is_offered_and_sent_if_the_peer_asks() {
 }
 
 #[test]
-fn a_read_ends_when_all_of_it_is_there() {
+fn read_ends_with_its_last_byte() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_rma(access(peer, read(6), 1), &mut transport, &mut sink).unwrap();
     let op = op_of_last(&transport);
@@ -421,7 +421,7 @@ fn a_read_ends_when_all_of_it_is_there() {
 }
 
 #[test]
-fn nothing_overtakes_in_the_queue_and_a_fence_waits_for_answers() {
+fn accesses_keep_queue_order_and_fence_waits_for_answers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
     engine.post_rma(access(peer, write(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
@@ -459,7 +459,7 @@ fn nothing_overtakes_in_the_queue_and_a_fence_waits_for_answers() {
 }
 
 #[test]
-fn so_many_accesses_are_under_way_and_no_more() {
+fn accesses_in_flight_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
         engine.post_rma(access(peer, write(b"x"), context), &mut transport, &mut sink).unwrap();
@@ -473,7 +473,7 @@ fn so_many_accesses_are_under_way_and_no_more() {
 }
 
 #[test]
-fn an_access_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_link() {
+fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
     engine.post_rma(access(peer, read(4), 1), &mut transport, &mut sink).unwrap();
@@ -487,7 +487,7 @@ fn an_access_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_lin
 }
 
 #[test]
-fn answers_that_cannot_be_end_the_link() {
+fn invalid_answer_to_access_ends_the_link() {
     type Headers = fn(u64) -> Vec<Header>;
     fn done(op: u64) -> Header {
         Header::Answer { op, outcome: Outcome::Done }
@@ -522,7 +522,7 @@ fn answers_that_cannot_be_end_the_link() {
 }
 
 #[test]
-fn what_a_link_has_no_room_for_is_copied_once() {
+fn read_answer_without_room_is_copied_once() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     region.write_at(0, b"first").unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma(5, 0, 5, RmaKind::Read), b"");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn sends_are_queued_behind_what_the_link_does_not_take_and_keep_their_order() {
+fn sends_to_full_link_are_queued_in_order() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
     engine.post_send(send_to(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
@@ -21,7 +21,7 @@ fn sends_are_queued_behind_what_the_link_does_not_take_and_keep_their_order() {
 }
 
 #[test]
-fn an_injected_message_is_copied_when_the_link_does_not_take_it() {
+fn injected_message_is_copied_if_link_is_full() {
     for answer in [Sent::Full, Sent::Partial(4)] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         let mut message = *b"injected message";
@@ -40,7 +40,7 @@ fn an_injected_message_is_copied_when_the_link_does_not_take_it() {
 }
 
 #[test]
-fn a_send_that_awaits_an_acknowledgement_completes_with_it_and_not_before() {
+fn delivery_send_completes_with_its_acknowledgement() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_send(send_to(peer, b"a", 1), &mut transport, &mut sink).unwrap();
     let acked = |context| SendRequest { level: Level::Transmit, ..send_to(peer, b"b", context) };
@@ -56,7 +56,7 @@ fn a_send_that_awaits_an_acknowledgement_completes_with_it_and_not_before() {
 }
 
 #[test]
-fn arrivals_are_acknowledged_once_a_pass_and_only_when_asked() {
+fn arrivals_are_acknowledged_once_per_pass_on_request() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LinkId(7), &untagged(0), b"");
     engine.transmit(&mut transport, &mut sink);
@@ -73,7 +73,7 @@ fn arrivals_are_acknowledged_once_a_pass_and_only_when_asked() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_ends_the_link() {
+fn ack_beyond_sent_messages_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"a", 1) };
     engine.post_send(request, &mut transport, &mut sink).unwrap();
@@ -86,7 +86,7 @@ fn an_acknowledgement_of_what_was_not_sent_ends_the_link() {
 }
 
 #[test]
-fn a_message_that_is_still_being_written_cannot_be_acknowledged() {
+fn ack_of_partly_sent_message_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(2)].into();
     let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"half of it", 1) };
@@ -96,7 +96,7 @@ fn a_message_that_is_still_being_written_cannot_be_acknowledged() {
 }
 
 #[test]
-fn an_injected_send_hands_back_what_was_ours_and_forgets_what_was_not() {
+fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let injected =
         |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_to(peer, b"", 1) };

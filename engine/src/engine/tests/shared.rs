@@ -5,9 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::{hint, thread};
 
 use super::*;
-use crate::operation::{Found, PeekRequest};
+use crate::connection::EndpointRole;
+use crate::operation::{PeekAction, PeekRequest};
 use crate::shared_receiver::{MemberId, SharedReceiver};
+use crate::wire::{Handshake, HandshakeStep};
 
+mod leaving;
 mod random;
 
 const BUDGET_BYTES: usize = 1 << 20;
@@ -38,6 +41,28 @@ impl Member {
     fn link_up(&mut self) {
         let up = LinkEvent::Up { peer: address(2), instance: 1 };
         self.engine.arrivals(&mut self.sink).link(LINK, up);
+    }
+
+    /// One with a connection to the endpoint at port 3.
+    fn connected(shared: &Arc<SharedReceiver>, is_selective: bool) -> Member {
+        let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..Config::default() });
+        let id = engine.share_receiver(shared, is_selective);
+        let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+        engine.connect(address(2), 1, b"", &mut transport, &mut sink).unwrap();
+        for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
+            engine.arrivals(&mut sink).link(link, LinkEvent::Up { peer: address(port), instance: 1 });
+        }
+        let accept = Handshake { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
+        engine.arrivals(&mut sink).frame(LINK, &Header::Connection(accept), b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert!(engine.connected_peer().is_some_and(|peer| peer.is_ok()));
+        transport.sent.clear();
+        Member { id, engine, transport, sink }
+    }
+
+    fn offer(&mut self, op: u64, len_bytes: u64) {
+        let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+        self.frame(&Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     }
 
     fn frame(&mut self, header: &Header, payload: &[u8]) {
@@ -74,10 +99,10 @@ fn awaiting(len_bytes: u64, awaits: Awaits) -> Header {
 }
 
 #[test]
-fn message_completes_at_the_member_that_it_came_to() {
+fn message_completes_at_its_member() {
     let (shared, mut first, mut second) = two_members();
     for context in 1..4 {
-        shared.post_receive(receive(8, context)).unwrap();
+        shared.post_receive(None, receive(8, context)).unwrap();
     }
     second.frame(&untagged(3), b"two");
     first.frame(&untagged(3), b"one");
@@ -91,10 +116,10 @@ fn message_completes_at_the_member_that_it_came_to() {
 }
 
 #[test]
-fn post_leaves_the_rest_to_the_member_of_the_message() {
+fn post_matching_other_members_message_is_completed_by_that_member() {
     let (shared, mut first, mut second) = two_members();
     second.frame(&awaiting(3, Awaits::Match), b"two");
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     assert!(shared.has_news() && second.engine.wants_pass() && !first.engine.wants_pass());
     assert!(second.sink.ended.is_empty());
     assert_eq!(shared.take_news(), [second.id]);
@@ -107,59 +132,41 @@ fn post_leaves_the_rest_to_the_member_of_the_message() {
 }
 
 #[test]
-fn sources_have_the_names_of_their_member() {
+fn completion_source_is_named_by_its_member() {
     let (shared, mut first, mut second) = two_members();
     let other = second.engine.peer(address(9));
     second.engine.arrivals(&mut second.sink).link(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
-    let only = Criteria { source: Some(shared.peer(address(9))), ..Criteria::any() };
-    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+    let only = Some(address(9));
+    shared.post_receive(only, receive(8, 1)).unwrap();
     first.frame(&untagged(1), b"a");
     second.engine.arrivals(&mut second.sink).frame(LinkId(8), &untagged(1), b"b");
     let ended = second.sink.take();
     assert_eq!(ended[0].as_ref().unwrap().source, Some(other));
-    shared.post_receive(receive(8, 2)).unwrap();
+    shared.post_receive(None, receive(8, 2)).unwrap();
     first.pass();
     let ended = first.sink.take();
     assert_eq!(ended[0].as_ref().unwrap().source, Some(first.engine.peer(address(2))));
 }
 
 #[test]
-fn receive_that_its_member_was_filling_fails_at_another() {
-    let (shared, mut first, mut second) = two_members();
-    shared.post_receive(receive(8, 1)).unwrap();
-    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(6));
-    second.engine.arrivals(&mut second.sink).chunk(LINK, b"ab");
-    second.engine.leave_shared_receiver(&mut second.sink);
-    assert_eq!(shared.take_news(), [first.id]);
-    first.pass();
-    assert_eq!(first.ended(), [(1, Err(OperationError::Cancelled))]);
-    assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
-    // The rest of it still comes, while the endpoint lingers.
-    second.engine.arrivals(&mut second.sink).chunk(LINK, b"cdef");
-    second.frame(&untagged(3), b"two");
-    second.pass();
-    assert!(second.ended().is_empty() && second.transport.closed.is_empty());
-}
-
-#[test]
 fn reports_without_members_wait_for_one() {
     let shared = SharedReceiver::new(2, BUDGET_BYTES);
     for context in [1, 2] {
-        shared.post_receive(receive(8, context)).unwrap();
+        shared.post_receive(None, receive(8, context)).unwrap();
     }
     assert!(shared.cancel(2) && !shared.cancel(2));
-    assert!(shared.post_receive(receive(8, 3)).is_err(), "what was not reported is outstanding");
+    assert!(shared.post_receive(None, receive(8, 3)).is_err(), "what was not reported is outstanding");
     let mut member = Member::join(&shared);
     assert_eq!(shared.take_news(), [member.id]);
     member.pass();
     assert_eq!(member.ended(), [(2, Err(OperationError::Cancelled))]);
-    shared.post_receive(receive(8, 3)).unwrap();
+    shared.post_receive(None, receive(8, 3)).unwrap();
 }
 
 #[test]
 fn cancel_without_members_is_counted_by_the_first() {
     let shared = SharedReceiver::new(2, BUDGET_BYTES);
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     assert!(shared.cancel(1));
     let mut members = [Member::join(&shared), Member::join(&shared)];
     members.iter_mut().for_each(Member::pass);
@@ -172,13 +179,13 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
     let (shared, mut first, mut second) = two_members();
     first.sink.room = 0;
     for context in [1, 2, 3] {
-        shared.post_receive(receive(8, context)).unwrap();
+        shared.post_receive(None, receive(8, context)).unwrap();
     }
     second.frame(&untagged(3), b"two");
     first.frame(&untagged(3), b"one");
     // One that was counted, and has found no room; one that the member does not know of yet.
     for context in [3, 4] {
-        shared.post_receive(receive(8, context + 1)).unwrap();
+        shared.post_receive(None, receive(8, context + 1)).unwrap();
         assert!(shared.cancel(context));
         if context == 3 {
             first.pass();
@@ -197,10 +204,10 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
 fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     let shared = SharedReceiver::new(1, BUDGET_BYTES);
     let mut last = Member::join(&shared);
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     assert!(shared.cancel(1));
     last.engine.leave_shared_receiver(&mut last.sink);
-    assert!(shared.post_receive(receive(8, 2)).is_err(), "what was not reported is outstanding");
+    assert!(shared.post_receive(None, receive(8, 2)).is_err(), "what was not reported is outstanding");
     let mut next = Member::join(&shared);
     next.pass();
     assert_eq!(next.ended(), [(1, Err(OperationError::Cancelled))]);
@@ -228,7 +235,7 @@ fn released_at(first: &mut Member, mut second: Member) -> Result<Completion, Fai
 fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(receive(8, 5), 7).unwrap();
+    shared.post_multi_receive(None, receive(8, 5), 7).unwrap();
     second.frame(&untagged(3), b"two");
     let released = released_at(&mut first, second).unwrap();
     assert_eq!(released.flags, CompletionFlags::MULTI_RECV);
@@ -239,7 +246,7 @@ fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
 fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(receive(8, 5), 1).unwrap();
+    shared.post_multi_receive(None, receive(8, 5), 1).unwrap();
     first.frame(&untagged(3), b"one");
     assert_eq!(first.ended(), [(5, Ok(b"one".to_vec()))]);
     second.frame(&untagged(6), b"longer");
@@ -251,7 +258,7 @@ fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
 fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(receive(8, 5), 1).unwrap();
+    shared.post_multi_receive(None, receive(8, 5), 1).unwrap();
     second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(3));
     assert!(shared.cancel(5));
     second.engine.arrivals(&mut second.sink).chunk(LINK, b"two");
@@ -262,7 +269,7 @@ fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
 fn memory_lent_to_one_transport_leaves_others_alone() {
     let (shared, mut first, mut second) = two_members();
     for context in [1, 2] {
-        shared.post_receive(receive(8, context)).unwrap();
+        shared.post_receive(None, receive(8, context)).unwrap();
     }
     second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(4));
     let mut arrivals = second.engine.arrivals(&mut second.sink);
@@ -286,7 +293,7 @@ fn offer_is_fetched_by_its_member() {
     second.frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
     second.pass();
     assert!(second.transport.pulled.is_empty(), "its sender waits for the match in any case");
-    shared.post_receive(receive(16, 1)).unwrap();
+    shared.post_receive(None, receive(16, 1)).unwrap();
     assert_eq!(shared.take_news(), [second.id]);
     assert!(second.engine.wants_pass() && !first.engine.wants_pass());
     first.pass();
@@ -299,8 +306,8 @@ fn offer_is_fetched_by_its_member() {
 #[test]
 fn directed_receive_ends_with_the_last_link_of_its_source() {
     let (shared, mut first, mut second) = two_members();
-    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
-    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+    let only = Some(address(2));
+    shared.post_receive(only, receive(8, 1)).unwrap();
     first.lose(LINK);
     first.pass();
     second.pass();
@@ -309,7 +316,7 @@ fn directed_receive_ends_with_the_last_link_of_its_source() {
     first.pass();
     second.pass();
     assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
-    shared.post_receive(receive(8, 2)).expect("others may send");
+    shared.post_receive(None, receive(8, 2)).expect("others may send");
 }
 
 #[test]
@@ -319,7 +326,7 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
         let shared = SharedReceiver::new(64, BUDGET_BYTES);
         let mut first = Member::join(&shared);
         let mut second = Member::unlinked(&shared);
-        let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
+        let only = Some(address(2));
         let is_begun = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -331,25 +338,12 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
             }
             (0..round % 500).for_each(|_| hint::spin_loop());
             second.link_up();
-            shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+            shared.post_receive(only, receive(8, 1)).unwrap();
         });
         first.pass();
         second.pass();
         assert!(first.ended().is_empty() && second.ended().is_empty(), "{round}");
     }
-}
-
-#[test]
-fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
-    let (shared, mut first, mut second) = two_members();
-    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
-    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
-    first.lose(LINK);
-    drop(second.engine);
-    second.sink.take();
-    assert_eq!(shared.take_news(), [first.id]);
-    first.pass();
-    assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))]);
 }
 
 /// Posts a receive in the moment in which another is reported, as another thread may.
@@ -362,7 +356,7 @@ struct Posting<'a> {
 impl Sink for Posting<'_> {
     fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion> {
         self.told.complete(completion, peers)?;
-        self.next.take().into_iter().for_each(|next| self.shared.post_receive(next).unwrap());
+        self.next.take().into_iter().for_each(|next| self.shared.post_receive(None, next).unwrap());
         Ok(())
     }
 
@@ -385,7 +379,7 @@ fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
     for message in [b"one", b"two"] {
         second.frame(&awaiting(3, Awaits::Match), message);
     }
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     let mut sink = Posting { shared: &shared, next: Some(receive(8, 2)), told: Recorder::default() };
     for _ in 0..2 {
         second.engine.deliver_held(&mut sink);
@@ -406,17 +400,17 @@ fn older_messages_of_a_full_member_match_first() {
         member.engine.arrivals(&mut member.sink).frame(other, &untagged(3), message);
     };
     second.sink.room = 0;
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     second.frame(&untagged(3), b"any");
     // It finds no receive.
     from_other(&mut second, b"old");
-    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
-    shared.post_multi_receive(ReceiveRequest { criteria: only, ..receive(64, 5) }, 1).unwrap();
+    let only = Some(address(2));
+    shared.post_multi_receive(only, receive(64, 5), 1).unwrap();
     // The buffer takes nothing while the queue is full, and all that follows waits, too.
     second.frame(&untagged(3), b"for");
     from_other(&mut second, b"new");
     // Here what came before that is found.
-    shared.post_multi_receive(receive(64, 6), 1).unwrap();
+    shared.post_multi_receive(None, receive(64, 6), 1).unwrap();
     second.sink.room = usize::MAX;
     second.pass();
     let expected = [(1, b"any"), (6, b"old"), (5, b"for"), (6, b"new")];
@@ -424,58 +418,15 @@ fn older_messages_of_a_full_member_match_first() {
 }
 
 #[test]
-fn mail_of_a_link_ends_with_it() {
+fn mailbox_entries_of_a_link_are_dropped_with_it() {
     let (shared, _, mut second) = two_members();
     second.frame(&awaiting(3, Awaits::Match), b"two");
-    shared.post_receive(receive(8, 1)).unwrap();
+    shared.post_receive(None, receive(8, 1)).unwrap();
     second.lose(LINK);
     second.engine.arrivals(&mut second.sink).link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
     second.pass();
     assert_eq!(second.ended(), [(1, Ok(b"two".to_vec()))]);
     assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);
-}
-
-#[test]
-fn member_leaves_nothing_behind() {
-    let (shared, mut first, mut second) = two_members();
-    for tag in [None, Some(4)] {
-        let message = Message { len_bytes: 3, tag, data: None, awaits: Awaits::Nothing };
-        second.frame(&Header::Message(message), b"two");
-    }
-    let claim = PeekRequest { tagged: true, criteria: Criteria::any(), context: 9, then: Found::IsClaimed };
-    shared.peek(claim).unwrap();
-    second.engine.leave_shared_receiver(&mut second.sink);
-    drop(second);
-    shared.post_receive(receive(8, 1)).unwrap();
-    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive(8, 9) }).unwrap();
-    first.pass();
-    assert_eq!(first.ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
-    first.frame(&untagged(3), b"one");
-    assert_eq!(first.ended(), [(1, Ok(b"one".to_vec()))]);
-    drop(first);
-    assert!(shared.is_budget_free(BUDGET_BYTES as u64));
-}
-
-#[test]
-fn engine_that_has_left_keeps_its_peer() {
-    let (shared, _, mut second) = two_members();
-    second.transport.pulls.push_back(Pull::Refused);
-    shared.post_receive(receive(64, 1)).unwrap();
-    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Nothing };
-    second.frame(&Header::Request { message, op: 3, remote_bytes: REMOTE.len() as u8 }, REMOTE);
-    second.frame(&awaiting(1, Awaits::Arrival), b"x");
-    second.engine.transmit(&mut second.transport, &mut second.sink);
-    assert!(headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
-    second.frame(&awaiting(1, Awaits::Arrival), b"y");
-    second.engine.leave_shared_receiver(&mut second.sink);
-    // What was asked for comes, and messages that nothing will acknowledge.
-    second.frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
-    second.frame(&awaiting(1, Awaits::Arrival), b"z");
-    second.pass();
-    assert!(second.transport.closed.is_empty());
-    let told = headers_from(&second.transport, 0);
-    let acks: Vec<_> = told.iter().filter(|header| matches!(header, Header::Ack { .. })).collect();
-    assert_eq!(acks, [&Header::Ack { received: 1 }, &Header::Ack { received: 2 }]);
 }
 
 #[test]

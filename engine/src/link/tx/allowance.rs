@@ -28,7 +28,8 @@ impl Allowance {
         self.spent_bytes += cost_bytes;
     }
 
-    /// The peer has granted so much in all. Returns whether that is possible.
+    /// Raises the credit granted in all. Returns false if the peer takes some back, which is a
+    /// breach.
     pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
         let is_more = granted_bytes >= self.granted_bytes;
         self.granted_bytes = self.granted_bytes.max(granted_bytes);
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_never_shrinks_on_the_senders_side() {
+    fn granted_credit_never_shrinks() {
         let mut allowance = Allowance::default();
         assert!(allowance.raise(CREDIT_INITIAL_BYTES));
         assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));

@@ -10,9 +10,9 @@ pub(super) enum Fence {
     /// Nothing was asked for.
     #[default]
     Open,
-    /// The peer was asked when the link had taken so much.
+    /// The peer was asked when the link had taken this many frames.
     Asked { matched: bool, taken_frames: u64 },
-    /// When the link had taken so much, all of it had arrived; or also been matched.
+    /// All of the first `taken_frames` frames have arrived, or were also matched.
     Met { matched: bool, taken_frames: u64 },
 }
 
@@ -22,7 +22,8 @@ impl LinkTx {
         self.writing.is_none() && self.requests.is_empty() && self.levels.have_ended()
     }
 
-    /// Whether everything that the link has taken has reached the level of a fenced send, as far as this side knows.
+    /// Whether everything that the link has taken has reached the level of a fenced send, as far as
+    /// this side knows.
     pub(crate) fn is_known_to_reach(&self, awaits: Awaits) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,

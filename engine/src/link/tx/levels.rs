@@ -48,7 +48,8 @@ impl Levels {
 }
 
 impl LinkTx {
-    /// The send of the message that the link has taken last ends when the peer says so.
+    /// The send of the message that the link has taken last ends when the peer acknowledges or
+    /// matches it.
     pub(crate) fn await_peer(&mut self, send: SendId, awaits: Awaits) {
         let levels = &mut self.levels;
         let number = levels.sent_messages;
@@ -59,7 +60,8 @@ impl LinkTx {
         }
     }
 
-    /// So many messages have arrived. [`next_acknowledged`](Self::next_acknowledged) has the sends that end with that.
+    /// This many messages have arrived. [`next_acknowledged`](Self::next_acknowledged) returns the
+    /// sends that end with that.
     ///
     /// # Errors
     ///

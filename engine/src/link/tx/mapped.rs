@@ -52,8 +52,9 @@ impl MappedRegions {
     pub(crate) fn shown(&mut self, shown: Shown, remote: Remote) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // A peer shows no more than this at once, but what it has shown may have ended since: that cannot be seen of what is
-        // not mapped yet. So it is no offence, and for what is left out there are frames.
+        // A peer shows no more than this at once, but what it has shown may have ended since: that
+        // cannot be seen of what is not mapped yet. So it is no offence, and for what is left out
+        // there are frames.
         if self.mapped.len() + self.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;

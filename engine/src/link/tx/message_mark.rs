@@ -10,8 +10,8 @@ pub(crate) struct MessageMark {
 }
 
 impl MessageMark {
-    /// The peer is known to have this much. Answers come in another order than what they answer, so it may be known to have
-    /// more.
+    /// The peer is known to have this much. Answers come in another order than what they answer, so
+    /// it may be known to have more.
     pub(super) fn advance_to(&mut self, mark: MessageMark) {
         self.messages = self.messages.max(mark.messages);
         self.payloads = self.payloads.max(mark.payloads);

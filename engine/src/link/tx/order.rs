@@ -1,18 +1,21 @@
-//! Message order: `msg_order` of `fi_endpoint(3)`. What was posted later must not take effect earlier, where both ends have
-//! agreed to that.
+//! Message order: `msg_order` of `fi_endpoint(3)`. What was posted later must not take effect
+//! earlier, where both ends have agreed to that.
 //!
-//! Frames arrive in the order in which they are sent, and almost everything is done as it arrives: messages are matched,
-//! small writes are written. Two things are done later: a write that is [offered](crate::wire::RmaKind::Offer) is fetched when
-//! its target comes to it, and a read is answered piece by piece. These are *deferred*, and what follows would overtake them.
-//! So the initiator holds back what must not, at the head of its peer's queue, until nothing deferred is in its way that has
-//! not been answered. There is nothing to it on the wire, and it costs those who have not asked for it nothing.
+//! Frames arrive in the order in which they are sent, and almost everything is done as it arrives:
+//! messages are matched, small writes are written. Two things are done later: a write that is
+//! [offered](crate::wire::RmaKind::Offer) is fetched when its target comes to it, and a read is
+//! answered piece by piece. These are *deferred*, and what follows would overtake them. So the
+//! initiator holds back what must not, at the head of its peer's queue, until nothing deferred is
+//! in its way that has not been answered. No frame carries anything for it, and an endpoint without
+//! these orders pays nothing.
 //!
-//! What is done without frames (`engine/direct.rs`) overtakes messages that are under way. Where it must not, it is done so only if
-//! the peer is known to have them all: by acknowledgements, or since it has answered an access that was sent after them. So the
-//! first access after a message travels as a frame, and those that follow its answer do not.
+//! What is done without frames (`engine/direct.rs`) overtakes messages that are under way. Where it
+//! must not, it is done so only if the peer is known to have them all: by acknowledgements, or
+//! since it has answered an access that was sent after them. So the first access after a message
+//! travels as a frame, and those that follow its answer do not.
 //!
-//! A short read need not be deferred. A target that has agreed to an order copies it as it arrives, if nothing deferred is to
-//! be read before it; and an initiator relies on that.
+//! A short read need not be deferred. A target that has agreed to an order copies it as it arrives,
+//! if nothing deferred is to be read before it; and an initiator relies on that.
 
 use super::LinkTx;
 use crate::flags::Order;
@@ -21,7 +24,7 @@ use crate::operation::Send;
 
 /// What an operation does at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum OpClass {
     /// A message is matched.
     Send,
     /// A region is read.
@@ -34,7 +37,7 @@ pub(crate) enum Effect {
     Fetch,
 }
 
-/// What a link's peer was told of and may not have done yet, although it will do what comes after.
+/// The operations that a link's peer may do later than operations sent after them.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     /// How many reads.
@@ -45,31 +48,32 @@ pub(super) struct Deferred {
     holds_sends: bool,
 }
 
-impl Effect {
-    pub(crate) fn of(send: &Send) -> Effect {
+impl OpClass {
+    pub(crate) fn of(send: &Send) -> OpClass {
         match &send.one_sided {
-            None => Effect::Send,
+            None => OpClass::Send,
             Some(one_sided) if one_sided.atomic.is_some() => {
                 if one_sided.read.is_some() {
-                    Effect::Fetch
+                    OpClass::Fetch
                 } else {
-                    Effect::Update
+                    OpClass::Update
                 }
             }
-            Some(one_sided) if one_sided.read.is_some() => Effect::Read,
-            Some(_) => Effect::Write,
+            Some(one_sided) if one_sided.read.is_some() => OpClass::Read,
+            Some(_) => OpClass::Write,
         }
     }
 
-    /// The orders by which it waits for deferred reads, and those by which it waits for deferred writes. Reads are answered
-    /// one after the other, so no read overtakes another; but an atomic operation that fetches is carried out as it arrives.
+    /// The orders by which it waits for deferred reads, and those by which it waits for deferred
+    /// writes. Reads are answered one after the other, so no read overtakes another; but an atomic
+    /// operation that fetches is carried out as it arrives.
     fn waits_by(self) -> [Order; 2] {
         match self {
-            Effect::Send => [Order::SAR, Order::SAW],
-            Effect::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
-            Effect::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
-            Effect::Update => [Order::WAR, Order::WAW],
-            Effect::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
+            OpClass::Send => [Order::SAR, Order::SAW],
+            OpClass::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
+            OpClass::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
+            OpClass::Update => [Order::WAR, Order::WAW],
+            OpClass::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
         }
     }
 }
@@ -82,51 +86,51 @@ impl Deferred {
     }
 
     /// Whether an operation has to wait.
-    pub(super) fn holds(&self, effect: Effect, order: Order) -> bool {
+    pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
         let [by_reads, by_writes] = effect.waits_by().map(|waits_by| order.intersects(waits_by));
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
     /// Whether the peer will do an access later than what comes after it, as far as can be known.
-    pub(super) fn defers(&self, effect: Effect, is_offered: bool, len_bytes: u64) -> bool {
+    pub(super) fn defers(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // An atomic operation is carried out as it arrives.
-            Effect::Send | Effect::Update | Effect::Fetch => false,
+            OpClass::Send | OpClass::Update | OpClass::Fetch => false,
             // Behind a read that is deferred, also a short one is.
-            Effect::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
-            Effect::Write => is_offered,
+            OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
+            OpClass::Write => is_offered,
         }
     }
 
-    /// The peer was told of an access that it will do later.
-    pub(super) fn begin(&mut self, effect: Effect, order: Order) {
+    /// An access was sent that the peer may do later than what follows it.
+    pub(super) fn begin(&mut self, effect: OpClass, order: Order) {
         match effect {
-            Effect::Send | Effect::Update | Effect::Fetch => {}
-            Effect::Read => self.read_ops += 1,
-            Effect::Write => self.write_ops += 1,
+            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
+            OpClass::Read => self.read_ops += 1,
+            OpClass::Write => self.write_ops += 1,
         }
-        self.holds_sends = self.holds(Effect::Send, order);
+        self.holds_sends = self.holds(OpClass::Send, order);
     }
 
     /// It has done it.
-    pub(super) fn end(&mut self, effect: Effect, order: Order) {
+    pub(super) fn end(&mut self, effect: OpClass, order: Order) {
         match effect {
-            Effect::Send | Effect::Update | Effect::Fetch => {}
-            Effect::Read => self.read_ops -= 1,
-            Effect::Write => self.write_ops -= 1,
+            OpClass::Send | OpClass::Update | OpClass::Fetch => {}
+            OpClass::Read => self.read_ops -= 1,
+            OpClass::Write => self.write_ops -= 1,
         }
-        self.holds_sends = self.holds(Effect::Send, order);
+        self.holds_sends = self.holds(OpClass::Send, order);
     }
 }
 
 impl LinkTx {
     /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
-        self.deferred.holds(Effect::of(send), order)
+        self.deferred.holds(OpClass::of(send), order)
     }
 
-    /// The peer was told of an access. Returns whether it will do it later than what comes after it, as far as can be known.
-    pub(crate) fn defer(&mut self, effect: Effect, is_offered: bool, len_bytes: u64, order: Order) -> bool {
+    /// An access was sent. Returns whether the peer may do it later than what follows it.
+    pub(crate) fn defer(&mut self, effect: OpClass, is_offered: bool, len_bytes: u64, order: Order) -> bool {
         let is_deferred = self.deferred.defers(effect, is_offered, len_bytes);
         if is_deferred {
             self.deferred.begin(effect, order);
@@ -135,7 +139,7 @@ impl LinkTx {
     }
 
     /// The peer has done an access that it was to do later.
-    pub(crate) fn deferred_ended(&mut self, effect: Effect, order: Order) {
+    pub(crate) fn deferred_ended(&mut self, effect: OpClass, order: Order) {
         self.deferred.end(effect, order);
     }
 }

@@ -1,7 +1,8 @@
-//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it, or asks for it.
+//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it,
+//! or asks for it.
 //!
-//! A message travels so if the peer can pull it and that pays, if it is too long to travel eagerly, or if the peer has not
-//! given enough credit for it. Where nothing can be pulled, the peer asks.
+//! A message travels so if the peer can pull it and that pays, if it is too long to travel eagerly,
+//! or if the peer has not given enough credit for it. Where nothing can be pulled, the peer asks.
 //!
 //! ```text
 //!  queued --Request--> Exposed --Done--> ended
@@ -38,17 +39,17 @@ pub(super) struct Requests {
 #[derive(Debug)]
 struct Request {
     send: SendId,
-    stage: Stage,
-    /// Whether the peer was told of a place that its transport can read, and not just that there is a message.
+    stage: RequestStage,
+    /// Whether the offer describes memory that the peer's transport can read.
     is_remote: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The peer was told where it is.
+pub(crate) enum RequestStage {
+    /// The peer has the description of the exposed memory.
     Exposed,
     /// The peer was asked for what is in its memory.
-    Asked,
+    Requested,
     /// The peer asked for it, or the link has begun to take it.
     Cleared,
     /// The link has all of it.
@@ -61,8 +62,8 @@ impl Requests {
     }
 
     /// An access to the peer's memory has begun.
-    pub(super) fn begin(&mut self, send: SendId, stage: Stage) {
-        self.begun.push_back(Request { send, stage, is_remote: stage == Stage::Exposed });
+    pub(super) fn begin(&mut self, send: SendId, stage: RequestStage) {
+        self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Exposed });
     }
 
     /// An access to the peer's memory has ended.
@@ -77,8 +78,8 @@ impl Requests {
         self.begun.into_iter().map(|request| request.send).collect()
     }
 
-    /// The operation that the peer means, and its place. What a peer says is a number, and no number but those that it
-    /// was told is one of these.
+    /// The operation with this number, and its place. The number comes from the peer, so it may be
+    /// one that was never sent to it.
     fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
         self.begun.iter_mut().enumerate().find(|(_, request)| op_of(request.send) == op)
     }
@@ -93,30 +94,30 @@ pub(crate) fn op_of(send: SendId) -> u64 {
     send.data().as_ffi()
 }
 
-/// How a message is to travel.
+/// The protocol by which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendProtocol {
     /// With its payload.
     Eager,
-    /// The peer is told of it, and pulls it if the transport can let it in.
+    /// The message is offered, and the peer pulls it if the transport can expose its memory.
     Pulled,
-    /// The peer is told of it, and asks for it.
+    /// The message is offered, and the peer requests its payload.
     AskedFor,
     /// Not now: there is no credit for it.
     Waiting,
 }
 
 impl LinkTx {
-    /// How a message is to travel on this link.
+    /// Chooses the protocol of a message on this link.
     #[inline(always)]
-    pub(crate) fn way_of(&self, send: &Send, caps: &LinkCaps, eager_max_bytes: usize) -> Way {
+    pub(crate) fn protocol_of(&self, send: &Send, caps: &LinkCaps, eager_max_bytes: usize) -> SendProtocol {
         let Message { len_bytes, .. } = send.message;
         let left_bytes = self.credit_bytes();
         let is_pulled = len_bytes >= caps.pull_min_bytes as u64 && send.may_be_fetched && len_bytes > 0;
         if left_bytes < MESSAGE_COST_BYTES {
-            Way::Waiting
+            SendProtocol::Waiting
         } else if is_pulled && !self.requests.peer_cannot_pull {
-            Way::Pulled
+            SendProtocol::Pulled
         } else {
             self.way_unpulled(&send.message, eager_max_bytes)
         }
@@ -124,9 +125,13 @@ impl LinkTx {
 
     /// How a message is to travel that the peer does not pull, and for which there is some credit.
     #[inline(always)]
-    pub(crate) fn way_unpulled(&self, message: &Message, eager_max_bytes: usize) -> Way {
+    pub(crate) fn way_unpulled(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
-        if is_small && message.eager_cost_bytes() <= self.credit_bytes() { Way::Eager } else { Way::AskedFor }
+        if is_small && message.eager_cost_bytes() <= self.credit_bytes() {
+            SendProtocol::Eager
+        } else {
+            SendProtocol::AskedFor
+        }
     }
 
     /// Whether payload may be exposed to the peer: it has not said that it cannot pull.
@@ -146,17 +151,17 @@ impl LinkTx {
 
     /// Whether payload is still needed where it is.
     pub(crate) fn has_unfetched(&self) -> bool {
-        let is_needed = |stage| matches!(stage, Stage::Exposed | Stage::Cleared);
+        let is_needed = |stage| matches!(stage, RequestStage::Exposed | RequestStage::Cleared);
         self.requests.begun.iter().any(|request| is_needed(request.stage))
     }
 
     /// Whether the peer may be reading payload where it is.
     pub(crate) fn has_exposed(&self) -> bool {
-        self.requests.begun.iter().any(|request| request.stage == Stage::Exposed && request.is_remote)
+        self.requests.begun.iter().any(|request| request.stage == RequestStage::Exposed && request.is_remote)
     }
 
     /// The operation that the peer means, and how far it is.
-    pub(crate) fn stage_of(&mut self, op: u64) -> Option<(SendId, Stage)> {
+    pub(crate) fn stage_of(&mut self, op: u64) -> Option<(SendId, RequestStage)> {
         self.requests.find(op).map(|(_, request)| (request.send, request.stage))
     }
 
@@ -164,7 +169,7 @@ impl LinkTx {
     pub(crate) fn requested(&mut self, send: SendId, is_remote: bool) {
         self.allowance.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
-        self.requests.begun.push_back(Request { send, stage: Stage::Exposed, is_remote });
+        self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
     }
 
     /// The peer asks for payload, and may say that it cannot pull any.
@@ -173,9 +178,9 @@ impl LinkTx {
     ///
     /// A [`Breach`] if that was not offered.
     pub(crate) fn cleared(&mut self, op: u64, cannot_pull: bool) -> Result<(), Breach> {
-        let offered = self.requests.find(op).filter(|(_, request)| request.stage == Stage::Exposed);
+        let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Exposed);
         let (_, request) = offered.ok_or(Breach("asks for what was not offered"))?;
-        request.stage = Stage::Cleared;
+        request.stage = RequestStage::Cleared;
         let send = request.send;
         self.requests.cleared.push_back(send);
         if cannot_pull {
@@ -195,12 +200,12 @@ impl LinkTx {
         self.requests.cleared.pop_front();
     }
 
-    /// The link has all of a payload that the peer has asked for, which it `is_answered` or not. Returns whether its send
-    /// ends with that.
+    /// The link has all of a payload that the peer has asked for, which it `is_answered` or not.
+    /// Returns whether its send ends with that.
     pub(crate) fn payload_taken(&mut self, send: SendId, is_answered: bool) -> bool {
         let Some(place) = self.requests.place_of(send) else { return false };
         if is_answered {
-            self.requests.begun[place].stage = Stage::Sent;
+            self.requests.begun[place].stage = RequestStage::Sent;
             return false;
         }
         self.requests.begun.remove(place);
@@ -208,11 +213,13 @@ impl LinkTx {
         true
     }
 
-    /// The peer has the payload of a message, or could not read it (`fault`). Returns the send that ends with that.
+    /// The peer has the payload of a message, or could not read it (`fault`). Returns the send that
+    /// ends with that.
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if that was not offered, or is no message, by `is_message`: what is none has an answer of its own.
+    /// A [`Breach`] if that was not offered, or is no message, by `is_message`: what is none has an
+    /// answer of its own.
     pub(crate) fn request_done(
         &mut self,
         op: u64,
@@ -220,10 +227,10 @@ impl LinkTx {
         is_message: impl FnOnce(SendId) -> bool,
     ) -> Result<SendId, Breach> {
         let place = self.requests.find(op).and_then(|(place, request)| match request.stage {
-            Stage::Exposed => Some((place, request.send)),
+            RequestStage::Exposed => Some((place, request.send)),
             // What was sent does not have to be read.
-            Stage::Sent if !fault => Some((place, request.send)),
-            Stage::Sent | Stage::Cleared | Stage::Asked => None,
+            RequestStage::Sent if !fault => Some((place, request.send)),
+            RequestStage::Sent | RequestStage::Cleared | RequestStage::Requested => None,
         });
         let (place, send) =
             place.filter(|(_, send)| is_message(*send)).ok_or(Breach("is done with what was not offered"))?;

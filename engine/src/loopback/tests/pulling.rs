@@ -26,7 +26,7 @@ impl FrameHandler for Ups {
     }
 }
 
-/// Two ends of a link: who exposes, and who pulls.
+/// Two ends of a link: one exposes, the other pulls.
 struct Linked {
     network: Network,
     exposer: LoopbackTransport,
@@ -68,7 +68,7 @@ fn pulls() -> Faults {
 }
 
 #[test]
-fn what_is_exposed_is_pulled_from_any_offset_and_nothing_else_is() {
+fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
     let mut linked = Linked::new(pulls());
     let remotes = [linked.expose(b"0123456789"), linked.expose(b"other")];
     assert_eq!(linked.pull(&remotes[0], 0, 10), (Pull::Done, b"0123456789".to_vec()));
@@ -87,7 +87,7 @@ fn what_is_exposed_is_pulled_from_any_offset_and_nothing_else_is() {
 }
 
 #[test]
-fn a_network_pulls_where_it_is_told_to_and_its_links_keep_to_that() {
+fn pull_setting_of_network_applies_to_new_links_only() {
     let mut linked = Linked::new(Faults::default());
     assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX);
     linked.network.set_faults(pulls());
@@ -98,7 +98,7 @@ fn a_network_pulls_where_it_is_told_to_and_its_links_keep_to_that() {
 }
 
 #[test]
-fn a_refusal_is_for_the_life_of_the_link_and_a_fault_is_not() {
+fn pull_refusal_is_permanent_and_fault_is_not() {
     let mut linked = Linked::new(pulls());
     let remote = linked.expose(b"abc");
     linked.network.set_faults(Faults { fault_pull_per_mille: 1000, ..pulls() });
@@ -112,7 +112,7 @@ fn a_refusal_is_for_the_life_of_the_link_and_a_fault_is_not() {
 }
 
 #[test]
-fn nothing_is_pulled_once_the_link_has_ended() {
+fn pull_after_link_end_reports_gone() {
     let ends: [fn(&mut Linked); 4] = [
         |linked| linked.exposer.close(linked.to_puller, Close::Drain),
         |linked| linked.exposer.close(linked.to_puller, Close::Abort),
@@ -131,7 +131,7 @@ fn nothing_is_pulled_once_the_link_has_ended() {
 }
 
 #[test]
-fn what_the_peer_is_done_with_is_exposed_no_longer() {
+fn done_or_clear_from_peer_ends_exposure() {
     for answer in [Header::Done { op: 9, fault: false }, Header::Clear { op: 9, cannot_pull: true }] {
         let mut linked = Linked::new(pulls());
         let remotes = [linked.expose(b"abc"), linked.expose(b"def")];

@@ -7,25 +7,25 @@ mod random;
 const SERVED: [MemberId; 2] = [MemberId(1), MemberId(2)];
 
 /// A receiver whose only member keeps the order.
-fn receiver_in_order() -> (Receiver, Asked) {
+fn receiver_in_order() -> (Receiver, EffectsRecorder) {
     let (mut receiver, asked) = receiver_with_link();
     receiver.keep_order(MemberId::ONLY);
     (receiver, asked)
 }
 
-fn offer(receiver: &mut Receiver, link: LinkId, op: u64, len_bytes: usize, asked: &mut Asked) {
+fn offer(receiver: &mut Receiver, link: LinkId, op: u64, len_bytes: usize, asked: &mut EffectsRecorder) {
     receiver.offered(link, &message(len_bytes, Awaits::Nothing), op, REMOTE, asked).unwrap();
 }
 
-fn send(receiver: &mut Receiver, link: LinkId, bytes: &[u8], asked: &mut Asked) {
+fn send(receiver: &mut Receiver, link: LinkId, bytes: &[u8], asked: &mut EffectsRecorder) {
     arrive(receiver, link, bytes, Awaits::Nothing, asked).unwrap();
 }
 
-fn post_all(receiver: &mut Receiver, contexts: impl IntoIterator<Item = u64>, asked: &mut Asked) {
+fn post_all(receiver: &mut Receiver, contexts: impl IntoIterator<Item = u64>, asked: &mut EffectsRecorder) {
     contexts.into_iter().for_each(|context| receiver.post(receive(8, context), asked).unwrap());
 }
 
-fn pull(receiver: &mut Receiver, outcome: Pull, asked: &mut Asked) {
+fn pull(receiver: &mut Receiver, outcome: Pull, asked: &mut EffectsRecorder) {
     let give = |_, _: &Remote, _, into: &mut [IoSliceMut<'_>]| {
         into.iter_mut().for_each(|place| place.fill(b'f'));
         outcome
@@ -54,7 +54,7 @@ fn short_message_behind_a_fetch_completes_after_it() {
     pull(&mut receiver, Pull::Done, &mut asked);
     assert_eq!(asked.take_ended(), [(2, Ok(fetched(5))), (3, Ok(b"behind".to_vec()))]);
     assert_eq!((asked.counted.len(), receiver.outstanding()), (3, 0));
-    assert!(!receiver.looks_closer, "the next message takes the short way again");
+    assert!(!receiver.has_special_cases, "the next message takes the short way again");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn receives_posted_late_complete_in_order() {
 fn claimed_message_has_its_turn_when_it_is_received() {
     let (mut receiver, mut asked) = receiver_in_order();
     send(&mut receiver, LINK, b"claimed", &mut asked);
-    let peek = PeekRequest { tagged: false, criteria: Criteria::any(), context: 2, then: Found::IsClaimed };
+    let peek = PeekRequest { tagged: false, criteria: Criteria::any(), context: 2, then: PeekAction::Claim };
     receiver.peek(peek, &mut asked).unwrap();
     assert_eq!(asked.take_ended().len(), 1);
     post_all(&mut receiver, [1], &mut asked);
@@ -140,7 +140,7 @@ fn tagged_silent_deferred_and_cut_receives_have_turns() {
 }
 
 #[test]
-fn end_of_the_link_fails_fetches_and_completes_what_was_received_in_order() {
+fn link_end_fails_fetches_and_completes_received_messages_in_order() {
     let (mut receiver, mut asked) = receiver_in_order();
     post_all(&mut receiver, 1..=6, &mut asked);
     for (op, bytes) in [(7, &b"one"[..]), (8, b"two")] {
@@ -161,7 +161,7 @@ fn end_of_the_link_fails_fetches_and_completes_what_was_received_in_order() {
         (5, Err(RESET)),
     ];
     assert_eq!(asked.take_ended(), ended);
-    assert_eq!((receiver.outstanding(), receiver.looks_closer), (0, false));
+    assert_eq!((receiver.outstanding(), receiver.has_special_cases), (0, false));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn fetch_that_faults_fails_in_its_turn() {
 #[test]
 fn members_of_a_shared_receiver_have_turns_of_their_own() {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
-    let mut asked = Asked::default();
+    let mut asked = EffectsRecorder::default();
     for (link, member) in [LINK, OTHER].into_iter().zip(SERVED) {
         receiver.keep_order(member);
         receiver.link_added(link, PEER, member);
@@ -246,4 +246,63 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     let data: Vec<u64> = asked.ended.iter().map(|ended| ended.as_ref().unwrap().data).collect();
     assert_eq!(data[1..], (0..MESSAGES).collect::<Vec<_>>());
     assert_eq!(receiver.unexpected_len(), 0);
+}
+
+/// A buffer whose receives have all the turns that there may be, and an offer that is kept aside for it.
+fn offer_kept_aside() -> (Receiver, EffectsRecorder) {
+    let (mut receiver, mut asked) = receiver_in_order();
+    receiver.set_depth_ops(2);
+    receiver.post_multi_receive(receive(40, 1), 0, &mut asked).unwrap();
+    offer(&mut receiver, LINK, 7, 5, &mut asked);
+    send(&mut receiver, LINK, b"ab", &mut asked);
+    offer(&mut receiver, LINK, 8, 5, &mut asked);
+    assert!(receiver.keeps_aside());
+    (receiver, asked)
+}
+
+#[test]
+fn offer_kept_aside_fails_in_its_turn_as_the_link_ends() {
+    let (mut receiver, mut asked) = offer_kept_aside();
+    send(&mut receiver, LINK, b"cd", &mut asked);
+    receiver.link_ended(LINK, &RESET, &mut asked);
+    let ended = [(1, Err(RESET)), (1, Ok(b"ab".to_vec())), (1, Err(RESET)), (1, Ok(b"cd".to_vec()))];
+    assert_eq!(asked.take_ended(), ended);
+    receiver.end_all(Some(PEER), &RESET, &mut asked);
+    assert_eq!(asked.take_ended(), [(1, Err(RESET))], "the buffer is released");
+    assert_eq!((receiver.outstanding(), receiver.fetches_len(), receiver.unexpected_len()), (0, 0, 0));
+    assert!(!receiver.turns.are_pending() && receiver.take_budget(BUDGET_BYTES as u64));
+}
+
+#[test]
+fn buffer_takes_what_is_kept_aside_before_the_end_of_all_releases_it() {
+    let (mut receiver, mut asked) = offer_kept_aside();
+    receiver.end_all(Some(PEER), &RESET, &mut asked);
+    assert!(asked.ended.is_empty());
+    pull(&mut receiver, Pull::Done, &mut asked);
+    pull(&mut receiver, Pull::Done, &mut asked);
+    let ended = [(1, Ok(fetched(5))), (1, Ok(b"ab".to_vec())), (1, Ok(fetched(5))), (1, Err(RESET))];
+    assert_eq!(asked.take_ended(), ended);
+    assert_eq!(receiver.outstanding(), 0);
+}
+
+#[test]
+fn receive_posted_after_the_end_takes_what_is_kept_aside() {
+    let (mut receiver, mut asked) = offer_kept_aside();
+    // The buffer goes, and what is kept aside for it is left to the next receive.
+    assert!(receiver.cancel(Cancellable::Context(1), &mut asked));
+    receiver.end_all(Some(PEER), &RESET, &mut asked);
+    receiver.set_depth_ops(5);
+    post_all(&mut receiver, 2..=3, &mut asked);
+    for _ in 0..2 {
+        pull(&mut receiver, Pull::Done, &mut asked);
+    }
+    let ended = [
+        (1, Ok(fetched(5))),
+        (1, Ok(b"ab".to_vec())),
+        (1, Err(OperationError::Cancelled)),
+        (3, Err(RESET)),
+        (2, Ok(fetched(5))),
+    ];
+    assert_eq!(asked.take_ended(), ended);
+    assert_eq!(receiver.outstanding(), 0);
 }

@@ -19,9 +19,9 @@ fn attr(key: u64) -> RegionAttr {
     RegionAttr { key, access: ACCESS, base_address: 0 }
 }
 
-/// Regions of a length, one for each way to update elements: one that owns its memory, raw ones of one segment at an aligned
-/// and at a misaligned address, and of three, and one that peers may map. The memory is not looked at before the regions have
-/// gone.
+/// Regions of a length, one for each way to update elements: one that owns its memory, raw ones of
+/// one segment at an aligned and at a misaligned address, and of three, and one that peers may map.
+/// The memory is not looked at before the regions have gone.
 struct Ways {
     regions: Regions,
     memory: Vec<Vec<u64>>,
@@ -77,9 +77,10 @@ fn elements<'a>(
 }
 
 proptest! {
-    /// Whatever the memory is, and wherever the elements lie, what happens to them is what happens to bytes in a vector.
+    /// Whatever the memory is, and wherever the elements lie, what happens to them is what happens
+    /// to bytes in a vector.
     #[test]
-    fn all_memory_is_alike(
+    fn atomics_match_byte_model_in_every_kind_of_memory(
         len_bytes in 1_usize..200,
         steps in prop::collection::vec(
             (any::<prop::sample::Index>(), 0..AtomicOp::ALL.len(), 0..Datatype::ALL.len(), 1_usize..6, any::<[u64; 2]>()),
@@ -130,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_closed_is_not_touched() {
+fn update_through_closed_region_is_refused() {
     let mut memory = vec![7_u64; 2];
     let regions = Regions::default();
     let segment = SegmentMut { address: memory.as_mut_ptr().cast(), len_bytes: 16 };
@@ -144,8 +145,9 @@ fn what_is_closed_is_not_touched() {
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
-/// Threads add to the same elements by way of several regions, two of them of the same memory. Nothing gets lost, whether the
-/// processor updates the elements or a lock is taken, and each value is fetched once.
+/// Threads add to the same elements by way of several regions, two of them of the same memory.
+/// Nothing gets lost, whether the processor updates the elements or a lock is taken, and each value
+/// is fetched once.
 #[test]
 fn no_update_is_lost() {
     const THREADS: usize = 4;
@@ -218,7 +220,7 @@ impl Words for Elsewhere {
 }
 
 #[test]
-fn the_lock_of_kept_words_is_that_of_their_place() {
+fn element_lock_depends_on_place_of_words() {
     const PLACE: usize = 5 * LOCKED_BYTES;
     let regions = Regions::default();
     let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);

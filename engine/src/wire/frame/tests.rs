@@ -195,7 +195,7 @@ fn changed_byte_is_refused_before_anything_follows() {
 }
 
 #[test]
-fn incomplete_header_is_waited_for() {
+fn incomplete_header_awaits_more_bytes() {
     for header in samples() {
         let bytes = emitted(&header);
         for end in 0..bytes.len() {
@@ -219,7 +219,7 @@ fn largest_header_is_an_offer_with_data() {
 
 proptest! {
     #[test]
-    fn header_comes_back_with_anything_behind_it(
+    fn header_round_trips_before_other_bytes(
         header in any_header(MESSAGE_MAX_BYTES),
         rest in proptest::collection::vec(any::<u8>(), 0..32),
     ) {
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_the_only_layout_of_a_header(
+    fn accepted_bytes_are_the_only_layout_of_their_header(
         (kind, flags) in prop_oneof![4 => (1..20_u8, 0..16_u8), 1 => any::<(u8, u8)>()],
         words in prop::collection::vec(prop_oneof![3 => 0..70_u64, 1 => any::<u64>()], 0..6),
         cut_bytes in prop_oneof![3 => Just(0), 1 => 0..60_usize],

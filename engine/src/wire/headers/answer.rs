@@ -1,9 +1,9 @@
-//! What became of an access to a region: [`Header::Answer`](crate::wire::Header::Answer).
+//! The answer to an access to a region: [`Header::Answer`](crate::wire::Header::Answer).
 
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
-/// What became of an access to a region.
+/// The result of an access to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// All of it was written, or sent.

@@ -52,8 +52,8 @@ impl Awaits {
         }
     }
 
-    /// Whether the sender hears that the message was matched: of an eager one by its number. Then a requested
-    /// one is not fetched before.
+    /// Whether the receiver reports the match to the sender: of an eager message by its number. A
+    /// requested one is not fetched before it is matched.
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {

@@ -149,7 +149,7 @@ fn any_arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 }
 
 #[test]
-fn frames_that_arrive_whole_are_not_taken_apart() {
+fn whole_frames_are_delivered_whole() {
     let message = |len_bytes| Message { len_bytes, tag: Some(1), data: None, awaits: Awaits::Nothing };
     let frames: Vec<Frame> = vec![
         (Header::Message(message(3)), vec![1, 2, 3]),
@@ -175,7 +175,7 @@ fn a_split_header_does_not_split_the_payload() {
 }
 
 #[test]
-fn nothing_is_reported_after_a_violation() {
+fn decoder_reports_no_frames_after_a_violation() {
     let ack = stream_of(&[(Header::Ack { received: 1 }, vec![])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     let bad = [&ack[..], &[0xf0], &ack[..]].concat();
@@ -193,7 +193,7 @@ fn wrong_flags_are_refused_at_their_byte_across_pieces() {
 
 proptest! {
     #[test]
-    fn any_split_gives_the_same_frames(
+    fn frames_decode_alike_for_any_split(
         frames in proptest::collection::vec(any_frame(), 0..12),
         arrivals in any_arrivals(),
     ) {
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn an_early_end_is_seen(
+    fn decoder_is_mid_frame_after_a_cut_inside_a_frame(
         frames in proptest::collection::vec(any_frame(), 1..4),
         arrivals in any_arrivals(),
         cut in any::<prop::sample::Index>(),
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_violation_is_the_same_in_any_split(
+    fn violation_is_reported_alike_for_any_split(
         frames in proptest::collection::vec(any_frame(), 0..4),
         garbage in proptest::collection::vec(prop_oneof![any::<u8>(), 0..4_u8], 0..60),
         arrivals in any_arrivals(),

@@ -1,4 +1,4 @@
-//! The calls of the walk, and what it is a walk over.
+//! The calls of the capability checks, and the endpoint types that they cover.
 
 use std::ptr;
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Two endpoints with everything that there is.
+    /// Two endpoints with all capabilities.
     pub(super) fn able(self) -> Pair {
         match self {
             Kind::Unconnected => Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED),
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// The first answer, in one list with others.
+/// The first info of an answer, with its list.
 pub(super) struct Answer(InfoList);
 
 impl Answer {

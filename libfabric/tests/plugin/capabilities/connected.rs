@@ -14,7 +14,7 @@ use super::EAGAIN;
 use crate::connections::{self, Event, accept, connect, event, infos, listen, name, passive};
 use crate::host::{API_VERSION, InfoList, Node, Object, Pair, av_attr, cq_attr, eq_attr, open_fabric, until};
 
-/// Whoever has everything but an endpoint yet.
+/// The objects of one side, without its endpoint.
 struct Side {
     cq: Object<FidCq>,
     av: Object<FidAv>,
@@ -25,11 +25,11 @@ struct Side {
 }
 
 impl Side {
-    /// With these capabilities, or all that there are.
+    /// Opens the objects for an endpoint with these capabilities, or with all.
     fn open(caps: Option<u64>) -> Side {
         let infos = infos();
         if let Some(caps) = caps {
-            // SAFETY: the answer is valid, and nobody else uses it.
+            // SAFETY: the answer is valid, and only this thread uses it.
             unsafe { (*infos.as_ptr()).caps = caps };
         }
         let fabric = open_fabric(infos.first(), API_VERSION);
@@ -61,7 +61,7 @@ impl Side {
     }
 }
 
-/// The left one asks, and the right one accepts; each has these capabilities, or all.
+/// The left endpoint connects and the right one accepts; each has these capabilities, or all.
 pub(super) fn pair(left: Option<u64>, right: Option<u64>) -> Pair {
     let (left, right) = (Side::open(left), Side::open(right));
     let listener = passive(&right.fabric, right.infos.as_ptr()).expect("a passive endpoint");
@@ -70,7 +70,7 @@ pub(super) fn pair(left: Option<u64>, right: Option<u64>) -> Pair {
     assert_eq!(connect(&requester, &name(&listener), b""), 0);
     let mut request = None;
     until(|| {
-        assert!(left.event().is_none(), "nobody has answered yet");
+        assert!(left.event().is_none(), "the request is undecided");
         request = right.event();
         request.is_some()
     });

@@ -1,4 +1,4 @@
-//! The numbers of an answer: what is within them goes well, and what is beyond is refused.
+//! The limits of an answer: operations within them succeed, and operations beyond them are refused.
 
 use std::ptr;
 
@@ -15,7 +15,7 @@ const EINVAL: isize = -22;
 const EMSGSIZE: isize = -90;
 
 #[test]
-fn what_can_be_injected_is_as_long_as_is_said() {
+fn inject_takes_up_to_inject_size() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let max_bytes = answer.parts().0.inject_size;
@@ -29,9 +29,9 @@ fn what_can_be_injected_is_as_long_as_is_said() {
     }
 }
 
-/// No memory is so long; but what is too long is refused before anybody looks at it.
+/// No memory is that long, but the length is refused before the memory is read.
 #[test]
-fn a_message_beyond_the_longest_is_refused() {
+fn message_beyond_max_msg_size_is_refused() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let too_long = answer.parts().2.max_msg_size + 1;
@@ -53,7 +53,7 @@ fn a_message_beyond_the_longest_is_refused() {
 }
 
 #[test]
-fn messages_and_accesses_have_as_many_pieces_as_is_said() {
+fn vectors_take_up_to_iov_limit_segments() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let (tx, rx, ..) = answer.parts();
@@ -89,7 +89,7 @@ fn messages_and_accesses_have_as_many_pieces_as_is_said() {
                 pair.completions(2, 1);
                 assert_eq!(room, text);
             }
-            // As many remote segments as there may be, and one more.
+            // The maximum of remote segments, and one more.
             let each = FiRmaIov { addr: 0, len: 26 / tx.rma_iov_limit, key: KEY };
             let targets: Vec<_> = (0..tx.rma_iov_limit + beyond).map(|_| FiRmaIov { ..each }).collect();
             let parts = [iov(&mut text)];
@@ -127,7 +127,7 @@ fn in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
 }
 
 #[test]
-fn a_region_has_as_many_pieces_as_is_said() {
+fn regions_take_up_to_mr_iov_limit_segments() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let limit = answer.parts().3.mr_iov_limit;
@@ -144,7 +144,7 @@ fn a_region_has_as_many_pieces_as_is_said() {
 }
 
 #[test]
-fn keys_data_and_tags_have_all_of_their_bits() {
+fn keys_data_and_tags_keep_all_bits() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let (_, _, ep, domain) = answer.parts();
@@ -165,7 +165,7 @@ fn keys_data_and_tags_have_all_of_their_bits() {
 }
 
 #[test]
-fn as_much_is_outstanding_as_is_said() {
+fn outstanding_operations_are_bounded_by_the_context_size() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
         let (tx, rx, ..) = answer.parts();
@@ -178,7 +178,7 @@ fn as_much_is_outstanding_as_is_said() {
             assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, number, MATCH_COMPLETE), 0);
         }
         assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, 0, MATCH_COMPLETE), EAGAIN);
-        // All of it ends, so that nothing is waited for when the endpoints are closed.
+        // All operations end, so that closing the endpoints does not wait.
         let (mut sent, mut received, mut posted) = (0, 0, 0);
         pair.until(|pair| {
             while posted - received < 1000 && posted < tx.size {

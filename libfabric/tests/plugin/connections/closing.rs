@@ -1,4 +1,4 @@
-//! Endpoints that one thread closes while another reads what they have reported.
+//! One thread closes endpoints while another reads their errors.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const ENDPOINTS: usize = 100;
 
-/// What every endpoint of the test has for its context.
+/// The context of every endpoint of the test.
 const CONTEXT: usize = 0x5eed;
 
 /// A queue that another thread reads.
@@ -18,11 +18,11 @@ struct Errors {
     is_over: AtomicBool,
 }
 
-// SAFETY: what is opened without a wish for less may be used by any thread, `FI_THREAD_SAFE` of `fi_domain(3)`.
+// SAFETY: the objects have the default `FI_THREAD_SAFE` of `fi_domain(3)`, so any thread may use them.
 unsafe impl Sync for Errors {}
 
 impl Errors {
-    /// Reads errors as fast as it can, and looks at each before, until there will be no more.
+    /// Peeks at and reads errors as fast as possible, until told that no more will come.
     fn read(&self) {
         while !self.is_over.load(Ordering::Acquire) {
             for flags in [FI_PEEK, 0] {
@@ -53,10 +53,10 @@ fn failure(cq: &Object<FidCq>) {
 }
 
 #[test]
-fn an_error_has_the_context_of_an_endpoint_that_is_being_closed() {
-    let desk = Desk::open();
+fn error_keeps_the_context_of_an_endpoint_being_closed() {
+    let desk = ConnectionFixture::open();
     let closed = desk.listener();
-    let nobody = name(&closed);
+    let closed_name = name(&closed);
     drop(closed);
     let errors = Errors { eq: desk.eq.as_ptr(), count: AtomicUsize::new(0), is_over: AtomicBool::new(false) };
     thread::scope(|scope| {
@@ -64,13 +64,13 @@ fn an_error_has_the_context_of_an_endpoint_that_is_being_closed() {
         for round in 0..ENDPOINTS {
             let count = errors.count.load(Ordering::Acquire);
             let endpoint = desk.endpoint(desk.info());
-            // SAFETY: nobody else looks at it yet.
+            // SAFETY: only this thread uses it yet.
             unsafe { (*endpoint.fid()).context = context(CONTEXT) };
-            // It fails with the attempt, a moment before that is told.
+            // The receive fails with the request, a moment before the event.
             assert_eq!(recv(&endpoint, 1), 0);
-            assert_eq!(connect(&endpoint, &nobody, b""), 0);
+            assert_eq!(connect(&endpoint, &closed_name, b""), 0);
             failure(&desk.cq);
-            // Every other one is closed whether that was read or not.
+            // Every other endpoint is closed without waiting until its error was read.
             if round % 2 == 0 {
                 until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
             }

@@ -1,5 +1,5 @@
-//! Whatever is said to an endpoint with connections, and in whatever order, nothing panics, everything ends once, and the
-//! application hears of its connection what can be.
+//! Whatever is said to an endpoint with connections, and in whatever order, nothing panics,
+//! everything ends once, and the application hears of its connection what can be.
 
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ impl Run {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_everything_ends_once(
+    fn random_frames_never_panic_and_operations_end_once(
         steps in prop::collection::vec(any_step(), 1..100),
         is_passive in prop_oneof![1 => Just(true), 3 => Just(false)],
     ) {

@@ -7,7 +7,7 @@ use crate::region::{Region, RegionAttr};
 use crate::wire::RmaKind;
 
 #[test]
-fn half_a_message_is_sent_to_its_end_before_what_is_told_behind_it() {
+fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
     let asks = Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival });
     // What the link takes after the shutdown.
     let rooms: [&[Sent]; 3] =
@@ -34,7 +34,7 @@ fn half_a_message_is_sent_to_its_end_before_what_is_told_behind_it() {
 }
 
 #[test]
-fn half_of_what_the_peer_reads_is_sent_to_its_end_too() {
+fn shutdown_during_read_answer_sends_the_rest_first() {
     let (mut engine, _, mut transport, mut sink) = connected();
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_READ, base_address: 0 };
     let region = engine.target.regions().add(Region::owned(5000, attr).unwrap()).unwrap();
@@ -51,7 +51,7 @@ fn half_of_what_the_peer_reads_is_sent_to_its_end_too() {
 
 /// What this side has asked of the peer is nothing to be waited for, and nothing that the peer could miss.
 #[test]
-fn half_a_write_is_sent_to_its_end_whatever_else_is_unanswered() {
+fn shutdown_during_write_sends_the_rest_first() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     engine.post_rma(access(peer, read(8), 2), &mut transport, &mut sink).unwrap();
@@ -78,7 +78,7 @@ fn half_a_write_is_sent_to_its_end_whatever_else_is_unanswered() {
 }
 
 #[test]
-fn what_is_long_is_not_copied_to_be_sent_to_its_end() {
+fn shutdown_during_long_write_closes_the_link_at_once() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
     static LONG: [u8; EAGER_MAX_BYTES + 2] = [7; EAGER_MAX_BYTES + 2];
@@ -89,7 +89,7 @@ fn what_is_long_is_not_copied_to_be_sent_to_its_end() {
 }
 
 #[test]
-fn a_message_that_the_peer_has_not_asked_for_keeps_nothing_from_being_said() {
+fn unrequested_offer_does_not_delay_shutdown() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
     engine.post_send(send_to(peer, &LONG, 2), &mut transport, &mut sink).unwrap();

@@ -81,7 +81,7 @@ fn pump_events(nodes: &mut [&mut Node], of: &[usize]) {
     pump(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
 }
 
-/// A requester and who has accepted it.
+/// A requester and the endpoint that has accepted it.
 fn pair(network: &Network, seed: u64) -> (Node, Node) {
     let mut listener = Node::open(network, 1, EndpointRole::Passive);
     let mut requester = Node::open(network, 2, EndpointRole::Connected);
@@ -104,7 +104,7 @@ fn pair(network: &Network, seed: u64) -> (Node, Node) {
 }
 
 #[test]
-fn a_connection_carries_messages_and_accesses_until_it_is_shut_down() {
+fn connection_carries_messages_and_rma_until_shutdown() {
     for seed in 0..20 {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = pair(&network, seed);
@@ -147,7 +147,7 @@ fn a_connection_carries_messages_and_accesses_until_it_is_shut_down() {
 }
 
 #[test]
-fn whatever_goes_wrong_every_attempt_comes_to_an_end_and_nobody_is_left_connected_alone() {
+fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
     let mut connections = 0;
     for seed in 0..300 {
         let network = Network::new(seed, Faults::nasty());
@@ -173,12 +173,12 @@ fn whatever_goes_wrong_every_attempt_comes_to_an_end_and_nobody_is_left_connecte
                         ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown => ended[n] = true,
                         ConnectionEvent::Confirmed => assert!(n == 1 && connected[1]),
                         ConnectionEvent::Requested(_) | ConnectionEvent::Withdrawn(_) => {
-                            panic!("nobody asks it")
+                            panic!("only the listener gets requests")
                         }
                     }
                 }
             }
-            // Whatever is true of both is true in time; nobody need wait for it to be confirmed.
+            // The attempt ends once both sides are connected, or both have failed.
             if (connected[1] || ended[1])
                 && let Some(request) = request.take()
             {
@@ -201,7 +201,7 @@ fn whatever_goes_wrong_every_attempt_comes_to_an_end_and_nobody_is_left_connecte
 }
 
 #[test]
-fn who_is_killed_leaves_nobody_waiting() {
+fn kill_during_connecting_leaves_no_endpoint_waiting() {
     for (victim, stage) in (0..3).flat_map(|victim| (0..40).map(move |stage| (victim, stage))) {
         let network = Network::new(stage, Faults::default());
         let mut nodes = [
@@ -247,7 +247,7 @@ fn who_is_killed_leaves_nobody_waiting() {
             .iter()
             .all(|events| matches!(events.first(), Some(ConnectionEvent::Connected { .. })));
         let is_fine = match victim {
-            // Whoever was asked is not needed any more once both are connected.
+            // Once both are connected, the passive endpoint is not needed any more.
             0 => both_connected || ends(&events[1]) && (is_accepting.is_none() || ends(&events[2])),
             1 => is_accepting.is_none() || ends(&events[2]),
             _ => ends(&events[1]) || is_accepting.is_none(),

@@ -1,4 +1,5 @@
-//! Random messages from several peers into random buffers and receives, beside a model that knows of no queue being full.
+//! Random messages from several peers into random buffers and receives, beside a model that knows
+//! of no queue being full.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -180,7 +181,7 @@ impl World {
             Step::Offer { sender, len, is_pulled } => self.offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.go_on(sender, count),
             // What the model does not know of: which of them come first.
-            Step::Break { .. } | Step::Cancel { .. } if self.engine.reception.has_set_aside() => {}
+            Step::Break { .. } | Step::Cancel { .. } if self.engine.reception.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_off(sender),
             Step::Cancel { place } => self.cancel(place),
             Step::Transmit => self.transmit(),
@@ -441,7 +442,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn every_message_lies_where_it_belongs_and_every_buffer_is_released_once(
+    fn random_messages_are_placed_once_and_buffers_released_once(
         room in 0..8usize,
         steps in vec(any_step(), 0..120),
     ) {

@@ -1,5 +1,6 @@
 //! Random messages of one sender, in every way that there is, into random receives and buffers: they
-//! complete in order.
+//! complete in order. Where payload cannot be read or the link ends, messages are lost; receives end once all
+//! the same, and no credit is lost.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -8,6 +9,9 @@ use proptest::prelude::*;
 use super::*;
 
 const DEPTH_OPS: usize = 6;
+/// The contexts of receives and of buffers.
+const POSTED: u64 = 1;
+const BUFFER: u64 = 2;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -37,10 +41,25 @@ enum Step {
     Pull {
         can_pull: bool,
     },
+    /// What is pulled next cannot be read.
+    Fault,
+    /// Cancels a receive, or buffer, of this kind.
+    Cancel {
+        context: u64,
+    },
     /// The application reads this many completions.
     Read {
         count: usize,
     },
+}
+
+/// A step, or one that loses messages and receives.
+fn any_step_or_accident() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => any_step(),
+        1 => Just(Step::Fault),
+        1 => (POSTED..=BUFFER).prop_map(|context| Step::Cancel { context }),
+    ]
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -64,33 +83,61 @@ fn content(number: usize, len: usize) -> Vec<u8> {
 /// A connection's receiver, its peer, and the application.
 struct Scene {
     receiver: Receiver,
-    asked: Asked,
+    asked: EffectsRecorder,
     /// The lengths of the messages that were sent.
     lens: Vec<usize>,
     /// What is being read: a message, and how much of it was.
     reading: Option<(usize, usize)>,
     /// Payloads that the sender was asked for.
     asked_for: Vec<usize>,
-    /// How many messages were read.
+    /// The number of the message that is read next.
     read: usize,
+    /// How many messages were read.
+    received: usize,
+    /// How many receives and buffers were posted, and how many of them have ended.
+    posted: usize,
+    ended: usize,
+    /// How many messages receives have failed with.
+    lost: usize,
+    /// Whether messages may be lost.
+    may_lose: bool,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    fn new(may_lose: bool) -> Scene {
         let (mut receiver, mut asked) = receiver_in_order();
         receiver.set_depth_ops(DEPTH_OPS);
         receiver.set_pull_step_max_bytes(8);
         asked.room = 3;
-        Scene { receiver, asked, lens: Vec::new(), reading: None, asked_for: Vec::new(), read: 0 }
+        Scene {
+            receiver,
+            asked,
+            lens: Vec::new(),
+            reading: None,
+            asked_for: Vec::new(),
+            read: 0,
+            received: 0,
+            posted: 0,
+            ended: 0,
+            lost: 0,
+            may_lose,
+        }
     }
 
     fn step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
             // Both may be refused, where as many are outstanding as there are places.
-            Step::Post { len } => drop(receiver.post(receive(len, 1), asked)),
+            Step::Post { len } => {
+                self.posted += usize::from(receiver.post(receive(len, POSTED), asked).is_ok());
+            }
             Step::PostBuffer { len, min_free } => {
-                drop(receiver.post_multi_receive(receive(len, 2), min_free, asked));
+                let posted = receiver.post_multi_receive(receive(len, BUFFER), min_free, asked);
+                self.posted += usize::from(posted.is_ok());
+            }
+            Step::Fault => receiver.pull(|_| true, |_, _, _, _| Pull::Fault, asked),
+            Step::Cancel { context } => {
+                receiver.cancel(Cancellable::Context(context), asked);
             }
             Step::Send { .. } | Step::Offer { .. } | Step::Answer { .. } if self.reading.is_some() => {}
             Step::Send { len, begun } => {
@@ -124,7 +171,7 @@ impl Scene {
             Step::Pull { can_pull } => self.pull(can_pull),
             Step::Read { count } => self.read(count),
         }
-        self.receiver.credit_told(LINK);
+        self.receiver.credit_sent(LINK);
         for (_, header) in self.asked.owed.drain(..) {
             if let Header::Clear { op, .. } = header {
                 self.asked_for.push(op as usize);
@@ -161,10 +208,24 @@ impl Scene {
                 Ok(completion) => (completion, None),
                 Err(failure) => (failure.completion, Some(failure.error)),
             };
+            let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
+            self.ended += usize::from(is_release || completion.context == POSTED);
             if !completion.flags.contains(CompletionFlags::RECV) {
                 continue; // A buffer is released, apart from any message.
             }
-            assert_eq!(completion.data, self.read as u64);
+            match error {
+                Some(OperationError::Cancelled) => continue,
+                // Its message is lost, which is not told.
+                Some(OperationError::Fault | OperationError::Link(_)) => {
+                    self.lost += usize::from(!is_release);
+                    continue;
+                }
+                _ => {}
+            }
+            // Those between were lost.
+            assert!(completion.data >= self.read as u64, "{} comes after {}", completion.data, self.read);
+            assert!(self.may_lose || completion.data == self.read as u64, "a message is missing");
+            self.read = completion.data as usize;
             let len = self.lens[self.read];
             match error {
                 None => assert_eq!(bytes_of(completion.buffer), content(self.read, len)),
@@ -176,6 +237,7 @@ impl Scene {
                 Some(error) => panic!("{error}"),
             }
             self.read += 1;
+            self.received += 1;
         }
         self.receiver.deliver_held(&mut self.asked);
     }
@@ -200,6 +262,27 @@ impl Scene {
         assert_eq!(self.read, self.lens.len(), "a message is not received");
         assert!(!self.receiver.turns.are_pending());
     }
+
+    fn read_all(&mut self) {
+        while !self.asked.ended.is_empty() {
+            self.read(usize::MAX);
+        }
+    }
+
+    /// The link ends, and with it everything.
+    fn end_link(&mut self) {
+        self.receiver.link_ended(LINK, &RESET, &mut self.asked);
+        self.read_all();
+        assert!(self.lost + self.received <= self.lens.len(), "a message has ended twice");
+        self.receiver.end_all(Some(PEER), &RESET, &mut self.asked);
+        self.read_all();
+        assert_eq!(self.receiver.outstanding(), 0);
+        assert_eq!(self.ended, self.posted, "each receive ends once");
+        assert_eq!((self.receiver.fetches_len(), self.receiver.turns.are_pending()), (0, false));
+        assert!(!self.receiver.leaves_unmatched());
+        self.receiver.discard_all(&mut self.asked);
+        assert!(self.receiver.take_budget(BUDGET_BYTES as u64), "credit is lost");
+    }
 }
 
 fn pull_at(content: &[u8], mut at: usize, into: &mut [IoSliceMut<'_>]) {
@@ -221,10 +304,21 @@ fn bytes_of(buffer: Buffer) -> Vec<u8> {
 proptest! {
     #[test]
     fn messages_complete_in_the_order_of_their_arrival(steps in vec(any_step(), 0..80)) {
-        let mut scene = Scene::new();
+        let mut scene = Scene::new(false);
         for step in steps {
             scene.step(step);
         }
         scene.finish();
+    }
+
+    /// Each receive ends once, and in order, if payload cannot be read, receives are cancelled and the link
+    /// ends.
+    #[test]
+    fn receives_end_once_whatever_is_lost(steps in vec(any_step_or_accident(), 0..80)) {
+        let mut scene = Scene::new(true);
+        for step in steps {
+            scene.step(step);
+        }
+        scene.end_link();
     }
 }

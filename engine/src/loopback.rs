@@ -1,9 +1,9 @@
 //! A network inside the process: seeded, deterministic, and as faulty as is asked for.
 //!
-//! Everything that speaks of "the loopback" runs on it: the engine's tests, the examples in the documentation, and
-//! simulation. It carries the same bytes as a stream over TCP does. It has no clock and no thread, and draws no
-//! randomness from the system: a program that makes the same calls in the same order on a network with the same
-//! seed sees the same things happen.
+//! Everything that speaks of "the loopback" runs on it: the engine's tests, the examples in the
+//! documentation, and simulation. It carries the same bytes as a stream over TCP does. It has no
+//! clock and no thread, and draws no randomness from the system: a program that makes the same
+//! calls in the same order on a network with the same seed sees the same things happen.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -24,20 +24,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::MESSAGE_MAX_BYTES;
-use crate::loopback::shareable::Memories;
+use crate::loopback::shareable::SharedMemories;
 use crate::loopback::state::State;
 use crate::transport::{Provider, ProviderAttr, SharedMemory};
 
 pub use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults};
 pub use crate::loopback::transport::LoopbackTransport;
 
-/// A network inside the process, and the [`Provider`] of endpoints on it. Clones are handles to the same network.
+/// A network inside the process, and the [`Provider`] of endpoints on it. Clones are handles to the
+/// same network.
 ///
-/// An endpoint that is opened at a wildcard gets the loopback address of its format, and where no port is asked for,
-/// ports are given out in order. Any other address may be had too, as if every host were on this network.
+/// An endpoint that is opened at a wildcard gets the loopback address of its format, and where no
+/// port is asked for, ports are given out in order. Any other address may be had too, as if every
+/// host were on this network.
 ///
-/// Without faults, what was flushed is there at the peer's next [`receive`](crate::transport::Transport::receive). A
-/// connection is made in the connector's next `receive`, whether or not the peer ever calls its own.
+/// Without faults, what was flushed is there at the peer's next
+/// [`receive`](crate::transport::Transport::receive). A connection is made in the connector's next
+/// `receive`, whether or not the peer ever calls its own.
 ///
 /// ```
 /// use homespun_engine::address::AddressFormat;
@@ -92,13 +95,13 @@ pub use crate::loopback::transport::LoopbackTransport;
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<State>>,
-    memories: Arc<Memories>,
+    memories: Arc<SharedMemories>,
     /// How much was ever reported.
     reported: Arc<AtomicU64>,
 }
 
 impl Network {
-    /// A network with nobody on it. The seed decides everything that is left to chance.
+    /// A network without endpoints. The seed decides everything that is left to chance.
     pub fn new(seed: u64, faults: Faults) -> Network {
         let state = Arc::new(Mutex::new(State::new(seed, faults)));
         Network { state, memories: Arc::default(), reported: Arc::default() }
@@ -109,9 +112,10 @@ impl Network {
         self.lock().faults = faults;
     }
 
-    /// Makes an endpoint vanish as if its process had died. Its peers see their links go down with ECONNRESET after
-    /// what was in flight ([`Faults::lose_per_mille`]: or less), connecting to it is refused until somebody else is
-    /// opened at its address, and its own transport does nothing any more. Returns whether there was such an endpoint.
+    /// Makes an endpoint vanish as if its process had died. Its peers see their links go down with
+    /// ECONNRESET after what was in flight ([`Faults::lose_per_mille`]: or less), connecting to it
+    /// is refused until another endpoint is opened at its address, and its own transport does
+    /// nothing any more. Returns whether there was such an endpoint.
     pub fn kill(&self, address: Address) -> bool {
         let mut state = self.lock();
         let endpoint = state.at(address);
@@ -121,8 +125,9 @@ impl Network {
         endpoint.is_some()
     }
 
-    /// Breaks all links between two endpoints, whoever connected: both see them go down with ECONNRESET after what was
-    /// in flight ([`Faults::lose_per_mille`]: or less). Returns how many links there were; a link counts once.
+    /// Breaks all links between two endpoints, whichever connected: both see them go down with
+    /// ECONNRESET after what was in flight ([`Faults::lose_per_mille`]: or less). Returns how many
+    /// links there were; a link counts once.
     pub fn break_link(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
         match (state.at(a), state.at(b)) {
@@ -132,9 +137,9 @@ impl Network {
     }
 
     /// Whether nothing is in flight anywhere: no bytes between a call to send and the peer's
-    /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits to be accepted, no
-    /// end of a link that is still to be reported. What a sender has kept after [`Sent::Full`] or [`Sent::Partial`] is
-    /// not known here.
+    /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits
+    /// to be accepted, no end of a link that is still to be reported. What a sender has kept after
+    /// [`Sent::Full`] or [`Sent::Partial`] is not known here.
     ///
     /// [`Sent::Full`]: crate::transport::Sent::Full
     /// [`Sent::Partial`]: crate::transport::Sent::Partial
@@ -143,12 +148,14 @@ impl Network {
     }
 
     /// How many frames, pieces of frames and link events all endpoints together have
-    /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing happens on the network.
+    /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing
+    /// happens on the network.
     pub fn reported(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
 
-    /// A thread that panicked while it held the lock was about to fail its test; the others still get to see why.
+    /// A thread that panicked while it held the lock was about to fail its test; the others still
+    /// get to see why.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

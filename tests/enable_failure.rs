@@ -1,4 +1,4 @@
-//! Endpoints that could not be enabled because the system lacked memory: they leave nothing behind.
+//! Endpoints whose enabling fails for lack of memory leave nothing behind.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -19,7 +19,7 @@ use crate::suite::{Deadline, Net, Transport, Turns};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[test]
-fn endpoint_that_cannot_be_enabled_is_no_member_of_its_receive_context() {
+fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
     for transport in [Transport::Tcp4, Transport::Shm4] {
         let net = Net::new(&transport, Turns::Alternate);
         let domain = net.domain();
@@ -28,7 +28,7 @@ fn endpoint_that_cannot_be_enabled_is_no_member_of_its_receive_context() {
         assert!(info.caps.contains(Caps::RMA_EVENT), "counters of regions drive its endpoints");
         let context =
             domain.shared_receive_context(&RxAttr { caps: info.rx.caps, ..RxAttr::default() }).unwrap();
-        // Counts what any endpoint of the domain receives; threads sleep on it.
+        // A counter with waiters, to which every endpoint of the domain may report.
         let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
         let counter = domain.open_counter(&attr).unwrap();
         let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };

@@ -1,5 +1,5 @@
-//! Processes that leave in good order, are killed when their messages have been transmitted, or stand still for a while:
-//! nothing is lost of what they have sent, and nothing fails that can still be done.
+//! Processes that close in order, are killed after their messages were transmitted, or are stopped for a
+//! while: none of their messages is lost, and no operation fails that can still complete.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -8,7 +8,7 @@ use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup, Transport, Turns};
@@ -17,19 +17,19 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
-/// Lengths of messages that need nothing of their receiver to be sent: they fit into what carries them.
+/// Lengths of messages that fit into the link without progress of the receiver.
 const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];
 
 /// Lengths of messages that wait for their receiver on some transport.
 const LONG_LENS_BYTES: [usize; 4] = [16_384, 100_000, (5 << 20) + 1, 1 << 20];
 
-/// Lengths of messages that travel in every way that there is. A receiver keeps all of them before it is asked for them.
+/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const KEPT_LENS_BYTES: [usize; 8] = [0, 8, 100, 5000, 100_000, 300_000, 1 << 20, (5 << 20) + 1];
 
-/// How much the smallest receivers keep.
+/// The unexpected budget of the smallest receivers.
 const SMALL_BUDGET_BYTES: usize = 20_000;
 
-/// How many times a party is driven while its peer stands still.
+/// How many times a party is driven while its peer is stopped.
 const STILL_ROUNDS: usize = 2000;
 
 fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
@@ -40,7 +40,7 @@ fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
     }
 }
 
-/// Receives them in order, and nothing else.
+/// Receives these messages in order, and no others.
 #[track_caller]
 fn receive_all(party: &Party, lens_bytes: &[usize]) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
@@ -55,7 +55,7 @@ fn receive_all(party: &Party, lens_bytes: &[usize]) {
     party.failure();
 }
 
-/// A receiver that does nothing until it is asked to, one who is going to leave, and one who stays.
+/// A receiver that makes no progress until it is woken, a sender that will leave, and one that stays.
 fn parties(net: &Net) -> [Party; 3] {
     let receiver = net.open(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.party(), net.party());
@@ -67,12 +67,12 @@ fn parties(net: &Net) -> [Party; 3] {
 }
 
 #[test]
-fn messages_arrive_from_a_process_that_has_ended_before_it_was_accepted() {
+fn messages_of_a_process_that_ended_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = parties(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
-        // With its last handle the process ends, after it has closed its endpoint.
+        // Dropping the last handle closes the endpoint and ends the process.
         drop(leaver);
         receive_all(&receiver, &EAGER_LENS_BYTES);
         net.wake(&receiver);
@@ -81,12 +81,12 @@ fn messages_arrive_from_a_process_that_has_ended_before_it_was_accepted() {
 }
 
 #[test]
-fn messages_arrive_from_a_process_that_was_killed_before_it_was_accepted() {
+fn messages_of_a_process_killed_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = parties(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
-        // Its memory is not needed any more.
+        // The messages no longer need the sender's memory.
         leaver.completions(EAGER_LENS_BYTES.len());
         leaver.kill();
         receive_all(&receiver, &EAGER_LENS_BYTES);
@@ -96,7 +96,7 @@ fn messages_arrive_from_a_process_that_was_killed_before_it_was_accepted() {
 }
 
 #[test]
-fn messages_arrive_whose_sender_was_killed_when_they_had_been_transmitted() {
+fn transmitted_messages_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         for level in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
@@ -106,7 +106,7 @@ fn messages_arrive_whose_sender_was_killed_when_they_had_been_transmitted() {
             leaver.kill();
             receive_all(&receiver, &KEPT_LENS_BYTES);
         }
-        // Each of them was killed at the very moment.
+        // Each sender was killed at the moment of its last completion.
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
             let (receiver, leaver) = net.pair();
             let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);
@@ -124,11 +124,11 @@ fn messages_arrive_whose_sender_was_killed_when_they_had_been_transmitted() {
 }
 
 #[test]
-fn messages_arrive_whose_sender_was_killed_when_a_fence_behind_them_had_been_passed() {
+fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (receiver, leaver) = net.pair();
-        // They complete before they are there; what is behind the fence does not.
+        // These sends complete before they arrive; the fenced one does not.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
@@ -142,7 +142,7 @@ fn messages_arrive_whose_sender_was_killed_when_a_fence_behind_them_had_been_pas
 }
 
 #[test]
-fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
+fn claimed_complete_message_outlives_its_killed_sender() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
@@ -155,10 +155,10 @@ fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
                 .sendmsg(SendMsg { buffers, to, tag: Some(tag), context: tag, ..SendMsg::default() })
                 .expect("room for a send");
         }
-        // They go in order, so all of them are there when the last one is.
+        // Messages keep their order, so all have arrived when the last one has.
         for (tag, then) in [(3, OpFlags::empty()), (1, OpFlags::CLAIM), (2, OpFlags::CLAIM)] {
             let receive = RecvMsg {
-                tagged: Some((tag, 0)),
+                tagged: Some(Tag(tag).into()),
                 context: tag,
                 flags: OpFlags::PEEK | then,
                 ..RecvMsg::default()
@@ -174,7 +174,7 @@ fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes)] {
             let receive = RecvMsg {
                 buffers: vec![room(len_bytes)],
-                tagged: Some((tag, 0)),
+                tagged: Some(Tag(tag).into()),
                 context: tag,
                 flags: OpFlags::CLAIM,
                 ..RecvMsg::default()
@@ -197,7 +197,7 @@ fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
 }
 
 #[test]
-fn a_process_that_leaves_stays_until_its_long_messages_were_fetched() {
+fn closing_process_stays_until_its_long_messages_are_fetched() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = parties(&net);
@@ -213,7 +213,7 @@ fn a_process_that_leaves_stays_until_its_long_messages_were_fetched() {
 }
 
 #[test]
-fn a_process_that_stands_still_for_a_while_is_not_dead() {
+fn stopped_process_is_not_taken_for_dead() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
@@ -226,9 +226,9 @@ fn a_process_that_stands_still_for_a_while_is_not_dead() {
         send_all(&alice, &bob, &lens_bytes, OpFlags::DELIVERY_COMPLETE);
         for _ in 0..STILL_ROUNDS {
             let ended = alice.poll();
-            assert!(ended.is_none(), "nobody has received anything, but {ended:?}");
+            assert!(ended.is_none(), "no message was received, but {ended:?}");
         }
-        // Nobody else is kept waiting.
+        // Other peers do not wait.
         alice.exchange(&carol);
         bob.resume();
         receive_all(&bob, &lens_bytes);

@@ -1,6 +1,7 @@
 //! Endpoints: `fi_endpoint(3)`.
 
 mod atomic;
+mod atomic_words;
 mod connecting;
 mod deferring;
 mod receive;
@@ -23,7 +24,7 @@ use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use parking_lot::Mutex;
 
 pub use self::atomic::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
-pub(crate) use self::connecting::Beginning;
+pub(crate) use self::connecting::EndpointOrigin;
 pub use self::rma::{ReadMsg, WriteMsg};
 pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
@@ -38,19 +39,20 @@ pub use crate::receives::RecvMsg;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
-/// An endpoint is opened from an [`Info`], bound to completion queues and an address vector, enabled, and then posts
-/// operations, whose completions its queues report. What moves them on is up to its domain: reads of those queues
-/// ([`CompletionQueue`](crate::CompletionQueue)), or also a thread ([`Progress`](crate::info::Progress)).
+/// An endpoint is opened from an [`Info`], bound to completion queues and an address vector,
+/// enabled, and then posts operations, whose completions its queues report. What moves them on is
+/// up to its domain: reads of those queues ([`CompletionQueue`](crate::CompletionQueue)), or also a
+/// thread ([`Progress`](crate::info::Progress)).
 ///
-/// One of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead of an address vector, asks
-/// for a [connection](Self::connect) or [accepts](Self::accept) one, and talks to the other end alone: the addresses that
-/// calls take are not looked at. Sends and accesses to memory are possible while it is connected
-/// ([`Misuse::NotConnected`]), receives from the moment it is enabled.
-/// [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
+/// One of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead
+/// of an address vector, asks for a [connection](Self::connect) or [accepts](Self::accept) one, and
+/// talks to the other end alone: the addresses that calls take are not looked at. Sends and
+/// accesses to memory are possible while it is connected ([`Misuse::NotConnected`]), receives from
+/// the moment it is enabled. [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
 ///
-/// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is closed: what it has
-/// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
-/// still posted end unheard.
+/// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is
+/// closed: what it has accepted for sending still goes out, within
+/// [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are still posted end unheard.
 ///
 /// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue
 /// is full, which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a
@@ -59,18 +61,19 @@ pub use crate::receives::RecvMsg;
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
 /// those that change the meaning of another argument: `FI_TRIGGER` and `FI_XPU_TRIGGER`, for which the
-/// context would say when to begin ([`trigger`](Self::trigger) is told of a counter in another way), and, where there is
-/// a destination, `FI_MULTICAST`, for which that would be a group.
+/// context would say when to begin ([`trigger`](Self::trigger) takes the counter as an argument),
+/// and, where there is a destination, `FI_MULTICAST`, for which that would be a group.
 ///
-/// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
-/// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.
+/// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers
+/// that its connections share, and some 150 bytes for each outstanding operation and each peer. See
+/// `fi_endpoint(3)`.
 ///
 /// [`Again`]: homespun_engine::error::Again
 /// [`Rejected`]: homespun_engine::rejected::Rejected
 ///
 /// ```
 /// use homespun::{
-///     AvAttr, BindFlags, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints, ReadError,
+///     AvAttr, BindFlags, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints,
 /// };
 ///
 /// let fabric = Fabric::new();
@@ -87,10 +90,9 @@ pub use crate::receives::RecvMsg;
 /// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
 /// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
 /// let received = loop {
-///     match cq.read() {
-///         Ok(completion) if completion.context == 1 => break completion,
-///         Ok(_) | Err(ReadError::Empty) => {}
-///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
+///     match cq.read().expect("no operation fails") {
+///         Some(completion) if completion.context == 1 => break completion,
+///         _ => {}
 ///     }
 /// };
 /// assert_eq!(received.buffer, Buffer::Received(BytesMut::from(&b"hello"[..])));
@@ -98,7 +100,7 @@ pub use crate::receives::RecvMsg;
 /// ```
 #[derive(Clone)]
 pub struct Endpoint {
-    shared: Arc<Shared>,
+    shared: Arc<EndpointShared>,
     default_flags: Arc<DefaultFlags>,
 }
 
@@ -108,10 +110,10 @@ struct DefaultFlags {
     receive: AtomicU64,
 }
 
-struct Shared {
+struct EndpointShared {
     info: Info,
-    beginning: Beginning,
-    domain: Arc<domain::Shared>,
+    origin: EndpointOrigin,
+    domain: Arc<domain::DomainShared>,
     min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
@@ -127,9 +129,9 @@ struct Shared {
 impl Endpoint {
     /// Opens an endpoint. A request must be [taken](crate::ConnectionRequest::take) for it.
     pub(crate) fn open(
-        domain: Arc<domain::Shared>,
+        domain: Arc<domain::DomainShared>,
         info: Info,
-        beginning: Beginning,
+        origin: EndpointOrigin,
     ) -> Result<Endpoint, Error> {
         let default_flags = Arc::new(DefaultFlags {
             transmit: AtomicU64::new(info.tx.op_flags.bits()),
@@ -137,11 +139,11 @@ impl Endpoint {
         });
         let endpoint = Endpoint {
             default_flags,
-            shared: Arc::new(Shared {
+            shared: Arc::new(EndpointShared {
                 domain,
                 min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 info,
-                beginning,
+                origin,
                 setup: Mutex::default(),
                 pump: OnceLock::new(),
                 service: Service::default(),
@@ -158,15 +160,16 @@ impl Endpoint {
         &self.shared.info
     }
 
-    /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also where the endpoint
-    /// is bound to every interface. An endpoint that was opened to accept a request has the address that was asked.
+    /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also
+    /// where the endpoint is bound to every interface. An endpoint that was opened to accept a
+    /// request has the address that was asked.
     ///
     /// # Errors
     ///
-    /// What the system says when the endpoint is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL, EACCES,
-    /// EMFILE.
+    /// What the system says when the endpoint is bound, which the first call does: EADDRINUSE,
+    /// EADDRNOTAVAIL, EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
-        if let Beginning::Request(request) = &self.shared.beginning {
+        if let EndpointOrigin::Request(request) = &self.shared.origin {
             return Ok(request.asked().name);
         }
         if let Some(pump) = self.shared.pump.get() {
@@ -176,8 +179,9 @@ impl Endpoint {
         Ok(self.shared.open_pump(setup.name)?.address())
     }
 
-    /// Another handle of the same endpoint, with default flags of its own, which are those of this one at first:
-    /// `fi_ep_alias`. In all else the two are one. The endpoint is closed when the last handle of all is dropped.
+    /// Another handle of the same endpoint, with default flags of its own, which are those of this
+    /// one at first: `fi_ep_alias`. In all else the two are one. The endpoint is closed when the
+    /// last handle of all is dropped.
     pub fn alias(&self) -> Endpoint {
         let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
         let DefaultFlags { transmit, receive } = &*self.default_flags;
@@ -197,15 +201,16 @@ impl Endpoint {
         OpFlags::from_bits_retain(self.default_flags.receive.load(Ordering::Relaxed))
     }
 
-    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`). With
-    /// [`OpFlags::TRIGGER`] all operations are to be posted by [`trigger`](Self::trigger); other calls that look at the
-    /// default flags refuse.
+    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`).
+    /// With [`OpFlags::TRIGGER`] all operations are to be posted by [`trigger`](Self::trigger);
+    /// other calls that look at the default flags refuse.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that sends and accesses do not have, or, such as a fence or remote data, only one by one:
-    /// for all that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags);
-    /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
+    /// [`Misuse::Flags`] for flags that sends and accesses do not have, or, such as a fence or
+    /// remote data, only one by one: for all that [`getinfo`](crate::getinfo()) does not take for
+    /// [`TxAttr::op_flags`](crate::info::TxAttr::op_flags); [`Misuse::NoCapability`] for
+    /// `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
@@ -221,9 +226,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one: for all that
-    /// [`getinfo`](crate::getinfo()) does not take for [`RxAttr::op_flags`](crate::info::RxAttr::op_flags);
-    /// [`Misuse::NoCapability`] for `MULTI_RECV` without the capability.
+    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one:
+    /// for all that [`getinfo`](crate::getinfo()) does not take for
+    /// [`RxAttr::op_flags`](crate::info::RxAttr::op_flags); [`Misuse::NoCapability`] for
+    /// `MULTI_RECV` without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
@@ -242,22 +248,22 @@ impl Endpoint {
         }
     }
 
-    /// With less room than this a multi-receive buffer takes no more messages and is released: the endpoint option
-    /// `FI_OPT_MIN_MULTI_RECV`, `fi_endpoint(3)`. By default
+    /// With less room than this a multi-receive buffer takes no more messages and is released: the
+    /// endpoint option `FI_OPT_MIN_MULTI_RECV`, `fi_endpoint(3)`. By default
     /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted from now on. Any number
-    /// will do: with 0 a buffer is released only when a message does not fit, and a buffer that is shorter than this takes a
-    /// single message.
+    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted
+    /// from now on. Any number will do: with 0 a buffer is released only when a message does not
+    /// fit, and a buffer that is shorter than this takes a single message.
     pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels an operation with this context that can still be taken back, a receive before a send: `fi_cancel`. It
-    /// ends with an error completion, ECANCELED.
+    /// Cancels an operation with this context that can still be taken back, a receive before a
+    /// send: `fi_cancel`. It ends with an error completion, ECANCELED.
     ///
     /// # Errors
     ///
@@ -266,13 +272,13 @@ impl Endpoint {
         let (pump, _) = self.shared.driven()?;
         match pump.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.info.caps.contains(Caps::TRIGGER) => {
-                self.works().cancel_operation(pump, context)
+                self.works().cancel_by_context(pump, context)
             }
             cancelled => cancelled,
         }
     }
 
-    /// Keeps everybody from the lock that setting an endpoint up takes.
+    /// Holds the lock that setting an endpoint up takes.
     #[cfg(test)]
     pub(crate) fn hold_setup(&self) -> impl Sized + '_ {
         self.shared.setup.lock()
@@ -283,21 +289,22 @@ impl Endpoint {
     }
 }
 
-impl Shared {
-    /// Binds the endpoint, here unless its info or its beginning says otherwise.
+impl EndpointShared {
+    /// Binds the endpoint, here unless its info or its origin says otherwise.
     fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
         let info = &self.info;
-        let bind = match &self.beginning {
-            // What the application sees is the address that was asked; another one can have it only as a listener.
-            Beginning::Request(request) => request.asked().bind.with_port(0),
+        let bind = match &self.origin {
+            // What the application sees is the address that was asked; another one can have it only
+            // as a listener.
+            EndpointOrigin::Request(request) => request.asked().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.config())?;
-        if let Beginning::Request(_) = self.beginning {
-            // Nobody is told where it is but whoever it connects to.
+        if let EndpointOrigin::Request(_) = self.origin {
+            // Only the peer that it connects to learns its address.
             pump.stop_listening();
         }
         Ok(self.pump.get_or_init(|| pump))
@@ -305,7 +312,7 @@ impl Shared {
 
     /// Makes the transport of a passive endpoint its own, if it was opened for that.
     fn take_over(&self) -> Result<(), Error> {
-        if let Beginning::TakenOver(listener) = &self.beginning {
+        if let EndpointOrigin::TakenOver(listener) = &self.origin {
             self.domain.adopt(&listener.pump, self.config())?;
             self.pump.get_or_init(|| listener.pump.clone());
         }
@@ -360,7 +367,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for EndpointShared {
     fn drop(&mut self) {
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
@@ -370,7 +377,7 @@ impl Drop for Shared {
                 context.members().leave(pump);
             }
             if self.is_driven_by_all() {
-                self.domain.regional_counters().forget(driven);
+                self.domain.domain_counters().forget(driven);
             }
             if let Some(reporter) = self.reporter.get() {
                 reporter.eq().leave(driven);

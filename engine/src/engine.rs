@@ -20,8 +20,8 @@ mod transmit;
 use std::sync::Arc;
 
 pub use self::arrival::Arrivals;
-pub use self::direct::{Attempt, Place};
-use self::former::Former;
+pub use self::direct::Attempt;
+use self::former::FormerLink;
 use self::links::Condemned;
 use self::reception::Reception;
 use crate::address::Address;
@@ -58,21 +58,21 @@ pub struct Config {
     pub unexpected_budget_bytes: usize,
     /// The largest message that travels eagerly.
     pub eager_max_bytes: usize,
-    /// What peers may do with regions through this endpoint; each region says besides what may be done with it. Only
-    /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
+    /// What peers may do with regions through this endpoint; each region says besides what may be
+    /// done with it. Only [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
     pub remote_access: MrAccess,
     /// The same of atomic operations.
     pub remote_atomics: MrAccess,
     /// Whether what peers do with regions through this endpoint is counted (`FI_RMA_EVENT`).
     pub rma_events: bool,
-    /// Which of this side's operations the same peer must not do in another order than they were posted in. Messages keep
-    /// theirs always, and so do reads.
+    /// Which of this side's operations the same peer must not do in another order than they were
+    /// posted in. Messages keep theirs always, and so do reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,
     /// Which operations of one peer must not be done in another order than that in which they arrive.
     pub receive_order: Order,
-    /// Whom it talks to.
+    /// Which peers the endpoint talks to.
     pub role: EndpointRole,
 }
 
@@ -104,14 +104,16 @@ impl Default for Config {
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
 ///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
 ///   [`cancel`](Self::cancel); and those that make and end connections, [`connect`](Self::connect),
-///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject), [`shutdown`](Self::shutdown);
+///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject),
+///   [`shutdown`](Self::shutdown);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
-/// - time: [`advance_time`](Self::advance_time), where [`awaits_timeout`](Self::awaits_timeout) says that it matters;
-/// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
-///   completions.
+/// - time: [`advance_time`](Self::advance_time), where [`awaits_timeout`](Self::awaits_timeout)
+///   says that it matters;
+/// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any
+///   of these takes completions.
 ///
-/// A pass over the engine delivers held completions, receives, tells the time if something may time out, transmits and
-/// flushes the transport, in this order:
+/// A pass over the engine delivers held completions, receives, advances the time if a timeout runs,
+/// transmits and flushes the transport, in this order:
 ///
 /// ```
 /// use homespun_engine::{Config, Engine};
@@ -141,7 +143,8 @@ pub struct Engine {
     initiator: Initiator,
     reception: Reception,
     target: Target,
-    /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
+    /// Whether this side has written to peers' memory, and the processor may do what follows before
+    /// that is seen by all.
     has_unseen_stores: bool,
     /// Links whose peer has shown regions that are to be mapped.
     mapping: Vec<LinkId>,
@@ -150,19 +153,19 @@ pub struct Engine {
     /// Links that the engine ended, of which the transport does not know yet.
     condemned: Vec<Condemned>,
     /// Links to endpoints that were replaced, which are read to their end.
-    former: Vec<Former>,
+    former: Vec<FormerLink>,
     /// Whether something may time out.
     has_timeouts: bool,
     connection: Connection,
 }
 
 impl Engine {
-    /// An engine that knows nobody, and has no memory that peers may access.
+    /// An engine without peers, and without memory that peers may access.
     pub fn new(config: Config) -> Engine {
         Engine::with_regions(config, Arc::default())
     }
 
-    /// An engine that knows nobody. Peers may access these regions through it.
+    /// An engine without peers. Peers may access these regions through it.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
         if config.role == EndpointRole::Connected {
@@ -198,12 +201,12 @@ impl Engine {
 
     /// Has peers access all regions by frames from now on, so that every access through this endpoint can be
     /// counted. Regions that peers have mapped through it are retired: no endpoint shows them again.
-    pub fn see_accesses(&mut self) {
-        self.target.see_accesses();
+    pub fn observe_accesses(&mut self) {
+        self.target.observe_accesses();
     }
 
-    /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer
-    /// has not fetched yet, for which it needs this endpoint.
+    /// Whether something still has to leave: sends and answers that wait for a link to take them,
+    /// and sends that a peer has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.are_owing()
@@ -211,8 +214,9 @@ impl Engine {
             || self.connection.has_unsent()
     }
 
-    /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
-    /// What waits for a link or a peer does not count, since the transport tells of those.
+    /// Whether a pass would make progress although nothing has arrived: to be asked before
+    /// sleeping, after a pass. Operations that wait for a link or a peer do not count, since the
+    /// transport wakes the caller for them.
     pub fn wants_pass(&self) -> bool {
         self.reception.wants_pass()
             || self.target.is_pulling()
@@ -242,8 +246,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding;
-    /// [`Misuse::NotConnected`] if the connection has ended and nothing that has arrived before is left for it.
+    /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`]
+    /// receives are outstanding; [`Misuse::NotConnected`] if the connection has ended and nothing
+    /// that has arrived before is left for it.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     #[inline(always)]
@@ -294,9 +299,9 @@ impl Engine {
     ///
     /// [`Again::QueueFull`] when ends of receives wait for room in their queue and
     /// [`Config::rx_depth_ops`](Config::rx_depth_ops) receives are outstanding; and for untagged
-    /// messages while some are set aside for a multi-receive buffer, because which of them stay unexpected is
-    /// open until the queue has room. [`Misuse::Invalid`] for a claim with the context of a message that is
-    /// claimed already.
+    /// messages while some are kept aside for a multi-receive buffer, because which of them stay
+    /// unexpected is open until the queue has room. [`Misuse::Invalid`] for a claim with the
+    /// context of a message that is claimed already.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
@@ -335,8 +340,8 @@ impl Engine {
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has
     /// matched, or a multi-receive buffer that takes messages, else a send of which no link has taken a byte,
-    /// nor told the peer of it. It ends with [`OperationError::Cancelled`]. Of several receives of one kind,
-    /// or sends to one peer, the oldest is taken.
+    /// and which was not offered. It ends with [`OperationError::Cancelled`]. Of several receives
+    /// of one kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
     ///
@@ -344,7 +349,7 @@ impl Engine {
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_meant(Cancellable::Context(context), sink)
+        self.cancel_selected(Cancellable::Context(context), sink)
     }
 
     /// As [`cancel`](Self::cancel), for the operation of the deferred work with this number.
@@ -353,10 +358,10 @@ impl Engine {
     ///
     /// As [`cancel`](Self::cancel).
     pub fn cancel_work(&mut self, number: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_meant(Cancellable::Work(number), sink)
+        self.cancel_selected(Cancellable::Work(number), sink)
     }
 
-    fn cancel_meant(&mut self, meant: Cancellable, sink: &mut impl Sink) -> Result<(), Error> {
+    fn cancel_selected(&mut self, meant: Cancellable, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receiving(sink);
         if receiver.cancel(meant, &mut effects) {
             return Ok(());
@@ -368,16 +373,16 @@ impl Engine {
         Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())
     }
 
-    /// Reports an operation that was accepted before it could be posted, and then was refused. That is the caller's
-    /// to count.
+    /// Reports an operation that was accepted before it could be posted, and then was refused. That
+    /// is the caller's to count.
     #[cold]
     pub fn report_refused(&mut self, failure: Failure, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
             let (initiator, mut effects) = self.initiating(sink);
-            initiator.tell_failed(failure, &mut effects);
+            initiator.report_failure(failure, &mut effects);
         } else {
             let (reception, mut effects) = self.receiving(sink);
-            reception.tell_failed(failure, &mut effects);
+            reception.report_failure(failure, &mut effects);
         }
     }
 
@@ -404,9 +409,9 @@ impl Engine {
         }
     }
 
-    /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent) knows of.
-    /// Operations that have not ended stay as they are; the engine is to be dropped next. From now on no peer can read
-    /// the memory of a send.
+    /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent)
+    /// knows of. Operations that have not ended stay as they are; the engine is to be dropped next.
+    /// From now on no peer can read the memory of a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
         for condemned in self.condemned.drain(..) {
             transport.close(condemned.link, condemned.how);

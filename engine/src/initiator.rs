@@ -1,4 +1,5 @@
-//! The initiator of an endpoint: sends, and accesses to peers' regions, from their posting to their completion.
+//! The initiator of an endpoint: sends, and accesses to peers' regions, from their posting to their
+//! completion.
 //!
 //! ```text
 //!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
@@ -9,9 +10,9 @@
 //!  -----------------------------> +-------------------------------------------+
 //! ```
 //!
-//! Like the [receiver](crate::receiver) it is told what happened and answers with small [`InitiatorEffects`]. It knows
-//! neither links nor transports: which link takes what, and what a link has taken, is the coordinator's to say, by what it
-//! keeps of the [link](crate::link).
+//! Like the [receiver](crate::receiver) it gets events and answers with small [`InitiatorEffects`].
+//! It knows neither links nor transports: the coordinator decides which link takes an operation,
+//! and keeps what a [link](crate::link) has taken.
 
 mod answers;
 mod effects;
@@ -24,7 +25,7 @@ mod turns;
 use slotmap::SlotMap;
 
 pub(crate) use self::effects::InitiatorEffects;
-use self::queues::Queues;
+use self::queues::PeerQueues;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::completion::{Completion, Failure};
@@ -38,7 +39,7 @@ use crate::wire::Awaits;
 pub(crate) struct Initiator {
     /// Operations that have not ended, but for those that ended when they were posted.
     sends: SlotMap<SendId, Send>,
-    queues: Queues,
+    queues: PeerQueues,
     reports: Reports,
 }
 
@@ -47,7 +48,7 @@ impl Initiator {
     pub(crate) fn new(completes_in_order: bool) -> Initiator {
         Initiator {
             sends: SlotMap::with_key(),
-            queues: Queues::default(),
+            queues: PeerQueues::default(),
             reports: Reports::new(completes_in_order),
         }
     }
@@ -143,7 +144,7 @@ impl Initiator {
         self.queues.looked_at(peer, is_active);
     }
 
-    /// What has to be heard of an operation before it ends.
+    /// The answer that an operation awaits before it ends.
     #[inline]
     pub(crate) fn awaits(&self, id: SendId) -> Awaits {
         self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits)
@@ -174,13 +175,13 @@ impl Initiator {
 
     /// An operation of which its caller has counted the end completes.
     pub(crate) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
-        self.reports.tell(completion, effects);
+        self.reports.report(completion, effects);
     }
 
     /// An operation has failed of which its caller has counted the end.
     #[cold]
-    pub(crate) fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
-        self.reports.tell_failed(failure, effects);
+    pub(crate) fn report_failure(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+        self.reports.report_failure(failure, effects);
     }
 
     /// Operations have failed, and end.
@@ -208,7 +209,8 @@ impl Initiator {
         self.failed(queued, error, effects);
     }
 
-    /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns whether there was one.
+    /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns
+    /// whether there was one.
     pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let is_meant = |id: SendId| sends.get(id).is_some_and(|send| meant.is(send.context, send.signalled));
@@ -217,7 +219,8 @@ impl Initiator {
         found.is_some()
     }
 
-    /// Whether nothing is to be told of before an operation that ends as soon as it was posted.
+    /// Whether an operation that ends as soon as it was posted can be reported at once: no earlier
+    /// completion waits.
     #[inline(always)]
     pub(crate) fn is_up_to_date(&self) -> bool {
         self.reports.are_up_to_date()

@@ -9,13 +9,13 @@
 //!                                  +-----------------------------------+
 //! ```
 //!
-//! Endpoints with connections take messages from one peer, or from none. So their links begin here, apart from those that
-//! carry messages, and only the one that becomes the connection is moved there, when both sides know of it. Whatever else
-//! arrives on a link finds none that it could be for, which ends up here, and ends the link. So the way of a message knows
-//! nothing of connections.
+//! Endpoints with connections take messages from one peer, or from none. So their links begin here,
+//! apart from links that carry messages. Only the link that becomes the connection is moved there,
+//! when both sides have agreed. A message on any other link finds no peer, so it ends up here and
+//! ends that link. So the code of messages needs no code for connections.
 //!
-//! Like the [receiver](crate::receiver) it is told what happened, answers with small [`ConnectionEffects`], and knows a link
-//! by its number alone.
+//! Like the [receiver](crate::receiver) it gets events, answers with small [`ConnectionEffects`],
+//! and knows a link by its number alone.
 
 mod connected;
 mod effects;
@@ -40,14 +40,14 @@ use crate::wire::{Handshake, HandshakeStep, Header};
 /// What an endpoint has to do with connections.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    standing: Standing,
+    role: RoleState,
     /// Links that carry no messages.
     handshakes: Handshakes,
 }
 
 /// What an endpoint is, and what it keeps for that.
 #[derive(Debug)]
-enum Standing {
+enum RoleState {
     Unconnected,
     Passive(Box<Passive>),
     Connected(Box<Connected>),
@@ -64,27 +64,28 @@ pub(crate) struct Established {
 
 /// What a step of a connection means for the link that it has arrived on, which carries messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum HandshakeResult {
     /// It goes on.
     Nothing,
-    /// The peer has shut the connection down: everything that it has sent has arrived, and it reads nothing more.
+    /// The peer has shut the connection down: everything that it has sent has arrived, and it reads
+    /// nothing more.
     Shutdown,
 }
 
 impl Connection {
     /// For an endpoint of this role, which has no links.
     pub(crate) fn new(role: EndpointRole) -> Connection {
-        let standing = match role {
-            EndpointRole::Unconnected => Standing::Unconnected,
-            EndpointRole::Passive => Standing::Passive(Box::default()),
-            EndpointRole::Connected => Standing::Connected(Box::default()),
+        let role = match role {
+            EndpointRole::Unconnected => RoleState::Unconnected,
+            EndpointRole::Passive => RoleState::Passive(Box::default()),
+            EndpointRole::Connected => RoleState::Connected(Box::default()),
         };
-        Connection { standing, handshakes: Handshakes::default() }
+        Connection { role, handshakes: Handshakes::default() }
     }
 
     /// Whether links begin as ones that carry no messages.
     pub(crate) fn takes_links(&self) -> bool {
-        !matches!(self.standing, Standing::Unconnected)
+        !matches!(self.role, RoleState::Unconnected)
     }
 
     /// Whether [`transmit`](Self::transmit) has something to do.
@@ -93,13 +94,15 @@ impl Connection {
         self.handshakes.are_pending()
     }
 
-    /// Whether something is to be said on a link that is there. What waits for a link to be made is not waited for.
+    /// Whether something is to be said on a link that is there. What waits for a link to be made is
+    /// not waited for.
     pub(crate) fn has_unsent(&self) -> bool {
         self.handshakes.have_unsent()
     }
 
-    /// Says what is to be said on links that make or end connections. `send` gives a link a frame, or what is left of one
-    /// where there is no header. Returns the links that have served, and are to be closed.
+    /// Says what is to be said on links that make or end connections. `send` gives a link a frame,
+    /// or what is left of one where there is no header. Returns the links that have served, and are
+    /// to be closed.
     pub(crate) fn transmit(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -120,10 +123,10 @@ impl Connection {
         instance: u64,
         effects: &mut impl ConnectionEffects,
     ) {
-        let is_welcome = match &self.standing {
-            Standing::Unconnected => false,
-            Standing::Passive(_) => true,
-            Standing::Connected(connected) => {
+        let is_welcome = match &self.role {
+            RoleState::Unconnected => false,
+            RoleState::Passive(_) => true,
+            RoleState::Connected(connected) => {
                 connected.is_asking() && self.handshakes.len() < ASKING_MAX_LINKS
             }
         };
@@ -131,10 +134,10 @@ impl Connection {
             return effects.dismiss(id, "no link is expected");
         }
         self.handshakes.meet(id, peer, instance);
-        self.meet_requester(id, instance, effects);
+        self.check_requester(id, instance, effects);
     }
 
-    /// A link has ended. Returns whether it was one that carries no messages.
+    /// A link has ended. Returns whether it belonged here, and carried no messages.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -146,23 +149,23 @@ impl Connection {
         }
         let was_up = self.handshakes.peer(id).is_some();
         self.handshakes.remove(id);
-        match &mut self.standing {
-            Standing::Unconnected => {}
-            Standing::Passive(passive) => {
+        match &mut self.role {
+            RoleState::Unconnected => {}
+            RoleState::Passive(passive) => {
                 if let Some(request) = passive.lost(id) {
                     effects.report(ConnectionEvent::Withdrawn(request));
                 }
             }
-            Standing::Connected(_) => self.attempt_lost(id, was_up, error, effects),
+            RoleState::Connected(_) => self.attempt_lost(id, was_up, error, effects),
         }
         true
     }
 
     /// A link that carries messages has ended. Returns whether it was the connection.
     pub(crate) fn message_link_ended(&mut self, id: LinkId) -> bool {
-        match &mut self.standing {
-            Standing::Connected(connected) => connected.ends_with(id),
-            Standing::Unconnected | Standing::Passive(_) => false,
+        match &mut self.role {
+            RoleState::Connected(connected) => connected.ends_with(id),
+            RoleState::Unconnected | RoleState::Passive(_) => false,
         }
     }
 
@@ -180,7 +183,7 @@ impl Connection {
         effects: &mut impl ConnectionEffects,
     ) {
         match header {
-            Header::Connection(handshake) => self.heard(id, *handshake, payload, effects),
+            Header::Connection(handshake) => self.handshake_arrived(id, *handshake, payload, effects),
             _ => self.stray(id, effects),
         }
     }
@@ -197,59 +200,65 @@ impl Connection {
     /// As [`frame`](Self::frame), for what follows a beginning.
     pub(crate) fn chunk(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
         if let Some((handshake, data)) = self.handshakes.chunk(id, bytes) {
-            self.heard(id, handshake, &data, effects);
+            self.handshake_arrived(id, handshake, &data, effects);
         }
     }
 
     /// Something other than a step of a connection has arrived.
     fn stray(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
-        match &self.standing {
-            // The peer sends until it has heard that the connection was ended.
-            Standing::Connected(connected) if connected.is_leaving(id) => {}
+        match &self.role {
+            // The peer sends until it has received the shutdown.
+            RoleState::Connected(connected) if connected.is_leaving(id) => {}
             _ => self.break_off(id, "sends over no connection", effects),
         }
     }
 
     /// A step of a connection has arrived in whole, on a link that carries no messages.
-    fn heard(&mut self, id: LinkId, handshake: Handshake, data: &[u8], effects: &mut impl ConnectionEffects) {
+    fn handshake_arrived(
+        &mut self,
+        id: LinkId,
+        handshake: Handshake,
+        data: &[u8],
+        effects: &mut impl ConnectionEffects,
+    ) {
         if !self.handshakes.contains(id) {
             return;
         }
-        match &self.standing {
-            Standing::Unconnected => {}
-            Standing::Passive(_) => self.heard_as_passive(id, handshake, data, effects),
-            Standing::Connected(_) => self.heard_as_connected(id, handshake, data, effects),
+        match &self.role {
+            RoleState::Unconnected => {}
+            RoleState::Passive(_) => self.handshake_at_passive(id, handshake, data, effects),
+            RoleState::Connected(_) => self.handshake_at_connected(id, handshake, data, effects),
         }
     }
 
-    /// A step of a connection has arrived, or begun to, on a link that carries messages. `owes_answer` says whether an answer
-    /// to one before is still to be sent there.
+    /// A step of a connection has arrived, or begun to, on a link that carries messages.
+    /// `owes_answer` says whether an answer to one before is still to be sent there.
     ///
     /// # Errors
     ///
     /// A [`Breach`] if it is not the turn of that step.
-    pub(crate) fn heard_among_messages(
+    pub(crate) fn handshake_among_messages(
         &mut self,
         id: LinkId,
         handshake: Handshake,
         owes_answer: bool,
         effects: &mut impl ConnectionEffects,
-    ) -> Result<Heard, Breach> {
+    ) -> Result<HandshakeResult, Breach> {
         let Handshake { step, number, .. } = handshake;
-        match (&self.standing, step) {
-            (Standing::Unconnected, HandshakeStep::Request) => {
+        match (&self.role, step) {
+            (RoleState::Unconnected, HandshakeStep::Request) => {
                 // A peer that asks many times without listening must not have all the answers kept.
                 if owes_answer {
                     return Err(Breach("asks for a connection again before it was answered"));
                 }
                 let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };
                 effects.owe(id, Header::Connection(handshake));
-                Ok(Heard::Nothing)
+                Ok(HandshakeResult::Nothing)
             }
-            (Standing::Connected(_), HandshakeStep::Confirm) => {
-                self.confirmed(id, number, effects).map(|()| Heard::Nothing)
+            (RoleState::Connected(_), HandshakeStep::Confirm) => {
+                self.confirmed(id, number, effects).map(|()| HandshakeResult::Nothing)
             }
-            (Standing::Connected(_), HandshakeStep::Shutdown) => Ok(Heard::Shutdown),
+            (RoleState::Connected(_), HandshakeStep::Shutdown) => Ok(HandshakeResult::Shutdown),
             _ => Err(Breach("takes a step of a connection that is not its turn")),
         }
     }
@@ -262,7 +271,7 @@ impl Connection {
     }
 }
 
-/// Whether the application may send so much with a step.
+/// Checks the length of the application's data for a step.
 fn check_data(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid("more data than CONNECTION_DATA_MAX_BYTES with a connection").into());

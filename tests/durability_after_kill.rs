@@ -1,5 +1,5 @@
-//! Targets of persistent memory that are killed in the moment in which a write to them completes as committed: the bytes are in
-//! the file, and on the device as far as the system tells.
+//! Targets of persistent memory that are killed as soon as a write to them completes as committed: the
+//! bytes are in the file, and on the device as far as the system tells.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -7,9 +7,9 @@ mod suite;
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
 
-use crate::suite::files::Named;
+use crate::suite::files::NamedFile;
 use crate::suite::payload::payload;
-use crate::suite::{FileKind, Kind, Memory, Net, RmaBy, RmaCall, Transport, Turns};
+use crate::suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, Transport, Turns};
 
 const REGION_BYTES: usize = 1 << 20;
 
@@ -19,10 +19,10 @@ const TRANSPORTS: [Transport; 4] = [Transport::Shm4, Transport::Tcp4, Transport:
 fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.pair();
-    let file = Named::unused();
+    let file = NamedFile::unused();
     let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
     let region = bob
-        .register(Memory {
+        .register(RegionSpec {
             len_bytes: REGION_BYTES,
             kind,
             access: MrAccess::REMOTE_WRITE,
@@ -35,7 +35,7 @@ fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) 
         let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
         RmaCall { address: region.at(place), flags, ..call }
     };
-    // What the process itself has put there is to be on the device first, so that there is nothing else to be seen.
+    // First commit the target's own bytes, so that later dirty pages come from the write alone.
     let all = payload(7, REGION_BYTES);
     alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
     assert_eq!(alice.completion().context, 1);
@@ -47,14 +47,14 @@ fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) 
     bob.kill();
     let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
     assert!(file.content() == expected, "{len_bytes} bytes over {transport:?}");
-    // A write that was not answered may be there or not, and is no success.
+    // A write without a response may have taken effect or not, but did not succeed.
     alice.endpoint.rma(call(3, OpFlags::COMMIT_COMPLETE, 0, payload(9, 8))).unwrap();
     let failed = alice.failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
 }
 
 #[test]
-fn what_was_committed_is_there_when_its_target_was_killed() {
+fn committed_writes_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         for is_raw in [false, true] {
             for len_bytes in [1, 8, 4096, 300_000] {
@@ -65,16 +65,22 @@ fn what_was_committed_is_there_when_its_target_was_killed() {
 }
 
 #[test]
-fn what_a_fence_has_passed_is_there_when_its_target_was_killed() {
+fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
-        let files = [Named::unused(), Named::unused()];
+        let files = [NamedFile::unused(), NamedFile::unused()];
         let regions = [0, 1].map(|n| {
             let kind = Kind::File(FileKind { is_raw: n == 1, number: Some(files[n].number) });
             let access = MrAccess::REMOTE_WRITE;
-            bob.register(Memory { len_bytes: REGION_BYTES, kind, access, key: n as u64, is_counted: false })
-                .unwrap()
+            bob.register(RegionSpec {
+                len_bytes: REGION_BYTES,
+                kind,
+                access,
+                key: n as u64,
+                is_counted: false,
+            })
+            .unwrap()
         });
         let call = |n: usize, context, flags, place: usize, bytes| {
             let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &regions[n], context);

@@ -10,7 +10,7 @@
 //!                             +----------------------------------------------+
 //! ```
 //!
-//! It is told what happened and answers with small [`Effects`], which its caller carries out. It holds no
+//! It gets events and answers with small [`ReceiverEffects`], which its caller carries out. It holds no
 //! transport and no completion queue, and knows a link by its number alone, so it works without an endpoint.
 
 mod credit;
@@ -34,13 +34,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use slotmap::SlotMap;
 
 use self::credit::Budget;
-pub(crate) use self::effects::Effects;
 pub use self::effects::MemberId;
+pub(crate) use self::effects::ReceiverEffects;
 pub(crate) use self::granting::KeptCredit;
 use self::links::{Arriving, ReceiverLinks};
-pub(crate) use self::messages::Lent;
+pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::MultiReceives;
-use self::place::Place;
+use self::place::Placement;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
 use crate::breach::Breach;
@@ -48,8 +48,9 @@ use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
+use crate::limits::DEFERRED_STEP_MAX_FETCHES;
 use crate::matching::{Criteria, Matching};
-use crate::operation::{Cancellable, FetchId, Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
+use crate::operation::{Cancellable, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
@@ -68,12 +69,12 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// Where receives complete in order.
     turns: ReceiveTurns,
-    /// Whether [buffers](MultiReceives::are_concerned) or [turns](ReceiveTurns::are_pending) are to be looked
+    /// Whether [buffers](MultiReceives::are_active) or [turns](ReceiveTurns::are_pending) are to be looked
     /// at: all that the way of an ordinary message looks at.
-    looks_closer: bool,
+    has_special_cases: bool,
     // In boxes, since a table keeps the size that it once had, and these may have been very many.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    /// Messages that were set aside, by whether they are tagged and the context of the peek.
+    /// Messages that a peek has claimed, by whether they are tagged and the context of the peek.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
@@ -90,7 +91,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver without links, for so many receives, and with a budget for unexpected messages.
+    /// A receiver without links, with a depth in receives and a budget for unexpected messages.
     pub(crate) fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Receiver {
         Receiver {
             depth_ops,
@@ -99,7 +100,7 @@ impl Receiver {
             tagged: Matching::new(),
             multi_receives: MultiReceives::default(),
             turns: ReceiveTurns::default(),
-            looks_closer: false,
+            has_special_cases: false,
             unexpected: SlotMap::with_key(),
             claimed: HashMap::new(),
             links: ReceiverLinks::default(),
@@ -150,17 +151,17 @@ impl Receiver {
     pub(crate) fn post(
         &mut self,
         request: ReceiveRequest,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         if self.outstanding() >= self.depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
         let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
         if !tagged {
             criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
         }
-        if self.is_set_aside(tagged) {
-            let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+        if self.is_kept_aside(tagged) {
+            let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
             let id = self.post_behind(criteria, receive);
             self.fail_if_over(id, effects);
             return Ok(());
@@ -168,11 +169,16 @@ impl Receiver {
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         match matching.take_unexpected(&criteria) {
             Some(found) => {
-                let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+                let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 self.receive_unexpected(receive, found, effects);
             }
             None if self.over.is_some() => {
-                return Err(Rejected { error: Misuse::NotConnected.into(), buffer: destination });
+                if tagged || !self.keeps_aside() {
+                    return Err(Rejected { error: Misuse::NotConnected.into(), returned: destination });
+                }
+                let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
+                let id = self.post_behind(criteria, receive);
+                self.fail_if_over(id, effects);
             }
             None => {
                 // Written where it stays: made elsewhere and moved, it would be read before its bytes have
@@ -192,12 +198,12 @@ impl Receiver {
 
     /// Cancels the oldest receive that is meant and that no message has matched, or multi-receive buffer that
     /// takes messages. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl Effects) -> bool {
+    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives.get(*id).is_some_and(|receive| meant.is(receive.context, receive.signalled))
         });
         let Some(id) = posted else { return false };
-        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
+        if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
             self.cancel_buffer(id, effects);
             return true;
         }
@@ -216,41 +222,68 @@ impl Receiver {
 
     /// A link has ended. Receives that were being filled from it fail, and beginnings of unexpected messages
     /// vanish; what has arrived in whole stays.
-    pub(crate) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
+    pub(crate) fn link_ended(
+        &mut self,
+        id: LinkId,
+        error: &OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
         let Some(link) = self.links.remove(id) else { return };
         let (peer, member) = (link.peer, link.member);
         link.grant.end(&mut self.budget);
-        if let Some(links::Reading::Eager { filling, .. }) = link.reading {
+        if let Some(links::IncomingMessage::Eager { filling, .. }) = link.reading {
             self.abandon(peer, &filling, member, error, effects);
         }
-        for fetch in self.fetches.end_link(id) {
+        // One by one: the end of one may have a buffer take others that were kept aside.
+        while let Some(fetch) = self.fetches.end_next(id) {
             self.budget.free(fetch.filling.place.held_bytes);
             self.abandon(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
     }
 
-    /// Whether links that have ended have left so much behind that no other may come up.
+    /// Whether the messages of ended links overdraw the budget, so that no other link may come up.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.budget.is_overdrawn()
     }
 
-    /// A member has left, with all its links: messages that it has received and no receive has taken are
-    /// lost.
-    pub(crate) fn member_ended(
+    /// A member leaves, whose links end next. Messages that it has received and no receive has taken are lost
+    /// now, so that the end of a link gives none of them to a receive. Receives that wait for their turn fail
+    /// as the links end.
+    pub(crate) fn member_leaves(
         &mut self,
         member: MemberId,
         error: &OperationError,
-        effects: &mut impl Effects,
+        effects: &mut impl ReceiverEffects,
     ) {
         let is_of_member = |unexpected: &Unexpected| unexpected.origin.member == member;
         let of_member = self.unexpected.iter().filter(|(_, unexpected)| is_of_member(unexpected));
         let lost: Vec<_> = of_member.map(|(id, unexpected)| (id, unexpected.message)).collect();
-        for (id, message) in lost {
-            self.lose(id, &message, error, effects);
+        for matching in [&mut self.untagged, &mut self.tagged] {
+            matching.remove_unexpected_where(|id| {
+                self.unexpected.get(id).is_some_and(|unexpected| is_of_member(unexpected))
+            });
         }
-        self.turns.member_ended(member);
+        if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
+            aside.clear();
+        }
+        for (id, message) in lost {
+            if let Some(unexpected) = self.release(id, effects)
+                && let Some(context) = unexpected.claim
+            {
+                self.claimed_is_lost(message.tag.is_some(), context, error);
+            }
+        }
         self.match_kept_aside(member, effects);
+        self.turns.member_leaves(member, error);
+    }
+
+    /// Gives room in the budget that has become free to offers and links that wait for it.
+    pub(crate) fn share_freed_room(&mut self, effects: &mut impl ReceiverEffects) {
+        for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
+            self.fetch_deferred();
+        }
+        self.feed_starved(effects);
     }
 
     /// Whether any link leads to a peer.
@@ -258,13 +291,27 @@ impl Receiver {
         self.links.have_peer(peer)
     }
 
+    /// Who sends on a link.
+    pub(crate) fn peer_of(&self, id: LinkId) -> Option<PeerId> {
+        self.links.get(id).map(|link| link.peer)
+    }
+
+    /// The peers that links lead to, that receives accept messages of alone, or whose messages are there. One
+    /// may be named several times.
+    pub(crate) fn named_peers(&self) -> impl Iterator<Item = PeerId> {
+        let posted = self.untagged.posted_sources().chain(self.tagged.posted_sources());
+        let waiting = self.unexpected.values().map(|unexpected| unexpected.source);
+        let ended = self.turns.sources().chain(self.multi_receives.sources());
+        self.links.peers().chain(posted).chain(waiting).chain(ended)
+    }
+
     /// How far a link is: messages that have arrived, offers, and bytes that have arrived of a message and of
     /// offers. Whatever of a message comes changes it.
     pub(crate) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
         let reading_bytes = match &link.reading {
-            Some(links::Reading::Eager { filling, .. }) => filling.arrived_bytes,
-            Some(links::Reading::AskedFor(_)) | None => 0,
+            Some(links::IncomingMessage::Eager { filling, .. }) => filling.arrived_bytes,
+            Some(links::IncomingMessage::AskedFor(_)) | None => 0,
         };
         let (offers, fetched_bytes) = self.fetches.progress(id);
         (link.received_messages, offers, reading_bytes, fetched_bytes)

@@ -7,11 +7,12 @@
 //!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
-//! The receiver is the one that an endpoint has to itself. It names links and peers by numbers that are the
-//! same for all members; here they are translated. What it asks for at the member that calls is done in the
-//! call, what it asks for at another one becomes *mail*, since the links and the queue of that one are
-//! behind a lock that the caller does not have. The caller then has each member with mail [fetch
-//! it](crate::Engine::fetch_mail), holding no lock. See `docs/decisions/shared-contexts.md`.
+//! The receiver is the same type that an endpoint has to itself. It names links and peers by
+//! numbers that are the same for all members; this module translates them. Effects at the calling
+//! member are carried out in the call. Effects at another member become *mail*, since the links and
+//! the queue of that member are behind a lock that the caller does not hold. The caller then has
+//! each member with mail [fetch it](crate::Engine::fetch_mail), holding no lock. See
+//! `docs/decisions/shared-contexts.md`.
 
 mod distribution;
 mod mailbox;
@@ -34,7 +35,7 @@ use crate::link_table::LinkTable;
 use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 pub use crate::receiver::MemberId;
-use crate::receiver::{Effects, Receiver};
+use crate::receiver::{Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
@@ -45,7 +46,7 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
-    /// Whether a member has mail that it was not told of.
+    /// Whether a member has mail that it does not know of yet.
     has_news: AtomicBool,
     /// [`Receiver::rare_work`], for members to know without the lock.
     rare_work: AtomicUsize,
@@ -62,7 +63,7 @@ struct State {
 }
 
 impl SharedReceiver {
-    /// A receiver without members, for so many receives, and with a budget for unexpected messages.
+    /// A receiver without members, with a depth in receives and a budget for unexpected messages.
     pub fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Arc<SharedReceiver> {
         Arc::new(SharedReceiver {
             state: Mutex::new(State {
@@ -77,31 +78,33 @@ impl SharedReceiver {
         })
     }
 
-    /// Names the peer at `address`, for the criteria of receives.
-    pub fn peer(&self, address: Address) -> PeerId {
-        self.lock().peers.intern(address)
-    }
-
-    /// As [`Engine::post_receive`](crate::Engine::post_receive).
+    /// As [`Engine::post_receive`](crate::Engine::post_receive), for messages of the peer at `from` alone if
+    /// there is one. The criteria of the request name no source.
     ///
     /// # Errors
     ///
     /// [`Again::QueueFull`] when as many receives are outstanding as the receiver has places.
-    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
-        self.post(request, |receiver, request, effects| receiver.post(request, effects))
+    pub fn post_receive(
+        &self,
+        from: Option<Address>,
+        request: ReceiveRequest,
+    ) -> Result<(), Rejected<Destination>> {
+        self.post(from, request, |receiver, request, effects| receiver.post(request, effects))
     }
 
-    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive).
+    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive), for messages of the
+    /// peer at `from` alone if there is one.
     ///
     /// # Errors
     ///
     /// As there.
     pub fn post_multi_receive(
         &self,
+        from: Option<Address>,
         request: ReceiveRequest,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>> {
-        self.post(request, |receiver, request, effects| {
+        self.post(from, request, |receiver, request, effects| {
             receiver.post_multi_receive(request, min_free_bytes, effects)
         })
     }
@@ -112,20 +115,23 @@ impl SharedReceiver {
     ///
     /// As there.
     pub fn receive_claimed(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
-        self.post(request, |receiver, request, effects| receiver.receive_claimed(request, effects))
+        self.post(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
     }
 
-    /// As [`Engine::peek`](crate::Engine::peek). What was not found is reported to the oldest member.
+    /// As [`Engine::peek`](crate::Engine::peek), for messages of the peer at `from` alone if there
+    /// is one. What was not found is reported to the oldest member.
     ///
     /// # Errors
     ///
     /// As there.
-    pub fn peek(&self, request: PeekRequest) -> Result<(), Error> {
+    pub fn peek(&self, from: Option<Address>, mut request: PeekRequest) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_full() {
             return Err(Again::QueueFull.into());
         }
-        state.apart(|receiver, effects| receiver.peek(request, effects), self)
+        // Under the lock under which it is used: a peer that nothing names may be forgotten.
+        request.criteria.source = from.map(|from| state.intern(from));
+        state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
 
     /// As [`Engine::discard_claimed`](crate::Engine::discard_claimed).
@@ -138,22 +144,27 @@ impl SharedReceiver {
         if state.is_full() {
             return Err(Again::QueueFull.into());
         }
-        state.apart(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
+        state
+            .act_for_application(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
     }
 
     /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest
     /// member. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
-        self.lock().apart(|receiver, effects| receiver.cancel(Cancellable::Context(context), effects), self)
+        let mut state = self.lock();
+        state.act_for_application(
+            |receiver, effects| receiver.cancel(Cancellable::Context(context), effects),
+            self,
+        )
     }
 
-    /// Whether members are to be had [fetch their mail](crate::Engine::fetch_mail).
+    /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).
     #[inline]
     pub fn has_news(&self) -> bool {
         self.has_news.load(Ordering::Acquire)
     }
 
-    /// The members that are to be had fetch their mail. The caller sees to it, holding no member's lock.
+    /// The members with new mail. The caller has them fetch it, holding no member's lock.
     pub fn take_news(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_news.store(false, Ordering::Release);
@@ -167,7 +178,8 @@ impl SharedReceiver {
 
     fn post(
         &self,
-        request: ReceiveRequest,
+        from: Option<Address>,
+        mut request: ReceiveRequest,
         post: impl FnOnce(
             &mut Receiver,
             ReceiveRequest,
@@ -176,9 +188,10 @@ impl SharedReceiver {
     ) -> Result<(), Rejected<Destination>> {
         let mut state = self.lock();
         if state.is_full() {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
+            return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
-        state.apart(|receiver, effects| post(receiver, request, effects), self)
+        request.criteria.source = from.map(|from| state.intern(from));
+        state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
     }
 
     /// Whether nothing of the budget is used. Uses all of it.
@@ -194,6 +207,12 @@ impl SharedReceiver {
         (mailboxes.unreported(), mailboxes.count_unreported())
     }
 
+    /// How many peers are known.
+    #[cfg(test)]
+    pub(crate) fn peers_len(&self) -> usize {
+        self.lock().peers.len()
+    }
+
     // A thread that has panicked here has left what it was about, and others are to be able to go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -205,6 +224,21 @@ impl State {
     fn is_pulling_for(&self, member: MemberId) -> bool {
         let mut owners = self.receiver.pulling_links().filter_map(|link| self.links.get(link));
         owners.any(|(owner, _)| *owner == member)
+    }
+
+    /// The name of the peer at an address. Others may be forgotten, but for those that something names.
+    fn intern(&mut self, address: Address) -> PeerId {
+        if self.peers.get(address).is_none() && self.peers.are_many() {
+            self.forget_peers();
+        }
+        self.peers.intern(address)
+    }
+
+    /// Forgets the peers that no link leads to, no receive accepts messages of, and no message or report has
+    /// come from.
+    fn forget_peers(&mut self) {
+        let named = self.receiver.named_peers().chain(self.mailboxes.sources());
+        self.peers.keep(&named.collect());
     }
 
     /// Whether no more receives may be posted. The receiver knows of those that have not ended, and the
@@ -222,8 +256,22 @@ impl State {
         self.act(None, act, shared)
     }
 
+    /// Has the receiver do something that the application asks for, and gives the room that this
+    /// frees to members that may be asleep.
+    fn act_for_application<R>(
+        &mut self,
+        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
+        shared: &SharedReceiver,
+    ) -> R {
+        let result = self.apart(act, shared);
+        if self.receiver.rare_work() != 0 && self.receiver.has_room_to_give() {
+            self.apart(|receiver, effects| receiver.share_freed_room(effects), shared);
+        }
+        result
+    }
+
     /// Has the receiver do something on behalf of a member, whose effects are carried out at once.
-    fn act<R, E: Effects>(
+    fn act<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
@@ -248,7 +296,7 @@ impl State {
 
     /// Ends what only peers can match that were said to be gone, and have no link any more: under the lock
     /// under which that was found, since a member may get a new link to such a peer at any other time.
-    fn end_silent_peers<E: Effects>(
+    fn end_silent_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,
         shared: &SharedReceiver,

@@ -28,9 +28,9 @@ use crate::peer_process::{self, PeerProcess};
 /// waits for a client on this or another host. With SERVER it is that client. Both need the same --domain.
 /// The client decides what to measure, and prints the table.
 ///
-/// Each size is measured twice. Round trips give the latency: half of a round trip, the median over batches.
-/// Messages one way, with many in flight and flagged FI_MORE, give the bandwidth in 10^6 bytes a second;
-/// their time ends when the server has confirmed all of them.
+/// Each size is measured twice. The latency is half a round trip, the median over batches. The bandwidth, in
+/// 10^6 bytes a second, is measured with many one-way messages in flight, flagged FI_MORE; the clock stops
+/// when the server has confirmed all of them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]

@@ -1,7 +1,8 @@
-//! Random programs of insertions, removals, messages, restarts and reads, compared with what a source is to be called.
+//! Random programs of insertions, removals, messages, restarts and reads, compared with the expected
+//! source of each message.
 //!
-//! A source is looked up when the entry of its completion is written, and is then what the lowest of its sender's fabric
-//! addresses was at that moment, or none. With `FI_SOURCE_ERR` the entry is an error then, which tells the address.
+//! A source is looked up when its completion entry is written: it is the lowest fabric address of the sender
+//! at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an error with the address.
 //! `PROPTEST_CASES` sets how many programs each test runs.
 
 #[path = "suite/mod.rs"]
@@ -20,13 +21,13 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup, Transport, Turns};
 
-/// How many send to the one who receives.
+/// How many endpoints send to the receiver.
 const SENDERS: usize = 3;
 
-/// The longest message: it needs more than one step on its way.
+/// The longest message, which is transferred in several steps.
 const LEN_MAX_BYTES: usize = 40_000;
 
-/// What is done next. Senders are counted from 0.
+/// A step of a program. Senders are numbered from 0.
 #[derive(Debug, Clone)]
 enum Step {
     /// The receiver inserts a sender's address, once more if it has before.
@@ -54,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What there is to read, in order.
+/// The unread entries, in order.
 #[derive(Debug)]
 struct Entry {
     context: u64,
@@ -63,11 +64,11 @@ struct Entry {
     tag: u64,
     data: u64,
     sender: Address,
-    /// What the sender was called.
+    /// The expected source.
     source: Option<FabricAddress>,
 }
 
-/// What the address vector holds: the sender of each index.
+/// The content of the address vector: the sender of each index.
 #[derive(Debug, Default)]
 struct Names(BTreeMap<u64, usize>);
 
@@ -140,7 +141,7 @@ impl<'a> Run<'a> {
         }
         for (sender, address) in self.addresses.iter().enumerate() {
             let found = self.receiver.av.reverse_lookup(address);
-            assert_eq!(found, self.names.lowest(sender), "nobody else inserts");
+            assert_eq!(found, self.names.lowest(sender), "only this program inserts");
         }
     }
 
@@ -245,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn over_the_example_of_a_backend(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
+    fn over_the_example_backend(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
         run(&Transport::Backend, told, &steps);
     }
 }

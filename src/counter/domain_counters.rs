@@ -1,75 +1,76 @@
-//! The counters of a domain's memory regions. Peers access a region through any endpoint of its domain, so each endpoint is
-//! driven by each of these counters.
+//! The counters that drive all endpoints of a domain that can be targets, or have works: those of
+//! memory regions, which peers access through any endpoint, and those that works depend on.
 
 use std::sync::Arc;
 
 use homespun_engine::error::Error;
 use parking_lot::Mutex;
 
-use super::{Reason, Shared};
+use super::{CounterShared, DriveReason};
 use crate::drive::Drive;
 use crate::wait::Waiter;
 
-/// The counters that regions of a domain are bound to, and the endpoints that are in service.
+/// The counters of a domain that regions are bound to or works depend on, and the endpoints that they drive.
 #[derive(Default)]
-pub(crate) struct RegionalCounters {
+pub(crate) struct DomainCounters {
     /// Whether endpoints are moved on by a thread.
     by_itself: bool,
     members: Mutex<Members>,
-    /// The same counters, for endpoints that are locked: nothing else is locked while this is.
-    waited_for: Mutex<Vec<Arc<Shared>>>,
+    /// The same counters, for endpoints that are locked. This is an innermost lock.
+    waited_for: Mutex<Vec<Arc<CounterShared>>>,
 }
 
 #[derive(Default)]
 struct Members {
-    counters: Vec<Regional>,
+    counters: Vec<Member>,
     endpoints: Vec<Arc<dyn Drive>>,
 }
 
-struct Regional {
-    counter: Arc<Shared>,
-    /// How many regions are bound to it.
-    regions: usize,
+struct Member {
+    counter: Arc<CounterShared>,
+    /// How many regions are bound to it, and one for its works.
+    reasons: usize,
 }
 
-impl RegionalCounters {
-    pub(crate) fn new(by_itself: bool) -> RegionalCounters {
-        RegionalCounters { by_itself, ..RegionalCounters::default() }
+impl DomainCounters {
+    pub(crate) fn new(by_itself: bool) -> DomainCounters {
+        DomainCounters { by_itself, ..DomainCounters::default() }
     }
 
-    /// A region is bound to a counter.
+    /// A region is bound to a counter, or works depend on it.
     ///
     /// # Errors
     ///
     /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn add(&self, counter: &Arc<Shared>) -> Result<(), Error> {
+    pub(crate) fn add(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
         let Members { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
-            known.regions += 1;
+            known.reasons += 1;
             return Ok(());
         }
-        let watched =
-            endpoints.iter().try_for_each(|endpoint| counter.watch(endpoint, Reason::REGION, self.by_itself));
+        let watched = endpoints
+            .iter()
+            .try_for_each(|endpoint| counter.watch(endpoint, DriveReason::DOMAIN, self.by_itself));
         if watched.is_err() {
-            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, Reason::REGION));
+            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, DriveReason::DOMAIN));
             return watched;
         }
         self.waited_for.lock().push(counter.clone());
         endpoints.iter().for_each(|endpoint| counter.join(endpoint));
-        counters.push(Regional { counter: counter.clone(), regions: 1 });
+        counters.push(Member { counter: counter.clone(), reasons: 1 });
         Ok(())
     }
 
     /// Undoes [`add`](Self::add).
-    pub(crate) fn remove(&self, counter: &Arc<Shared>) {
+    pub(crate) fn remove(&self, counter: &Arc<CounterShared>) {
         let Members { counters, endpoints } = &mut *self.members.lock();
         let place = counters.iter().position(|known| Arc::ptr_eq(&known.counter, counter));
         let Some(place) = place else { return };
-        counters[place].regions -= 1;
-        if counters[place].regions == 0 {
+        counters[place].reasons -= 1;
+        if counters[place].reasons == 0 {
             counters.swap_remove(place);
             self.waited_for.lock().retain(|known| !Arc::ptr_eq(known, counter));
-            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, Reason::REGION));
+            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, DriveReason::DOMAIN));
         }
     }
 
@@ -87,7 +88,7 @@ impl RegionalCounters {
         let Members { counters, endpoints } = &mut *self.members.lock();
         counters
             .iter()
-            .try_for_each(|known| known.counter.watch(endpoint, Reason::REGION, self.by_itself))?;
+            .try_for_each(|known| known.counter.watch(endpoint, DriveReason::DOMAIN, self.by_itself))?;
         enable()?;
         counters.iter().for_each(|known| known.counter.join(endpoint));
         endpoints.push(endpoint.clone());
@@ -97,7 +98,7 @@ impl RegionalCounters {
     /// Lets go of an endpoint.
     pub(crate) fn forget(&self, endpoint: &Arc<dyn Drive>) {
         let Members { counters, endpoints } = &mut *self.members.lock();
-        counters.iter().for_each(|known| known.counter.leave(endpoint, Reason::REGION));
+        counters.iter().for_each(|known| known.counter.leave(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }
 

@@ -19,11 +19,11 @@
 //!
 //! The results of [atomic operations](atomics) leave with what is read; they are answered by it.
 //!
-//! A key that is unknown, a right that is missing or a range that is too long is answered, and what comes of the payload goes
-//! nowhere. The same becomes of an access whose region is closed in the middle of it.
+//! An access with an unknown key, a missing right or a range that is too long is refused by an
+//! answer, and its payload is dropped. So is an access whose region is closed in the middle of it.
 //!
-//! Like the [receiver](crate::receiver) it is told what happened, answers with small [`TargetEffects`], and knows a link by
-//! its number alone.
+//! Like the [receiver](crate::receiver) it gets events, answers with small [`TargetEffects`], and
+//! knows a link by its number alone.
 
 mod atomics;
 mod durability;
@@ -69,7 +69,7 @@ pub(crate) struct Target {
     /// Whether a short read is copied as it arrives, because what comes after it must not change it.
     copies_reads: bool,
     /// Whether peers are to access regions by frames alone.
-    sees_accesses: bool,
+    observes_accesses: bool,
     links: TargetLinks,
     // In boxes, since a table keeps the size that it once had, and these may have been very many.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
@@ -82,8 +82,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A target without links, whose peers may access these regions: by reads and writes as `access` says, by atomic
-    /// operations as `atomics` does. `order` is what it has agreed to keep between operations of one peer.
+    /// A target without links, whose peers may access these regions: by reads and writes as
+    /// `access` says, by atomic operations as `atomics` does. `order` is what it has agreed to keep
+    /// between operations of one peer.
     pub(crate) fn new(
         regions: Arc<Regions>,
         access: MrAccess,
@@ -98,7 +99,7 @@ impl Target {
             counts,
             // What comes after a read may also be an atomic operation that fetches, which is a read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
-            sees_accesses: false,
+            observes_accesses: false,
             links: TargetLinks::default(),
             inbounds: SlotMap::with_key(),
             fetches: Fetches::default(),
@@ -115,19 +116,20 @@ impl Target {
     /// A link has ended. What was being written stays as far as it had come; nothing of it is answered.
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
-        if let Some(writes::Writing::Sent(filling)) = link.writing {
+        if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
             self.inbounds.remove(filling.place);
         }
-        for fetch in self.fetches.end_link(id) {
+        while let Some(fetch) = self.fetches.end_next(id) {
             self.inbounds.remove(fetch.filling.place);
         }
     }
 
-    /// How far a link is: offers, and bytes that have arrived of a write and of offers. Whatever of a write comes changes it.
+    /// How far a link is: offers, and bytes that have arrived of a write and of offers. Whatever of
+    /// a write comes changes it.
     pub(crate) fn progress(&self, id: LinkId) -> (usize, u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
-            Some(writes::Writing::Sent(filling)) => filling.arrived_bytes,
-            Some(writes::Writing::AskedFor(_)) | None => 0,
+            Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
+            Some(writes::IncomingWrite::AskedFor(_)) | None => 0,
         };
         let (offers, fetched_bytes) = self.fetches.progress(id);
         (offers, writing_bytes, fetched_bytes)
@@ -172,8 +174,9 @@ impl Target {
         Ok(window)
     }
 
-    /// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event, `of_endpoint`, and so does
-    /// the region, which distinguishes by what happened to its memory: `of_region`. A refused access is no event.
+    /// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event,
+    /// `of_endpoint`, and so does the region, which distinguishes by what happened to its memory:
+    /// `of_region`. A refused access is no event.
     fn accessed(
         &self,
         window: &Window,

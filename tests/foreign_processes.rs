@@ -1,5 +1,5 @@
-//! Processes that an endpoint over shared memory has nothing to do with: those of another user, and its own process's
-//! children.
+//! Processes that may not use an endpoint over shared memory: those of another user, and forked children
+//! of its own process.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -11,11 +11,11 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Transport, Turns};
+use crate::suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// "nobody", who has nothing.
+/// The user id of `nobody`, which owns no files.
 const ANOTHER_USER: u32 = 65_534;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Shm4, Transport::Shm6];
@@ -34,7 +34,7 @@ fn expect_refusal(from: &Party, to: &Party) {
     }
 }
 
-/// Writes to a region of its peer, and waits until that is done.
+/// Writes to a region of its peer, and waits for the completion.
 #[track_caller]
 fn write(party: &Party, region: &Region, identity: u64) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, 8), party.peer(), region, identity);
@@ -53,7 +53,7 @@ fn exists(uid: u32) -> bool {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "a test that was not run says so")]
-fn a_process_of_another_user_is_refused_on_both_sides() {
+fn process_of_another_user_is_refused_by_either_side() {
     if !rustix::process::geteuid().is_root() || !exists(ANOTHER_USER) {
         println!(
             "skipped: only the superuser of a host with other users can start a process of another user"
@@ -70,12 +70,12 @@ fn a_process_of_another_user_is_refused_on_both_sides() {
             party.endpoint.recv(room(100_000), ANY, 100).expect("room for a receive");
         }
         stranger.endpoint.recv(room(100_000), ANY, 100).expect("room for a receive");
-        // Before anybody else was there, and afterwards.
+        // Before any other peer has connected, and afterwards.
         expect_refusal(&stranger, &alice);
         expect_refusal(&alice, &stranger);
         expect_refusal(&stranger, &bob);
         expect_refusal(&bob, &stranger);
-        // Nothing of it has reached anybody, and everybody lives on.
+        // No message of it has arrived, and every party still works.
         for party in [&alice, &bob, &stranger] {
             party.silence();
             party.endpoint.cancel(100).expect("the receive is posted as it was");
@@ -86,7 +86,7 @@ fn a_process_of_another_user_is_refused_on_both_sides() {
 }
 
 #[test]
-fn a_forked_child_that_ends_takes_nothing_with_it() {
+fn exit_of_a_forked_child_leaves_the_parent_working() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
@@ -101,14 +101,14 @@ fn a_forked_child_that_ends_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_forked_child_does_not_hide_its_parents_death() {
+fn death_of_a_parent_is_noticed_despite_its_forked_child() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
         alice.exchange(&bob);
         bob.fork(true);
         alice.exchange(&bob);
-        // What bob will never answer.
+        // Bob will never answer this send.
         for context in 0..3 {
             let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
             let send = SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() };
@@ -123,29 +123,29 @@ fn a_forked_child_does_not_hide_its_parents_death() {
         assert_eq!(failed.completion.context, 2);
         assert_ne!(failed.errno(), Errno::EACCES);
         alice.silence();
-        // The child still lives, and is nobody to talk to.
+        // The child still lives, but is no peer.
         alice.endpoint.send(payload(9, 100_000), alice.peer(), 9).expect("room for a send");
         assert_eq!(alice.failure().errno(), Errno::ECONNREFUSED);
     }
 }
 
 #[test]
-fn a_forked_child_can_do_nothing_with_what_is_its_parents() {
+fn forked_child_cannot_use_inherited_endpoints() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
         alice.exchange(&bob);
-        // Each may access memory of the other without its help.
+        // Each party has mapped a region of the other.
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let memory = Memory { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+        let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
         let region = alice.register(memory).expect("memory");
         let of_bob = bob.register(memory).expect("memory");
         write(&bob, &region, 20);
         write(&alice, &of_bob, 20);
-        // What is under way while the child lives is the parent's affair.
+        // Operations that are outstanding while the child lives belong to the parent.
         bob.endpoint.trecv(room(100_000), ANY, 7, 0, 3).expect("room for a receive");
         bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
-        // The child has a message of its own to send.
+        // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
         alice.endpoint.recv(room(message.len()), ANY, 5).expect("room for a receive");
         bob.fork_caller(&alice, &region, &message);

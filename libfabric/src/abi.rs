@@ -1,9 +1,10 @@
 //! The C interface of libfabric, written by hand: what `rdma/*.h` declares, as far as a provider needs it.
 //!
 //! A structure has the name of its C counterpart in Rust's spelling (`struct fi_tx_attr` is
-//! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that libfabric added after 1.17 carry the version that
-//! added them: a vtable has them all, since its `size` tells the host how far it goes, but in memory that
-//! belongs to the caller they exist only if the caller was compiled with such a version.
+//! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that
+//! libfabric added after 1.17 carry the version that added them: a vtable has them all, since its
+//! `size` tells the host how far it goes, but in memory that belongs to the caller they exist only
+//! if the caller was compiled with such a version.
 //!
 //! Sizes are asserted at compile time; the test `layout` compares every offset and constant in [`structs`]
 //! and [`constants`] with the installed headers.

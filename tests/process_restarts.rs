@@ -16,10 +16,10 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
-/// Lengths of messages that travel in every way that there is. A receiver keeps all of them before it is asked for them.
+/// Lengths of messages that use every protocol. All of them fit into the receiver's unexpected budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
-/// Kills a party and opens another at its address, who knows the same peer.
+/// Kills a party and opens another at its address, which inserts the same peer.
 fn revive(net: &Net, party: &Party, peer: &Party) -> Party {
     let address = party.endpoint.name().expect("an endpoint in service has a name");
     party.kill();
@@ -28,7 +28,7 @@ fn revive(net: &Net, party: &Party, peer: &Party) -> Party {
     again
 }
 
-/// Posts a send of a message that is called by its context.
+/// Posts a send of the message with this number, which is also its context.
 fn send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let (buffers, to) = (vec![payload(context, len_bytes)], from.peer());
     let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
@@ -43,7 +43,7 @@ fn receive(party: &Party, context: u64, len_bytes: usize) {
     assert!(received(&completion.buffer) == payload(context, len_bytes), "message {context}");
 }
 
-/// Sends until a message is delivered, and returns which was.
+/// Sends until a message is delivered, and returns its number.
 #[track_caller]
 fn send_until_delivered(from: &Party, first: u64) -> u64 {
     let deadline = Deadline::new();
@@ -66,7 +66,7 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
 }
 
 #[test]
-fn what_a_killed_process_has_transmitted_arrives_beside_what_its_successor_sends() {
+fn messages_of_a_killed_process_and_its_successor_all_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, mut bob) = net.pair();
@@ -83,7 +83,7 @@ fn what_a_killed_process_has_transmitted_arrives_beside_what_its_successor_sends
                 receive(&alice, context, len_bytes);
             }
         }
-        // The link to somebody who is gone is no link to the present one.
+        // The link to the killed process does not serve its successor.
         let delivered = send_until_delivered(&alice, 1000);
         receive(&bob, delivered, 64);
         alice.exchange(&bob);
@@ -91,7 +91,7 @@ fn what_a_killed_process_has_transmitted_arrives_beside_what_its_successor_sends
 }
 
 #[test]
-fn what_was_meant_for_a_killed_process_fails_once_and_does_not_reach_its_successor() {
+fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
@@ -124,7 +124,7 @@ fn what_was_meant_for_a_killed_process_fails_once_and_does_not_reach_its_success
         receive(&bob, delivered, 64);
         bob.endpoint.recv(room(64), ANY, 1).expect("room for a receive");
         bob.silence();
-        // What anybody may fill waits for whoever comes.
+        // A receive from any source waits for the next process there.
         send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
         let (completion, source) = alice.completion_from();
         assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));
@@ -134,7 +134,7 @@ fn what_was_meant_for_a_killed_process_fails_once_and_does_not_reach_its_success
 }
 
 #[test]
-fn a_process_that_waits_for_credit_survives_the_death_of_who_would_give_it() {
+fn sender_waiting_for_credit_survives_the_death_of_its_receiver() {
     const COUNT: u64 = 200;
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);

@@ -1,4 +1,4 @@
-//! Processes that may not copy memory across: everything works all the same over shared memory.
+//! Processes whose system forbids copies between processes: shared memory works without them.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
@@ -12,13 +12,13 @@ use crate::suite::{Ended, Net, Party, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// How the system refuses: as a container's filter does, and as a kernel without the call does.
+/// The error number of the refusal: by a container's filter, and by a kernel without the call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
 
-/// Lengths on both sides of everything that treats messages differently; the longest are copied in several steps.
+/// Lengths on both sides of every limit between protocols; the longest are copied in several steps.
 const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, (5 << 20) + 1];
 
-/// Exchanges messages of all lengths in both directions at once: received early, late, and cut.
+/// Exchanges messages of all lengths in both directions at once: received early, late, and truncated.
 #[track_caller]
 fn exchange(alice: &Party, bob: &Party) {
     let count = LENS_BYTES.len() as u64;
@@ -47,7 +47,8 @@ fn exchange(alice: &Party, bob: &Party) {
     }
 }
 
-/// Checks the end of one operation of [`exchange`]: receives with odd numbers had room for half of the message.
+/// Checks the end of one operation of [`exchange`]: receives with odd numbers had room for half of
+/// the message.
 #[track_caller]
 fn check(ended: &Ended) {
     match ended {
@@ -78,7 +79,7 @@ fn pair() -> (Party, Party) {
 }
 
 #[test]
-fn one_side_is_confined() {
+fn one_confined_process_exchanges_messages() {
     for errno in REFUSALS {
         let (alice, bob) = pair();
         bob.refuse_copies(errno);
@@ -89,7 +90,7 @@ fn one_side_is_confined() {
 }
 
 #[test]
-fn both_sides_are_confined() {
+fn two_confined_processes_exchange_messages() {
     for errno in REFUSALS {
         let (alice, bob) = pair();
         alice.refuse_copies(errno);
@@ -101,7 +102,7 @@ fn both_sides_are_confined() {
 }
 
 #[test]
-fn one_side_after_the_other_is_confined_in_mid_life() {
+fn processes_confined_after_connecting_exchange_messages() {
     for errno in REFUSALS {
         let (alice, bob) = pair();
         exchange(&alice, &bob);

@@ -9,7 +9,7 @@
 //!              +-------------------------------------------+   +----------------------------------+
 //! ```
 //!
-//! Both are told what happened, and answer which operations of the link that concerns, by their numbers. They hold no
+//! Both get events, and return the numbers of the operations that these concern. They hold no
 //! operation, no transport and no completion queue.
 
 mod debts;
@@ -21,5 +21,8 @@ mod tx;
 
 pub(crate) use self::debts::Debts;
 pub(crate) use self::links::{Link, Links};
-pub(crate) use self::rx::{Collected, Described, LinkRx};
-pub(crate) use self::tx::{Effect, Frame, LinkTx, Mapped, MessageMark, Stage, Unended, Way, Writing, op_of};
+pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
+pub(crate) use self::tx::{
+    Frame, LinkTx, Mapped, MessageMark, OpClass, PartialFrame, RequestStage, SendProtocol, UnendedSends,
+    op_of,
+};

@@ -1,0 +1,126 @@
+//! A notice board: clients take a number and write a note into the server's memory, without the
+//! server's help.
+//!
+//! ```text
+//! cargo run --example remote_memory                                        # prints: listening at 127.0.0.1:40123
+//! cargo run --example remote_memory -- 127.0.0.1:40123 "milk is out" stop  # in another terminal
+//! ```
+//!
+//! A message asks for the board, and another tells that a note was written. The number comes from
+//! an atomic operation on the first word of the board, so any number of clients may write at once.
+//! The note `stop` ends the server.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
+
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use homespun::flags::MrAccess;
+use homespun::{
+    Address, Bytes, BytesMut, Caps, Completion, CompletionQueue, CounterAttr, CounterEvents, Fabric,
+    FabricAddress, Hints, MrAttr, OpFlags, OpenEndpoint, OperationKind, RemoteMemory,
+};
+
+/// The length of a note on the board.
+const NOTE_BYTES: usize = 64;
+
+/// How many notes the board holds. Later ones take the places of the first.
+const NOTES: u64 = 100;
+
+/// The longest message: an address.
+const MESSAGE_MAX_BYTES: usize = 64;
+
+/// How long a client waits for the server.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    match arguments.next() {
+        None => serve(),
+        Some(server) => write(server.parse()?, arguments),
+    }
+}
+
+/// The offset of a note: the first word of the board counts them.
+fn offset_of(number: u64) -> u64 {
+    8 + number % NOTES * NOTE_BYTES as u64
+}
+
+/// Waits for the next receive, read or write to complete; sends are of no interest.
+fn next(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
+    loop {
+        let entry = cq.sread_entry(timeout)?.ok_or("the peer takes its time")?;
+        let completion = entry.into_result()?;
+        if completion.kind() != OperationKind::Send {
+            return Ok(completion);
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn Error>> {
+    let hints = Hints::new().caps(Caps::MSG | Caps::RMA | Caps::ATOMIC).node("127.0.0.1").source();
+    let OpenEndpoint { endpoint, cq, av, domain } = Fabric::new().open_endpoint(&hints)?;
+    let attr = MrAttr::granting(MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE);
+    let board = domain.register(offset_of(NOTES - 1) as usize + NOTE_BYTES, &attr)?;
+    // Counts what peers write. The server itself does nothing for a write but read its queue.
+    let writes = domain.open_counter(&CounterAttr::default())?;
+    board.bind_counter(&writes, CounterEvents::REMOTE_WRITE)?;
+    println!("listening at {}", endpoint.name()?);
+    loop {
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+        let message = next(&cq, None)?.buffer.into_received().unwrap_or_default();
+        let message = std::str::from_utf8(&message)?;
+        if let Ok(client) = message.parse() {
+            // A client's address: it asks where the board is.
+            let place = board.remote().to_bytes();
+            endpoint.send(Bytes::copy_from_slice(&place), av.insert_if_absent(client)?, 0)?;
+            continue;
+        }
+        let number: u64 = message.parse()?;
+        let mut note = [0; NOTE_BYTES];
+        board.read_at(offset_of(number) as usize, &mut note)?;
+        let note = String::from_utf8_lossy(&note);
+        let note = note.trim_end_matches('\0');
+        println!("note {number}: {note}");
+        if note == "stop" {
+            println!("peers have changed the board {} times", writes.read());
+            return Ok(());
+        }
+    }
+}
+
+fn write(server: Address, notes: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    // A write that completes has reached the server's memory.
+    let hints =
+        Hints::new().caps(Caps::MSG | Caps::RMA | Caps::ATOMIC).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
+    let hints = hints.node("127.0.0.1").source();
+    let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
+    let to = av.insert_one(server)?;
+    endpoint.recv(BytesMut::zeroed(RemoteMemory::LEN_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+    endpoint.send(Bytes::from(endpoint.name()?.to_string()), to, 0)?;
+    let place = next(&cq, Some(PATIENCE))?.buffer.into_received().unwrap_or_default();
+    let board = RemoteMemory::from_bytes(place[..].try_into()?);
+    for note in notes {
+        endpoint.fetch_add_u64(1, to, board, 0)?;
+        let number = next(&cq, Some(PATIENCE))?.fetched_u64().ok_or("no number")?;
+        let mut bytes = note.into_bytes();
+        bytes.resize(NOTE_BYTES, 0);
+        endpoint.write(Bytes::from(bytes), to, board.offset(offset_of(number)), 0)?;
+        next(&cq, Some(PATIENCE))?;
+        println!("note {number} is written");
+        endpoint.send(Bytes::from(number.to_string()), to, 0)?;
+        cq.sread_entry(Some(PATIENCE))?.ok_or("the peer takes its time")?.into_result()?;
+    }
+    Ok(())
+}

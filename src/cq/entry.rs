@@ -1,0 +1,107 @@
+//! Reads that bring any entry of a completion queue, be it of a success or of a failure.
+
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::error::OperationError;
+
+use super::{Completion, CompletionError, CompletionQueue, ReadError};
+use crate::av::FabricAddress;
+
+/// An entry of a completion queue: what [`CompletionQueue::read_entry`] reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// An operation has succeeded. For a receive, the address is that of the sender, as
+    /// [`read_from`](CompletionQueue::read_from) tells it.
+    Completed(Completion, FabricAddress),
+    /// A receive has succeeded, and the address vector does not hold its sender, whose address this
+    /// is. Only at endpoints with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR); a
+    /// C application reads it as an error (`FI_EADDRNOTAVAIL`).
+    UnknownSource(Completion, Address),
+    /// An operation has failed.
+    Failed(CompletionError),
+}
+
+impl Entry {
+    /// The completion of an operation that has succeeded.
+    ///
+    /// # Errors
+    ///
+    /// The failure of one that has not.
+    pub fn into_result(self) -> Result<Completion, CompletionError> {
+        match self {
+            Entry::Completed(completion, _) | Entry::UnknownSource(completion, _) => Ok(completion),
+            Entry::Failed(failed) => Err(failed),
+        }
+    }
+}
+
+impl From<CompletionError> for Entry {
+    fn from(error: CompletionError) -> Entry {
+        match error.error {
+            OperationError::UnknownSource(sender) => Entry::UnknownSource(error.completion, sender),
+            _ => Entry::Failed(error),
+        }
+    }
+}
+
+impl CompletionQueue {
+    /// Reads the oldest entry, that of a success or of a failure; `None` if the queue is empty. It is
+    /// [`read_from`](Self::read_from) and [`read_error`](Self::read_error) in one.
+    ///
+    /// A server that answers clients it has not met:
+    ///
+    /// ```
+    /// use homespun::{AddressVector, CompletionQueue, Entry};
+    ///
+    /// fn next_client(cq: &CompletionQueue, av: &AddressVector) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let (received, client) = match cq.read_entry()? {
+    ///         None => return Ok(()),
+    ///         Some(Entry::Completed(completion, client)) => (completion, client),
+    ///         Some(Entry::UnknownSource(completion, address)) => (completion, av.insert_one(address)?),
+    ///         Some(Entry::Failed(failed)) => return Err(failed.into()),
+    ///     };
+    ///     println!("{} bytes from {client:?}", received.len_bytes);
+    ///     Ok(())
+    /// }
+    /// # let fabric = homespun::Fabric::new();
+    /// # let domain = fabric.domain(&fabric.info(&homespun::Hints::new())?)?;
+    /// # let cq = domain.open_cq(&Default::default())?;
+    /// # next_client(&cq, &domain.open_av(&Default::default())?).expect("an empty queue");
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Overrun`].
+    pub fn read_entry(&self) -> Result<Option<Entry>, ReadError> {
+        self.read_entry_by(|| self.read_from())
+    }
+
+    /// As [`read_entry`](Self::read_entry), and waits for an entry if need be, as
+    /// [`sread`](Self::sread) does.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Overrun`], [`ReadError::NoWaitObject`].
+    pub fn sread_entry(&self, timeout: Option<Duration>) -> Result<Option<Entry>, ReadError> {
+        self.read_entry_by(|| self.sread_from(timeout))
+    }
+
+    fn read_entry_by(
+        &self,
+        read: impl Fn() -> Result<Option<(Completion, FabricAddress)>, ReadError>,
+    ) -> Result<Option<Entry>, ReadError> {
+        loop {
+            match read() {
+                Ok(read) => return Ok(read.map(|(completion, source)| Entry::Completed(completion, source))),
+                Err(ReadError::ErrorAvailable) => {}
+                Err(error) => return Err(error),
+            }
+            // Another thread may have read the failure meanwhile.
+            if let Some(error) = self.read_error()? {
+                return Ok(Some(error.into()));
+            }
+        }
+    }
+}

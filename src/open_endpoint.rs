@@ -1,0 +1,211 @@
+//! An endpoint with all that it needs, opened in one step.
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{BindFlags, CounterEvents};
+
+use crate::av::{AddressVector, AvAttr};
+use crate::counter::Counter;
+use crate::cq::{CompletionQueue, CqAttr};
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+use crate::fabric::Fabric;
+use crate::hints::Hints;
+use crate::info::{EndpointType, Info};
+use crate::wait::WaitObject;
+
+/// An enabled endpoint and what belongs to it: what [`EndpointBuilder::open`] gives.
+#[derive(Debug, Clone)]
+pub struct OpenEndpoint {
+    /// The endpoint, enabled.
+    pub endpoint: Endpoint,
+    /// The queue of its sends and receives.
+    pub cq: CompletionQueue,
+    /// The vector that holds its peers.
+    pub av: AddressVector,
+    /// The domain of all three.
+    pub domain: Domain,
+}
+
+/// Opens an endpoint without connections, binds what it needs, and enables it. The steps are those
+/// of [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and [`Endpoint::enable`],
+/// for applications with other wishes.
+///
+/// What is not given is opened with defaults: one completion queue for both directions that can be waited for
+/// ([`WaitObject::Unspec`]), and an empty address vector. Both cost what [`CqAttr`] and [`AvAttr`] say.
+///
+/// Two endpoints of one domain that share a queue:
+///
+/// ```
+/// use homespun::{CqAttr, Fabric, Hints};
+///
+/// let fabric = Fabric::new();
+/// let info = fabric.info(&Hints::new().domain("shm"))?;
+/// let domain = fabric.domain(&info)?;
+/// let first = domain.endpoint_builder(&info).cq_attr(CqAttr::default()).open()?;
+/// let second = domain.endpoint_builder(&info).cq(&first.cq).open()?;
+/// assert_ne!(first.endpoint.name()?, second.endpoint.name()?);
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nothing is opened before `open` is called"]
+pub struct EndpointBuilder {
+    domain: Domain,
+    info: Info,
+    cq: Option<CompletionQueue>,
+    cq_attr: CqAttr,
+    av: Option<AddressVector>,
+    av_attr: AvAttr,
+    counters: Vec<(Counter, CounterEvents)>,
+}
+
+impl Fabric {
+    /// Opens the best endpoint that meets these hints, with a domain, a queue and an address vector
+    /// of its own: [`info`](Self::info), [`domain`](Self::domain) and [`EndpointBuilder`] in one.
+    ///
+    /// ```
+    /// use homespun::{Caps, Fabric, Hints, OpenEndpoint};
+    ///
+    /// let hints = Hints::new().caps(Caps::TAGGED).domain("shm");
+    /// let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
+    /// let own = av.insert_one(endpoint.name()?)?;
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`info`](Self::info) and [`EndpointBuilder::open`].
+    pub fn open_endpoint(&self, hints: &Hints) -> Result<OpenEndpoint, Error> {
+        let info = self.info(hints)?;
+        self.domain(&info)?.endpoint_builder(&info).open()
+    }
+}
+
+impl Domain {
+    /// Prepares to open an endpoint with all that it needs.
+    pub fn endpoint_builder(&self, info: &Info) -> EndpointBuilder {
+        EndpointBuilder {
+            domain: self.clone(),
+            info: info.clone(),
+            cq: None,
+            cq_attr: CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() },
+            av: None,
+            av_attr: AvAttr::default(),
+            counters: Vec::new(),
+        }
+    }
+}
+
+impl EndpointBuilder {
+    /// Reports sends and receives to this queue.
+    pub fn cq(mut self, cq: &CompletionQueue) -> EndpointBuilder {
+        self.cq = Some(cq.clone());
+        self
+    }
+
+    /// Opens the queue with these attributes. Not looked at where a queue is given.
+    pub fn cq_attr(mut self, attr: CqAttr) -> EndpointBuilder {
+        self.cq_attr = attr;
+        self
+    }
+
+    /// Finds peers in this vector.
+    pub fn av(mut self, av: &AddressVector) -> EndpointBuilder {
+        self.av = Some(av.clone());
+        self
+    }
+
+    /// Opens the vector with these attributes. Not looked at where a vector is given.
+    pub fn av_attr(mut self, attr: AvAttr) -> EndpointBuilder {
+        self.av_attr = attr;
+        self
+    }
+
+    /// Counts these events, besides what other calls of this have asked for.
+    pub fn counter(mut self, counter: &Counter, events: CounterEvents) -> EndpointBuilder {
+        self.counters.push((counter.clone(), events));
+        self
+    }
+
+    /// Opens what is not given, binds all of it to a new endpoint, and enables that.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for an info of connected endpoints ([`EndpointType::Msg`]), which need
+    /// an event queue and a peer first; otherwise as the single steps. What was opened is closed
+    /// again then.
+    pub fn open(self) -> Result<OpenEndpoint, Error> {
+        let EndpointBuilder { domain, info, cq, cq_attr, av, av_attr, counters } = self;
+        if info.ep.ep_type == Some(EndpointType::Msg) {
+            return Err(Misuse::Invalid("a connected endpoint needs a peer before it is enabled").into());
+        }
+        let cq = cq.map_or_else(|| domain.open_cq(&cq_attr), Ok)?;
+        let av = av.map_or_else(|| domain.open_av(&av_attr), Ok)?;
+        let endpoint = domain.endpoint(&info)?;
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+        endpoint.bind_av(&av)?;
+        for (counter, events) in &counters {
+            endpoint.bind_counter(counter, *events)?;
+        }
+        endpoint.enable()?;
+        Ok(OpenEndpoint { endpoint, cq, av, domain })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use homespun_engine::errno::Errno;
+
+    use super::*;
+    use crate::av::FabricAddress;
+    use crate::counter::CounterAttr;
+    use crate::cq::OperationKind;
+
+    fn hints() -> Hints {
+        Hints::new().node("127.0.0.1").source()
+    }
+
+    #[test]
+    fn open_endpoint_exchanges_messages_with_defaults() {
+        let opened = Fabric::new().open_endpoint(&hints()).expect("an endpoint");
+        let own = opened.av.insert_one(opened.endpoint.name().expect("a name")).expect("an address");
+        opened.endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room");
+        opened.endpoint.send(Bytes::from_static(b"hello"), own, 2).expect("room");
+        let mut kinds = [(); 2].map(|()| {
+            let entry = opened.cq.sread_entry(None).expect("a wait object").expect("an entry");
+            entry.into_result().expect("a success").kind()
+        });
+        kinds.sort_by_key(|kind| *kind == OperationKind::Receive);
+        assert_eq!(kinds, [OperationKind::Send, OperationKind::Receive]);
+    }
+
+    #[test]
+    fn builder_binds_what_it_is_given() {
+        let fabric = Fabric::new();
+        let info = fabric.info(&hints()).expect("an info");
+        let domain = fabric.domain(&info).expect("a domain");
+        let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
+        let first = domain.endpoint_builder(&info).cq_attr(CqAttr::default()).open().expect("an endpoint");
+        assert_eq!(first.cq.wait_object(), WaitObject::None);
+        let events = CounterEvents::SEND;
+        let builder = domain.endpoint_builder(&info).cq(&first.cq).av(&first.av).counter(&counter, events);
+        let second = builder.open().expect("an endpoint");
+        let to = second.av.insert_one(first.endpoint.name().expect("a name")).expect("an address");
+        assert_eq!(first.av.len(), 1, "both have one vector");
+        first.endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room");
+        second.endpoint.send(Bytes::from_static(b"hello"), to, 2).expect("room");
+        let mut ended = Vec::new();
+        while ended.len() < 2 {
+            ended.extend(first.cq.read().expect("a success").map(|completion| completion.context));
+        }
+        assert_eq!(counter.read(), 1);
+        assert_eq!(first.cq.close().expect_err("two endpoints are bound to it").errno(), Errno::EBUSY);
+    }
+
+    #[test]
+    fn builder_of_a_connected_endpoint_is_refused() {
+        let fabric = Fabric::new();
+        let refused = fabric.open_endpoint(&hints().ep_type(EndpointType::Msg));
+        assert_eq!(refused.expect_err("it has no peer").errno(), Errno::EINVAL);
+    }
+}

@@ -1,0 +1,162 @@
+//! Every order in which threads that make works due, that queue them and that take them back may
+//! see what the others do, as far as loom explores it. A work that each thread leaves to the other
+//! is never done.
+
+use homespun_engine::buffer::Source;
+use homespun_engine::error::Again;
+use loom::model::Builder;
+use loom::thread;
+
+use super::*;
+use crate::av::FabricAddress;
+use crate::domain_id::DomainId;
+use crate::post::{Op, Post, ReceivePost};
+use crate::poster::RefusedPost;
+use crate::trigger::CounterChange;
+use crate::{Counter, CounterAttr};
+
+/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such
+/// algorithms need two.
+const PREEMPTIONS_MAX: usize = 2;
+
+fn explore(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(test);
+}
+
+/// A queue, a counter that triggers, and one that works add to.
+#[derive(Clone)]
+struct Stage {
+    works: Arc<WorkQueue>,
+    trigger: Counter,
+    changed: Counter,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let counter = || Counter::open(&CounterAttr::default(), DomainId::unused()).expect("a counter");
+        Stage { works: Arc::default(), trigger: counter(), changed: counter() }
+    }
+
+    fn queue(&self, threshold: u64) {
+        let (trigger, counter) =
+            (CounterUse::new(self.trigger.shared()), CounterUse::new(self.changed.shared()));
+        let action = Action::Change { counter, change: CounterChange::Add(1) };
+        let kind = WorkKind::Deferred { context: 1, completion: None, is_reported: false };
+        self.works.add(Work { trigger, threshold, action, kind });
+    }
+
+    /// Has another thread do something meanwhile.
+    fn meanwhile(&self, act: impl FnOnce(&Stage) + 'static) -> thread::JoinHandle<()> {
+        let stage = self.clone();
+        thread::spawn(move || act(&stage))
+    }
+
+    fn done(&self) -> u64 {
+        self.changed.shared().sum()
+    }
+}
+
+#[test]
+fn work_that_two_threads_make_due_is_done_once() {
+    explore(|| {
+        let stage = Stage::new();
+        stage.queue(2);
+        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.trigger.add(1);
+        other.join().unwrap();
+        assert_eq!(stage.done(), 1);
+    });
+}
+
+#[test]
+fn work_that_is_queued_while_its_counter_changes_is_done() {
+    explore(|| {
+        let stage = Stage::new();
+        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.queue(1);
+        other.join().unwrap();
+        assert_eq!(stage.done(), 1);
+    });
+}
+
+#[test]
+fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
+    explore(|| {
+        let stage = Stage::new();
+        stage.queue(1);
+        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.works.while_nothing_fires(|| {});
+        other.join().unwrap();
+        assert_eq!(stage.done(), 1);
+    });
+}
+
+#[test]
+fn cancelled_work_is_not_done_and_other_work_is_done() {
+    explore(|| {
+        let stage = Stage::new();
+        stage.queue(1);
+        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        let was_cancelled = stage.works.cancel(1).is_ok();
+        other.join().unwrap();
+        assert_eq!(stage.done(), u64::from(!was_cancelled));
+    });
+}
+
+/// An endpoint that has no room before another thread makes some.
+#[derive(Default)]
+struct Room {
+    has_room: Mutex<bool>,
+    posted: Mutex<u32>,
+}
+
+impl Poster for Room {
+    fn post(&self, _: &mut Post) -> Result<(), Error> {
+        if !*self.has_room.lock() {
+            return Err(Again::QueueFull.into());
+        }
+        *self.posted.lock() += 1;
+        Ok(())
+    }
+
+    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+        unreachable!("nothing receives")
+    }
+
+    fn cancel(&self, _: u64) -> Result<(), Error> {
+        unreachable!("nothing is cancelled")
+    }
+
+    fn cancel_work(&self, _: u64) -> Result<(), Error> {
+        unreachable!("nothing is cancelled")
+    }
+
+    fn refuse(&self, _: RefusedPost) {}
+
+    fn wake_sleepers(&self) {}
+}
+
+#[test]
+fn work_is_posted_when_another_thread_makes_room_meanwhile() {
+    explore(|| {
+        let stage = Stage::new();
+        let endpoint = Arc::new(Room::default());
+        let send = Op::Send { source: Source::default(), tag: None, data: None };
+        let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
+        let trigger = CounterUse::new(stage.trigger.shared());
+        let action = Action::Post { pump: endpoint.clone(), post };
+        stage.works.add(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
+        let other = stage.meanwhile({
+            let endpoint = endpoint.clone();
+            move |stage| {
+                *endpoint.has_room.lock() = true;
+                stage.works.fire();
+            }
+        });
+        stage.trigger.add(1);
+        other.join().unwrap();
+        assert_eq!(*endpoint.posted.lock(), 1);
+    });
+}

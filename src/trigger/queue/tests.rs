@@ -1,0 +1,311 @@
+//! Works that wait, become due, find no room and are taken back.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun_engine::buffer::Source;
+use homespun_engine::error::Again;
+
+use super::*;
+use crate::av::FabricAddress;
+use crate::post::{Op, Post, ReceivePost};
+use crate::poster::RefusedPost;
+use crate::trigger::firing::ROUNDS_MAX;
+use crate::trigger::{DeferredAction, DeferredWork, Trigger};
+use crate::wait::{WaitObject, Waiter};
+use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
+
+/// An endpoint that finds no room for the first post. While it does, another thread makes some.
+#[derive(Default)]
+struct Crowded {
+    works: Arc<WorkQueue>,
+    posts: AtomicU32,
+    cancelled: Mutex<Vec<u64>>,
+    wakes: AtomicU32,
+}
+
+impl Poster for Crowded {
+    fn post(&self, _: &mut Post) -> Result<(), Error> {
+        // As a pump does it at the end of each call.
+        self.works.fire();
+        if self.posts.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        thread::scope(|scope| _ = scope.spawn(|| self.works.fire()));
+        Err(Again::QueueFull.into())
+    }
+
+    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn cancel(&self, context: u64) -> Result<(), Error> {
+        self.cancelled.lock().push(context);
+        Ok(())
+    }
+
+    fn cancel_work(&self, _: u64) -> Result<(), Error> {
+        Err(Misuse::NotFound("no work is posted here").into())
+    }
+
+    fn refuse(&self, _: RefusedPost) {}
+
+    fn wake_sleepers(&self) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn triggered(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
+    let send = Op::Send { source: Source::default(), tag: None, data: None };
+    let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
+    Work {
+        trigger: CounterUse::new(trigger.shared()),
+        threshold: 1,
+        action: Action::Post { pump: endpoint, post },
+        kind: WorkKind::Triggered,
+    }
+}
+
+#[test]
+fn work_is_tried_again_when_another_thread_makes_room_meanwhile() {
+    let domain = domain();
+    let trigger = counter(&domain);
+    let endpoint = Arc::new(Crowded { works: domain.shared.works().clone(), ..Crowded::default() });
+    endpoint.works.add(triggered(&trigger, endpoint.clone()));
+    trigger.add(1);
+    assert_eq!(endpoint.posts.load(Ordering::SeqCst), 2, "no other call may come");
+    assert!(!trigger.is_in_use());
+}
+
+#[test]
+fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
+    let domain = domain();
+    let (trigger, endpoint) = (counter(&domain), Arc::new(Crowded::default()));
+    let works = domain.shared.works();
+    endpoint.posts.store(1, Ordering::SeqCst);
+    works.add(triggered(&trigger, endpoint.clone()));
+    // The endpoint was asked, and said that it has none. Then it gets it.
+    trigger.add(1);
+    works.cancel_by_context(&*endpoint, 5).unwrap();
+    assert_eq!(*endpoint.cancelled.lock(), [5]);
+}
+
+#[test]
+fn threshold_of_a_counter_set_back_while_another_thread_fires_stays_reached() {
+    let domain = domain();
+    let (trigger, changed) = (counter(&domain), counter(&domain));
+    add_one(&domain, &trigger, 1, &changed);
+    domain.shared.works().while_nothing_fires(|| {
+        trigger.add(1);
+        trigger.set(0);
+    });
+    assert_eq!((trigger.read(), changed.read()), (0, 1));
+}
+
+fn domain() -> Domain {
+    let fabric = Fabric::new();
+    let info = fabric.info(&Hints::new().domain("tcp")).unwrap();
+    fabric.domain(&info).unwrap()
+}
+
+fn counter(domain: &Domain) -> Counter {
+    domain.open_counter(&CounterAttr::default()).unwrap()
+}
+
+fn add_one(domain: &Domain, trigger: &Counter, threshold: u64, counter: &Counter) {
+    let trigger = Trigger { counter: trigger.clone(), threshold };
+    let action = DeferredAction::Add { counter: counter.clone(), value: 1 };
+    domain.queue_work(DeferredWork { context: 1, trigger, action, completion: None }).unwrap();
+}
+
+#[test]
+fn work_due_during_a_cancel_is_carried_out_afterwards() {
+    let domain = domain();
+    let (trigger, changed) = (counter(&domain), counter(&domain));
+    add_one(&domain, &trigger, 1, &changed);
+    domain.shared.works().while_nothing_fires(|| {
+        trigger.add(1);
+        assert_eq!(changed.shared().sum(), 0);
+    });
+    assert_eq!(changed.shared().sum(), 1);
+}
+
+#[test]
+fn threshold_u64_max_can_be_reached() {
+    let domain = domain();
+    let (trigger, changed) = (counter(&domain), counter(&domain));
+    add_one(&domain, &trigger, u64::MAX, &changed);
+    trigger.set(u64::MAX - 2);
+    assert_eq!(changed.shared().sum(), 0);
+    trigger.set(u64::MAX);
+    assert_eq!(changed.shared().sum(), 1);
+}
+
+#[test]
+fn works_that_wait_are_dropped_with_their_domain() {
+    let (trigger, changed) = {
+        let domain = domain();
+        let counters = (counter(&domain), counter(&domain));
+        add_one(&domain, &counters.0, 1, &counters.1);
+        // A circle: the work keeps the counter that it waits for.
+        add_one(&domain, &counters.0, 2, &counters.0);
+        counters
+    };
+    assert!(!trigger.is_in_use() && !changed.is_in_use());
+    trigger.add(5);
+    assert_eq!((trigger.read(), changed.read()), (5, 0));
+}
+
+#[test]
+fn threshold_that_an_addition_passes_by_wrapping_is_reached() {
+    let additions: [fn(&Counter, u64); 2] = [Counter::add, Counter::add_error];
+    for add in additions {
+        let domain = domain();
+        let (trigger, changed) = (counter(&domain), counter(&domain));
+        add_one(&domain, &trigger, u64::MAX - 5, &changed);
+        add_one(&domain, &trigger, u64::MAX, &changed);
+        add(&trigger, u64::MAX - 10);
+        assert_eq!(changed.shared().sum(), 0);
+        add(&trigger, 20);
+        assert_eq!((trigger.shared().sum(), changed.shared().sum()), (9, 2));
+        add_one(&domain, &trigger, 10, &changed);
+        assert_eq!(changed.shared().sum(), 2, "it waits for the next addition");
+        add(&trigger, 1);
+        assert_eq!(changed.shared().sum(), 3);
+    }
+}
+
+#[test]
+fn threshold_that_was_reached_before_an_addition_wraps_stays_reached() {
+    let domain = domain();
+    let (trigger, changed) = (counter(&domain), counter(&domain));
+    add_one(&domain, &trigger, 1, &changed);
+    domain.shared.works().while_nothing_fires(|| {
+        trigger.add(u64::MAX);
+        trigger.add(1);
+    });
+    assert_eq!((trigger.read(), changed.read()), (0, 1));
+}
+
+#[test]
+fn threshold_that_a_deferred_addition_passes_by_wrapping_is_reached() {
+    let domain = domain();
+    let (first, trigger, changed) = (counter(&domain), counter(&domain), counter(&domain));
+    add_one(&domain, &trigger, u64::MAX - 5, &changed);
+    trigger.add(u64::MAX - 10);
+    let action = DeferredAction::Add { counter: trigger.clone(), value: 20 };
+    let when = Trigger { counter: first.clone(), threshold: 1 };
+    domain.queue_work(DeferredWork { context: 1, trigger: when, action, completion: None }).unwrap();
+    first.add(1);
+    assert_eq!((trigger.read(), changed.read()), (9, 1));
+}
+
+#[test]
+fn threshold_that_an_endpoint_counts_past_the_largest_number_is_reached() {
+    for threshold in [u64::MAX, u64::MAX - 2] {
+        let domain = domain();
+        let (trigger, changed) = (counter(&domain), counter(&domain));
+        add_one(&domain, &trigger, threshold, &changed);
+        trigger.set(u64::MAX - 3);
+        // Works are carried out once the endpoint is unlocked.
+        (0..5).for_each(|_| trigger.shared().count());
+        domain.shared.works().fire();
+        assert_eq!((trigger.read(), changed.read()), (1, 1), "{threshold}");
+    }
+}
+
+/// An endpoint that finds no room, and looks whether a counter can be closed meanwhile.
+struct Full {
+    trigger: Counter,
+    was_free: AtomicBool,
+}
+
+impl Poster for Full {
+    fn post(&self, _: &mut Post) -> Result<(), Error> {
+        self.was_free.fetch_or(!self.trigger.shared().has_users(), Ordering::SeqCst);
+        Err(Again::QueueFull.into())
+    }
+
+    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn cancel(&self, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn cancel_work(&self, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn refuse(&self, _: RefusedPost) {}
+
+    fn wake_sleepers(&self) {}
+}
+
+#[test]
+fn trigger_counter_of_work_without_room_is_busy_while_it_is_tried_again() {
+    let domain = domain();
+    let trigger = counter(&domain);
+    let endpoint = Arc::new(Full { trigger: trigger.clone(), was_free: AtomicBool::new(false) });
+    let works = domain.shared.works();
+    works.add(triggered(&trigger, endpoint.clone()));
+    trigger.add(1);
+    works.fire();
+    assert!(!endpoint.was_free.load(Ordering::SeqCst));
+    assert!(trigger.is_in_use());
+    works.clear();
+    assert!(!trigger.is_in_use());
+}
+
+/// More works than a call carries out.
+const CHAIN_WORKS: u64 = 3 * (ROUNDS_MAX * ROUND_WORKS_MAX) as u64;
+
+/// Queues works each of which makes the next one due.
+fn queue_chain(domain: &Domain, trigger: &Counter) {
+    (1..=CHAIN_WORKS).for_each(|threshold| add_one(domain, trigger, threshold, trigger));
+}
+
+#[test]
+fn works_that_fire_each_other_are_left_to_the_next_progress() {
+    let domain = domain();
+    let (trigger, other, changed) = (counter(&domain), counter(&domain), counter(&domain));
+    let endpoint = Arc::new(Crowded::default());
+    let weak = Arc::downgrade(&endpoint);
+    domain.shared.works().attach(weak);
+    queue_chain(&domain, &trigger);
+    add_one(&domain, &other, 1, &changed);
+    domain.shared.works().while_nothing_fires(|| {
+        trigger.add(1);
+        other.add(1);
+    });
+    let done = trigger.shared().sum();
+    assert!((1..CHAIN_WORKS).contains(&done), "{done} works in one call");
+    assert_eq!(changed.shared().sum(), 1, "one counter does not keep another waiting");
+    assert_eq!(endpoint.wakes.load(Ordering::SeqCst), 1);
+    for _ in 0..3 {
+        other.progress();
+    }
+    assert_eq!(trigger.shared().sum(), CHAIN_WORKS + 1);
+    assert!(!domain.shared.works().is_due());
+}
+
+#[test]
+fn sleeper_does_the_works_that_are_left() {
+    let domain = domain();
+    let trigger = counter(&domain);
+    let last = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() });
+    let last = last.unwrap();
+    queue_chain(&domain, &trigger);
+    add_one(&domain, &trigger, CHAIN_WORKS + 1, &last);
+    let waiting = thread::spawn({
+        let last = last.clone();
+        move || last.wait(1, Some(Duration::from_secs(60)))
+    });
+    while !last.shared().waiter().is_some_and(Waiter::is_armed) {
+        thread::yield_now();
+    }
+    trigger.add(1);
+    assert_eq!(waiting.join().unwrap(), Ok(()));
+}

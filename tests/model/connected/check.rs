@@ -1,0 +1,40 @@
+//! What must hold of two connected endpoints: all that holds of others, and the order of receives.
+
+use super::run::Observed;
+use crate::check::{self, Promise};
+
+pub(super) fn check(observed: &Observed) {
+    check::check(&observed.history, Promise::Everything);
+    untagged_receives_complete_in_the_order_of_sending(observed);
+    messages_of_one_buffer_complete_in_the_order_of_sending(observed);
+    receives_posted_first_complete_in_the_order_of_sending(observed);
+}
+
+/// Messages are numbered in the order of sending.
+fn assert_in_order(messages: impl Iterator<Item = usize>, which: &str) {
+    let messages: Vec<usize> = messages.collect();
+    assert!(messages.is_sorted(), "{which} completed in the order of the messages {messages:?}");
+}
+
+fn untagged_receives_complete_in_the_order_of_sending(observed: &Observed) {
+    for received in &observed.received {
+        let untagged = received.iter().filter(|(_, message)| observed.history.sends[*message].tag.is_none());
+        assert_in_order(untagged.map(|(_, message)| *message), "untagged receives");
+    }
+}
+
+fn messages_of_one_buffer_complete_in_the_order_of_sending(observed: &Observed) {
+    for receive in &observed.history.receives {
+        if let Some(buffer) = &receive.buffer {
+            assert_in_order(buffer.took.iter().copied(), "the messages of a buffer");
+        }
+    }
+}
+
+/// Each of their messages is matched as it comes, tagged or not.
+fn receives_posted_first_complete_in_the_order_of_sending(observed: &Observed) {
+    for received in &observed.received {
+        let first = received.iter().filter(|(receive, _)| *receive < observed.posted_first);
+        assert_in_order(first.map(|(_, message)| *message), "receives that were posted first");
+    }
+}

@@ -1,0 +1,315 @@
+//! Runs a program, and receives everything that was sent.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Completion, Endpoint, Error, FabricAddress, OperationError, Tag};
+
+use super::program::{LONGEST_BYTES, Program, Step};
+use crate::history::{
+    AddressHistory, Arrived, BufferOp, History, Level, Operation, ReceiveEnd, ReceiveOp, SendOp,
+};
+use crate::run::is_accepted;
+use crate::suite::connecting::{self, Side};
+use crate::suite::party::poll;
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Ended, Net};
+
+/// What posts are given in place of an address, which is not looked at.
+const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+
+/// How many rounds without an event show that no message is reported twice.
+const SILENT_ROUNDS: usize = 10;
+
+/// What the endpoints have observed.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    pub(super) history: History,
+    /// The receives of each endpoint and their messages, in the order of their completions.
+    pub(super) received: [Vec<(usize, usize)>; 2],
+    /// How many receives were posted before anything was sent.
+    pub(super) posted_first: usize,
+}
+
+struct Runner {
+    sides: [Side; 2],
+    endpoints: [Endpoint; 2],
+    observed: Observed,
+    /// The present moment.
+    now: u64,
+}
+
+pub(super) fn run(net: &Net, program: &Program) -> Observed {
+    let sides = [side(net, program), side(net, program)];
+    let endpoints = connect(&sides);
+    let history =
+        History { places: vec![AddressHistory::default(), AddressHistory::default()], ..History::default() };
+    let mut runner =
+        Runner { sides, endpoints, observed: Observed { history, ..Observed::default() }, now: 0 };
+    if program.receives_first {
+        program.steps.iter().filter(|step| step.is_receive()).for_each(|step| runner.step(step));
+        runner.observed.posted_first = runner.observed.history.receives.len();
+    }
+    let is_left = |step: &&Step| !(program.receives_first && step.is_receive());
+    program.steps.iter().filter(is_left).for_each(|step| runner.step(step));
+    runner.receive_everything();
+    let Runner { sides: [one, other], endpoints, observed, .. } = runner;
+    connecting::close(endpoints, &[&one, &other]);
+    observed
+}
+
+fn side(net: &Net, program: &Program) -> Side {
+    let mut side = Side::new(net);
+    let info = &mut side.info;
+    if program.depth_ops > 0 {
+        (info.tx.size_ops, info.rx.size_ops) = (program.depth_ops, program.depth_ops);
+    }
+    if program.unexpected_bytes > 0 {
+        info.rx.total_buffered_recv_bytes = program.unexpected_bytes;
+    }
+    side
+}
+
+/// As [`connecting::pair`], with the attributes of the sides at both ends.
+fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
+    let listener = server.listener(connecting::LISTENER);
+    let connecting = client.endpoint(connecting::CLIENT);
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let request = connecting::request(&[server, client]);
+    let mut info = request.info();
+    (info.tx, info.rx) = (server.info.tx.clone(), server.info.rx.clone());
+    let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
+    let accepting = server.bound(accepting, connecting::SERVER);
+    accepting.accept(b"").unwrap();
+    for sides in [[server, client], [client, server]] {
+        connecting::hear(&sides).unwrap();
+    }
+    [connecting, accepting]
+}
+
+impl Runner {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Send { from, tag, len_bytes, level } => self.send(from, tag, len_bytes, level),
+            Step::Receive { at, tagged, len_bytes } => drop(self.receive(at, tagged, len_bytes)),
+            Step::ReceiveMany { at, len_bytes, min_free_bytes } => {
+                let context = self.next_receive();
+                self.endpoints[at].set_min_multi_recv_bytes(min_free_bytes);
+                let posted = self.endpoints[at].recv_multi(room(len_bytes), NOWHERE, context);
+                if is_accepted(posted.map_err(Error::from)) {
+                    let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
+                    self.posted(at, None, len_bytes, Some(buffer));
+                }
+            }
+            Step::Drive { at, rounds } => (0..rounds).for_each(|_| self.sides[at].progress()),
+            Step::Read { at, count } => {
+                for _ in 0..count {
+                    self.read(at);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn send(&mut self, from: usize, tag: Option<u64>, len_bytes: usize, level: Level) {
+        let identity = self.observed.history.sends.len();
+        let flags = match level {
+            Level::Inject => OpFlags::empty(),
+            Level::Transmit => OpFlags::TRANSMIT_COMPLETE,
+            Level::Delivery => OpFlags::DELIVERY_COMPLETE,
+            Level::Match => OpFlags::MATCH_COMPLETE,
+        };
+        let message = SendMsg {
+            buffers: vec![payload(identity as u64, len_bytes)],
+            to: NOWHERE,
+            tag,
+            data: Some(identity as u64),
+            context: Operation::Send(identity).context(),
+            flags,
+        };
+        if !is_accepted(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
+            return;
+        }
+        let posted_at = self.tick();
+        self.observed.history.sends.push(SendOp {
+            from: self.observed.history.who(from),
+            to: 1 - from,
+            tag,
+            len_bytes,
+            level,
+            fenced: false,
+            injected: false,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            arrived: None,
+            seen_at: None,
+        });
+    }
+
+    /// The context of the next receive.
+    fn next_receive(&self) -> u64 {
+        Operation::Receive(self.observed.history.receives.len()).context()
+    }
+
+    /// Returns whether the receive was accepted.
+    fn receive(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize) -> bool {
+        let buffers = vec![room(len_bytes)];
+        let receive = RecvMsg {
+            buffers,
+            from: NOWHERE,
+            tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+            context: self.next_receive(),
+            ..RecvMsg::default()
+        };
+        let accepted = is_accepted(self.endpoints[at].recvmsg(receive).map_err(Error::from));
+        if accepted {
+            self.posted(at, tagged, len_bytes, None);
+        }
+        accepted
+    }
+
+    fn posted(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize, buffer: Option<BufferOp>) {
+        let posted_at = self.tick();
+        let at = self.observed.history.who(at);
+        self.observed.history.receives.push(ReceiveOp {
+            at,
+            tagged,
+            from: None,
+            len_bytes,
+            posted_at,
+            cancelled: false,
+            too_late_to_cancel: false,
+            ended: None,
+            buffer,
+        });
+    }
+
+    /// Reads one completion, if there is one. Returns whether there was.
+    fn read(&mut self, at: usize) -> bool {
+        let Some(ended) = poll(&self.sides[at].cq) else { return false };
+        let context = match &ended {
+            Ok((completion, _)) => completion.context,
+            Err(failed) => failed.completion.context,
+        };
+        match Operation::from_context(context) {
+            Operation::Send(send) => self.send_ended(at, send, &ended),
+            Operation::Receive(receive) => self.receive_ended(at, receive, &ended),
+            other => panic!("{other:?} was never posted"),
+        }
+        true
+    }
+
+    fn send_ended(&mut self, at: usize, identity: usize, ended: &Ended) {
+        let now = self.tick();
+        let send = &mut self.observed.history.sends[identity];
+        assert!(ended.is_ok(), "send {identity} failed: {ended:?}");
+        assert_eq!((send.from.place, send.ended), (at, None), "send {identity} ended again");
+        (send.ended, send.ended_at) = (Some(Ok(())), now);
+    }
+
+    fn receive_ended(&mut self, at: usize, number: usize, ended: &Ended) {
+        let receive = &self.observed.history.receives[number];
+        assert_eq!((receive.at.place, receive.ended), (at, None), "receive {number} ended again: {ended:?}");
+        let (room_bytes, is_buffer) = (receive.len_bytes, receive.buffer.is_some());
+        let (completion, overflow_bytes) = match ended {
+            Ok((completion, _)) => (completion, 0),
+            Err(failed) => match failed.error {
+                OperationError::Truncated { overflow_bytes } => (&failed.completion, overflow_bytes),
+                OperationError::Cancelled => {
+                    self.observed.history.receives[number].ended = Some(ReceiveEnd::Cancelled);
+                    return;
+                }
+                ref error => panic!("receive {number} failed: {error}"),
+            },
+        };
+        let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
+        let message = (completion.flags != CompletionFlags::MULTI_RECV)
+            .then(|| self.message(at, number, room_bytes, completion, overflow_bytes));
+        let receive = &mut self.observed.history.receives[number];
+        match &mut receive.buffer {
+            Some(buffer) => buffer.took.extend(message),
+            None => receive.ended = message.map(ReceiveEnd::Took),
+        }
+        if is_release {
+            assert!(is_buffer, "receive {number} is released: {completion:?}");
+            receive.ended = Some(ReceiveEnd::Released);
+        }
+    }
+
+    /// Checks the message of a receive, and notes that it has arrived.
+    fn message(
+        &mut self,
+        at: usize,
+        receive: usize,
+        room_bytes: usize,
+        completion: &Completion,
+        overflow_bytes: u64,
+    ) -> usize {
+        let identity = usize::try_from(completion.data).expect("a small number");
+        let send = &self.observed.history.sends[identity];
+        assert_eq!((send.to, completion.tag), (at, send.tag.unwrap_or(0)));
+        let placed_bytes = completion.len_bytes;
+        assert_eq!(placed_bytes as u64 + overflow_bytes, send.len_bytes as u64);
+        assert!(overflow_bytes == 0 || placed_bytes == room_bytes, "receive {receive} has room left");
+        let bytes = received(&completion.buffer);
+        assert!(bytes == payload(identity as u64, placed_bytes), "message {identity} has other bytes");
+        let now = self.tick();
+        self.observed.history.seen(identity, now);
+        self.observed.history.arrived(identity, Arrived::Received(receive));
+        self.observed.received[at].push((receive, identity));
+        identity
+    }
+
+    /// Receives what no receive of the program takes, until everything that was sent has arrived
+    /// and has ended.
+    fn receive_everything(&mut self) {
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            let has_read = (0..2).any(|at| self.read(at));
+            let sends = &self.observed.history.sends;
+            let is_over = sends.iter().all(|send| send.ended.is_some() && send.arrived.is_some());
+            silent_rounds = if is_over && !has_read { silent_rounds + 1 } else { 0 };
+            if has_read {
+                deadline = Deadline::new();
+            } else if !is_over {
+                (0..2).for_each(|at| self.drain(at));
+                deadline.pause("the end of a message");
+            }
+        }
+    }
+
+    /// Has a receive for each kind of message that has not arrived, behind those of the program.
+    fn drain(&mut self, at: usize) {
+        for tagged in [None, Some((0, u64::MAX))] {
+            let History { sends, receives, .. } = &self.observed.history;
+            let is_missing = sends.iter().any(|send| {
+                send.to == at && send.tag.is_some() == tagged.is_some() && send.arrived.is_none()
+            });
+            let is_posted = receives.iter().any(|receive| {
+                let takes_any = receive.tagged == tagged && receive.len_bytes == LONGEST_BYTES;
+                receive.at.place == at && takes_any && receive.ended.is_none()
+            });
+            if is_missing && !is_posted && !self.receive(at, tagged, LONGEST_BYTES) {
+                self.make_room(at);
+            }
+        }
+    }
+
+    /// Takes back the receive that was posted last and that is not given a message.
+    fn make_room(&mut self, at: usize) {
+        for number in (0..self.observed.history.receives.len()).rev() {
+            let receive = &mut self.observed.history.receives[number];
+            let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
+            if is_open && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok() {
+                receive.cancelled = true;
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What comes after a program: everything that was sent is received, what is still posted is taken back, and
+//! nothing is left over.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::OpFlags;
+use homespun::limits::{CREDIT_INITIAL_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
+use homespun::{Error, FabricAddress, Tag};
+use homespun_engine::loopback::Network;
+
+use super::history::Receive;
+use super::run::Runner;
+use crate::program::LEN_MAX_BYTES;
+use crate::run::is_accepted;
+use crate::suite::Deadline;
+use crate::suite::payload::{payload, room};
+
+/// How many rounds without an event show that no message is reported twice.
+const SILENT_ROUNDS: usize = 10;
+
+impl Runner<'_> {
+    /// Posts receives for all that waits, of either kind, until every message was taken that cannot be lost,
+    /// every send has ended, and nothing is on its way.
+    pub(super) fn receive_everything(&mut self) {
+        if self.hall.oldest().is_none() {
+            // One that reports what concerns no endpoint.
+            self.hall.join();
+        }
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            if self.history.messages.iter().any(|message| message.taken.is_none()) {
+                self.post_last_receives();
+            }
+            let may_be_over = self.history.messages.iter().all(|message| {
+                message.ended_at.is_some() && (message.taken.is_some() || !self.history.is_certain(message))
+            });
+            self.hall.read_events();
+            let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
+            let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
+            if self.read_all() {
+                deadline = Deadline::new();
+                silent_rounds = 0;
+            } else if may_be_over && is_quiet {
+                silent_rounds += 1;
+            } else {
+                deadline.pause_for(|| format!("all messages of {:#?}", self.history));
+            }
+        }
+    }
+
+    /// Posts a receive for any tagged message and one for any other, unless such receives are posted. If the
+    /// context has no room for them, takes back the receive of the program that was posted last.
+    fn post_last_receives(&mut self) {
+        for tagged in [None, Some((0, u64::MAX))] {
+            let receives = &self.history.receives;
+            let is_there =
+                |receive: &Receive| is_last(receive) && receive.tagged == tagged && !receive.has_ended();
+            if receives.iter().any(is_there) {
+                continue;
+            }
+            let context = receives.len() as u64;
+            let buffers = vec![room(LEN_MAX_BYTES)];
+            let receive = RecvMsg {
+                buffers,
+                tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+                context,
+                ..RecvMsg::default()
+            };
+            if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
+                self.posted(tagged, None, LEN_MAX_BYTES, None);
+                continue;
+            }
+            for number in (0..self.history.receives.len()).rev() {
+                let receive = &self.history.receives[number];
+                let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
+                if is_open && !is_last(receive) && self.cancel(number) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Cancels what is still posted, which is possible for all that no message has taken: every message that
+    /// could be taken was.
+    pub(super) fn cancel_receives(&mut self) {
+        let deadline = Deadline::new();
+        for receive in 0..self.history.receives.len() {
+            let posted = &self.history.receives[receive];
+            if posted.has_ended() {
+                continue;
+            }
+            if posted.cancelled_at.is_none() && !self.cancel(receive) {
+                let may_be_unheard = self.history.left.iter().any(|(_, is_heard)| !is_heard);
+                let posted = &mut self.history.receives[receive];
+                assert!(may_be_unheard && posted.min_free_bytes.is_none(), "receive {receive} is stuck");
+                posted.is_unheard = true;
+            }
+            while !self.history.receives[receive].has_ended() {
+                self.read_all();
+                deadline.pause("a cancelled receive");
+            }
+        }
+    }
+
+    /// Each receive is counted by the endpoint that it is reported to: as a success if all of a message was
+    /// received. What a member has failed to report is counted, but not heard.
+    pub(super) fn check_counters(&self) {
+        let mut failed = (0, 0);
+        for (number, member) in self.hall.members.iter().enumerate() {
+            let of_member = self.history.messages.iter().filter(|message| message.to == number);
+            let received = of_member.filter(|message| {
+                let len_bytes = message.taken.map(|(receive, _)| self.history.receives[receive].len_bytes);
+                len_bytes.is_some_and(|len_bytes| len_bytes >= message.len_bytes)
+            });
+            let (expected, counted) = (received.count() as u64, member.received.read());
+            let is_heard = !self.history.has_left_unheard(number);
+            assert!(
+                counted == expected || !is_heard && counted > expected,
+                "member {number} has counted {counted} successes of {expected}"
+            );
+            failed = (failed.0 + member.failures, failed.1 + member.received.read_error());
+            // What one has counted that leaves is perhaps reported by another.
+            let is_exact = self.history.left.is_empty();
+            assert!(
+                !is_exact || member.failures == member.received.read_error(),
+                "failures of member {number}"
+            );
+        }
+        let is_heard = self.history.left.iter().all(|(_, is_heard)| *is_heard);
+        assert!(
+            failed.0 == failed.1 || !is_heard && failed.0 < failed.1,
+            "failures, heard and counted: {failed:?}"
+        );
+    }
+
+    /// When all members have left, nothing of the budget is used. So another one has room for a
+    /// message of all of it, but for what its link begins with, although there is no receive for
+    /// it.
+    pub(super) fn check_credit(&mut self, unexpected_bytes: usize) {
+        let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
+        if unexpected_bytes == 0 {
+            return;
+        }
+        self.hall.close(0..self.hall.members.len());
+        self.hall.join();
+        let to = self.hall.open_peer().unwrap_or(FabricAddress::UNSPECIFIED);
+        let (Some(member), Some(peer)) = (self.hall.members.last(), self.hall.peers.last()) else { return };
+        let len_bytes = budget_bytes - CREDIT_INITIAL_BYTES as usize;
+        let buffers = vec![payload(0, len_bytes)];
+        let flags = OpFlags::DELIVERY_COMPLETE;
+        peer.send(SendMsg { buffers, to, flags, ..SendMsg::default() }).expect("nothing is outstanding");
+        let deadline = Deadline::new();
+        loop {
+            member.cq.progress();
+            if let Some(ended) = peer.poll() {
+                break assert!(ended.is_ok(), "{ended:?}");
+            }
+            deadline.pause_for(|| format!("credit after {:#?}", self.history));
+        }
+    }
+}
+
+/// Whether a receive was posted to empty the context: no receive of a program has so much room.
+fn is_last(receive: &Receive) -> bool {
+    receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
+}

@@ -1,0 +1,220 @@
+//! The walls around small made-up crates: what counts as an import, as a circle, and as a line of code.
+
+use std::path::PathBuf;
+
+use crate::imports::circles;
+use crate::modules::{Crate, Module, name_of};
+
+const NONE: [[&str; 0]; 0] = [];
+
+fn made_up(sources: &[(&str, &str)]) -> Crate {
+    let owned = sources.iter().map(|(place, text)| (PathBuf::from(place), (*text).to_owned()));
+    Crate::parse("made-up", owned).unwrap()
+}
+
+/// The circles of a crate with these sources.
+fn circles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
+    circles(&made_up(sources))
+}
+
+/// The circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`, and whose `b.rs` is this.
+fn circles_with_b(b: &str) -> Vec<Vec<String>> {
+    circles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B; pub struct A(B);"), ("b.rs", b)])
+}
+
+#[test]
+fn files_that_import_each_other_are_a_circle() {
+    assert_eq!(circles_with_b("use crate::a::A; pub struct B(Box<A>);"), [["a", "b"]]);
+    assert_eq!(circles_with_b("pub struct B;"), NONE);
+}
+
+#[test]
+fn circle_by_way_of_others_is_found_with_all_its_files() {
+    let sources = [
+        ("lib.rs", "mod a; mod b; mod c; mod d;"),
+        ("a.rs", "use crate::b::B; pub struct A(B);"),
+        ("b.rs", "use crate::c::C; pub struct B(C);"),
+        ("c.rs", "use crate::a::A; pub struct C(Box<A>);"),
+        // Imports the circle and is imported by no file of it.
+        ("d.rs", "use crate::a::A; pub struct D(A);"),
+    ];
+    assert_eq!(circles_of(&sources), [["a", "b", "c"]]);
+}
+
+#[test]
+fn larger_circles_come_first() {
+    let sources = [
+        ("lib.rs", "mod a; mod b; mod c; mod d; mod e;"),
+        ("a.rs", "use crate::b::f;"),
+        ("b.rs", "use crate::a::f;"),
+        ("c.rs", "use crate::d::f;"),
+        ("d.rs", "use crate::e::f;"),
+        ("e.rs", "use crate::c::f;"),
+    ];
+    assert_eq!(circles_of(&sources), [vec!["c", "d", "e"], vec!["a", "b"]]);
+}
+
+#[test]
+fn every_way_to_name_another_file_is_an_import() {
+    for b in [
+        "use super::a::A; pub struct B(Box<A>);",
+        "use super::a; pub struct B(Box<a::A>);",
+        "use crate::a::{self}; pub struct B(Box<a::A>);",
+        "use crate::{a::{A as Other}}; pub struct B(Box<Other>);",
+        "use crate::a::*; pub struct B(Box<A>);",
+        "pub struct B(Box<crate::a::A>);",
+        "pub struct B; fn f() { super::a::f(); }",
+        "pub struct B; fn f() { use crate::a::f; f(); }",
+        "pub struct B; impl super::a::Trait for B {}",
+        "pub struct B; fn f() { let _ = |x: crate::a::A| x; }",
+    ] {
+        assert_eq!(circles_with_b(b), [["a", "b"]], "{b}");
+    }
+}
+
+#[test]
+fn names_of_other_crates_and_the_visibility_of_items_are_no_imports() {
+    for b in [
+        "use a::A; pub struct B(A);",
+        "pub(in crate::a) struct B;",
+        "pub(super) struct B;",
+        "use std::a::A; pub struct B(A);",
+        "pub struct B; // use crate::a::A;",
+        "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }",
+        "pub struct B; #[cfg(test)] use crate::a::A;",
+    ] {
+        assert_eq!(circles_with_b(b), NONE, "{b}");
+    }
+}
+
+#[test]
+fn parent_and_child_that_import_each_other_are_a_circle() {
+    let child = ("parent/child.rs", "use super::Parent; pub struct Child(Box<Parent>);");
+    for parent in [
+        "mod child; use self::child::Child; pub struct Parent(Child);",
+        "mod child; use child::Child; pub struct Parent(Child);",
+        "mod child; pub struct Parent(self::child::Child);",
+        "mod child; pub struct Parent(child::Child);",
+        "mod child; pub struct Parent; fn f() { child::f(); }",
+    ] {
+        let circles = circles_of(&[("lib.rs", "mod parent;"), ("parent/mod.rs", parent), child]);
+        assert_eq!(circles, [["parent", "parent/child"]], "{parent}");
+    }
+}
+
+#[test]
+fn siblings_and_their_parents_siblings_are_found_above() {
+    let sources = [
+        ("lib.rs", "mod other; mod parent;"),
+        ("other.rs", "use crate::parent::left::Left;"),
+        ("parent.rs", "pub mod left; mod right;"),
+        ("parent/left.rs", "use super::right::Right; pub struct Left(Right);"),
+        ("parent/right.rs", "use super::super::other::f; pub struct Right;"),
+    ];
+    assert_eq!(circles_of(&sources), [["other", "parent/left", "parent/right"]]);
+}
+
+#[test]
+fn re_export_is_an_import_from_the_file_that_defines_the_name() {
+    let sources = [
+        ("lib.rs", "mod a; mod parent;"),
+        ("a.rs", "use crate::parent::Child; pub struct A(Child);"),
+        ("parent.rs", "mod child; pub(crate) use self::child::Child;"),
+        ("parent/child.rs", "use crate::a::A; pub struct Child(Box<A>);"),
+    ];
+    assert_eq!(circles_of(&sources), [["a", "parent/child"]]);
+}
+
+#[test]
+fn re_exports_are_followed_through_several_files_and_names() {
+    for (outer, name) in [
+        ("mod inner; pub use self::inner::Child;", "Child"),
+        ("mod inner; pub use self::inner::Child as Renamed;", "Renamed"),
+        ("mod inner; pub use self::inner::*;", "Child"),
+        ("mod inner; pub use inner::{Child as Renamed, Other};", "Renamed"),
+    ] {
+        for inner in [
+            "mod child; pub use self::child::Child;",
+            "mod child; pub(super) use child::{Original as Child};",
+            "mod child; pub use self::child::*;",
+        ] {
+            let a = format!("use crate::outer::{name}; pub struct A({name});");
+            let sources = [
+                ("lib.rs", "mod a; mod outer;"),
+                ("a.rs", &a),
+                ("outer.rs", outer),
+                ("outer/inner.rs", inner),
+                ("outer/inner/child.rs", "use crate::a::A; pub struct Child(Box<A>); pub struct Original;"),
+            ];
+            assert_eq!(circles_of(&sources), [["a", "outer/inner/child"]], "{outer} {inner}");
+        }
+    }
+}
+
+#[test]
+fn re_exporting_file_is_not_drawn_into_the_circle_of_its_children() {
+    let sources = [
+        ("lib.rs", "mod parent;"),
+        ("parent.rs", "mod left; mod right; pub use left::Left; pub use right::Right;"),
+        ("parent/left.rs", "use super::Right; pub struct Left(Right);"),
+        ("parent/right.rs", "use super::Left; pub struct Right(Box<Left>);"),
+    ];
+    assert_eq!(circles_of(&sources), [["parent/left", "parent/right"]]);
+}
+
+#[test]
+fn file_that_uses_what_it_re_exports_imports_it() {
+    let child = ("parent/child.rs", "use super::Parent; pub struct Child(Box<Parent>);");
+    let parent = "mod child; pub use self::child::Child; pub struct Parent(Child);";
+    assert_eq!(circles_of(&[("parent.rs", parent), child]), [["parent", "parent/child"]]);
+    let parent = "mod child; pub use self::child::Child; pub struct Parent { child: u8 }";
+    assert_eq!(circles_of(&[("parent.rs", parent), child]), NONE);
+}
+
+#[test]
+fn variable_with_the_name_of_a_child_is_no_import() {
+    let parent = "mod child; pub struct Parent; fn f(child: u8) -> u8 { child }";
+    let child = "use super::Parent; pub struct Child(Box<Parent>);";
+    assert_eq!(circles_of(&[("parent.rs", parent), ("parent/child.rs", child)]), NONE);
+}
+
+#[test]
+fn paths_of_a_module_within_a_file_begin_there() {
+    let with_b = |b| circles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", b)]);
+    for b in [
+        "pub struct B; mod within { use super::super::a::A; }",
+        "pub struct B; mod within { mod further { fn f() { super::super::super::a::f(); } } }",
+        "pub struct B; mod within { use crate::a::A; }",
+        "pub struct B; mod within { pub use crate::a::A; }",
+    ] {
+        assert_eq!(with_b(b), [["a", "b"]], "{b}");
+    }
+    for b in [
+        "pub struct B; mod within { use super::a::A; } mod a {}",
+        "pub struct B; mod within { use self::a::A; }",
+    ] {
+        assert_eq!(with_b(b), NONE, "{b}");
+    }
+}
+
+#[test]
+fn files_of_tests_are_left_out() {
+    let sources = [
+        ("lib.rs", "mod a; pub struct Root;"),
+        ("a.rs", "#[cfg(test)] mod tests; pub struct A;"),
+        ("a/tests.rs", "use super::A; use crate::Root;"),
+        ("a/loom_tests.rs", "use super::A;"),
+    ];
+    let of_crate = made_up(&sources);
+    let names: Vec<String> = of_crate.modules().map(|module| name_of(module.path())).collect();
+    assert_eq!(names, ["lib", "a"]);
+}
+
+#[test]
+fn code_lines_leave_out_tests_comments_and_blank_lines() {
+    let text = "//! What it is.\n\nfn f() {\n    // Why.\n    g(); // how\n}\n\n\
+                #[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+    let of_crate = made_up(&[("lib.rs", text)]);
+    let lines: Vec<usize> = of_crate.modules().map(Module::code_lines).collect();
+    assert_eq!(lines, [3]);
+}
