@@ -25,6 +25,7 @@ mod shared_context;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
+mod time_limit;
 mod updates;
 mod works;
 
@@ -35,6 +36,7 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 use crate::check::Promise;
 use crate::program::{Disruption, Program, program};
 use crate::suite::{Net, Transport, Turns};
+use crate::time_limit::run_in_time;
 
 /// How many programs a test runs unless `PROPTEST_CASES` says otherwise.
 fn cases(default: u32) -> Config {
@@ -54,7 +56,7 @@ fn run(transport: &Transport, program: &Program, promise: Promise) {
 
 fn run_by(turns: Turns, transport: &Transport, program: &Program, promise: Promise) {
     let net = Net::new(transport, turns);
-    let history = run::run(&net, program);
+    let history = run_in_time(program, || run::run(&net, program));
     check::check(&history, promise);
     memory::check(&history, promise, program.order);
     if program.completes_in_order {

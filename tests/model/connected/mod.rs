@@ -8,12 +8,15 @@ mod run;
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use self::program::{Program, program};
+use self::program::{Program, Step, program};
 use crate::cases;
+use crate::history::Level;
 use crate::suite::{Net, Transport, Turns};
+use crate::time_limit::run_in_time;
 
 fn run(transport: &Transport, program: &Program) {
-    check::check(&run::run(&Net::new(transport, Turns::Alternate), program));
+    let net = Net::new(transport, Turns::Alternate);
+    check::check(&run_in_time(program, || run::run(&net, program)));
 }
 
 fn loopback(program: &Program, faults: Faults) -> Transport {
@@ -51,4 +54,20 @@ proptest! {
     fn over_shared_memory(program in program()) {
         run(&Transport::Shm4, &program);
     }
+}
+
+/// Two receives that take nothing leave one slot to the receives that take what is left, and the
+/// untagged messages wait for room that a tagged one is to leave.
+#[test]
+fn runner_with_one_free_receive_slot_finishes() {
+    let nothing = Step::Receive { at: 1, tagged: Some((1, 0)), len_bytes: 0 };
+    let mut steps = vec![nothing.clone(), nothing];
+    for message in 0..20 {
+        let tag = (message < 18).then_some(2);
+        steps.push(Step::Send { from: 0, tag, len_bytes: 1000, level: Level::Inject });
+        steps.extend([Step::Drive { at: 0, rounds: 3 }, Step::Drive { at: 1, rounds: 3 }]);
+        steps.push(Step::Read { at: 0, count: 2 });
+    }
+    let program = Program { seed: 0, depth_ops: 3, unexpected_bytes: 40_000, receives_first: false, steps };
+    run(&Transport::Backend, &program);
 }

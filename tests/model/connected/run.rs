@@ -292,8 +292,8 @@ impl Runner {
                 send.to == at && send.tag.is_some() == tagged.is_some() && send.arrived.is_none()
             });
             let is_posted = receives.iter().any(|receive| {
-                let takes_any = receive.tagged == tagged && receive.len_bytes == LONGEST_BYTES;
-                receive.at.place == at && takes_any && receive.ended.is_none()
+                let takes_these = takes_the_rest(receive) && receive.tagged == tagged;
+                receive.at.place == at && takes_these && receive.ended.is_none()
             });
             if is_missing && !is_posted && !self.receive(at, tagged, LONGEST_BYTES) {
                 self.make_room(at);
@@ -301,15 +301,24 @@ impl Runner {
         }
     }
 
-    /// Takes back the receive that was posted last and that is not given a message.
+    /// Takes back the last of the program's receives that is not given a message.
     fn make_room(&mut self, at: usize) {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
-            if is_open && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok() {
+            // Otherwise those for tagged and for untagged messages would take turns without end.
+            if is_open
+                && !takes_the_rest(receive)
+                && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
+            {
                 receive.cancelled = true;
                 return;
             }
         }
     }
+}
+
+/// Whether a receive is not the program's, but takes what the program's leave.
+fn takes_the_rest(receive: &ReceiveOp) -> bool {
+    receive.len_bytes == LONGEST_BYTES
 }

@@ -18,10 +18,16 @@ use proptest::prelude::*;
 use self::program::{Disruption, Program, any_program, program};
 use crate::cases;
 use crate::suite::{Net, Transport, Turns};
+use crate::time_limit::run_in_time;
 
 fn run(turns: Turns, transport: &Transport, program: &Program) {
-    let net = Net::new(transport, turns);
-    check::check(&run::run(&net, program, None), program.connected);
+    run_with(None, &Net::new(transport, turns), program);
+}
+
+/// Runs a program whose steps have these faults, if there are any, and not those of the network.
+fn run_with(faults: Option<Faults>, net: &Net, program: &Program) {
+    let history = run_in_time(program, || run::run(net, program, faults));
+    check::check(&history, program.connected);
 }
 
 fn loopback(program: &Program, faults: Faults) -> Transport {
@@ -54,7 +60,7 @@ proptest! {
     #[test]
     fn over_a_network_that_breaks_links_and_pulls(program in any_program(Disruption::Any)) {
         let net = Net::new(&loopback(&program, Faults::choppy()), Turns::Alternate);
-        check::check(&run::run(&net, &program, Some(Faults::nasty())), program.connected);
+        run_with(Some(Faults::nasty()), &net, &program);
     }
 }
 

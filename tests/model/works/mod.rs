@@ -15,10 +15,11 @@ use proptest::prelude::*;
 use self::program::{Program, program};
 use crate::cases;
 use crate::suite::{Net, Transport, Turns};
+use crate::time_limit::run_in_time;
 
 fn run(turns: Turns, transport: &Transport, program: &Program) {
     let net = Net::new(transport, turns);
-    check::check(&run::run(&net, program));
+    check::check(&run_in_time(program, || run::run(&net, program)));
 }
 
 fn loopback(program: &Program, faults: Faults) -> Transport {

@@ -1,0 +1,30 @@
+//! A limit to how long a program may run: one that never ends has nothing to shrink, so it is printed.
+
+use std::fmt::Debug;
+use std::process;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Far longer than a program takes that fails because it waits in vain.
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// Runs a program. If it does not end, prints it and aborts the process.
+pub(crate) fn run_in_time<R>(program: &(impl Debug + Sync), run: impl FnOnce() -> R) -> R {
+    thread::scope(|scope| {
+        // Dropped at the end of the run, also when the run panics.
+        let (_running, end) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            if end.recv_timeout(RUN_MAX) == Err(RecvTimeoutError::Timeout) {
+                report(program);
+                process::abort();
+            }
+        });
+        run()
+    })
+}
+
+#[expect(clippy::print_stderr, reason = "the test that runs does not end, so it cannot print this")]
+fn report(program: &impl Debug) {
+    eprintln!("this program does not end: {program:?}");
+}
