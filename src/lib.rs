@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/rust.md")]
 #![deny(unsafe_code)]
 
 pub mod av;
@@ -85,3 +85,8 @@ pub use self::shared_receive_context::SharedReceiveContext;
 pub use self::shared_transmit_context::SharedTransmitContext;
 pub use self::tag::{Tag, TagMatch};
 pub use self::wait::WaitSet;
+
+/// Has the examples of README tested.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_them_with_their_defaults() {
-        let manual = include_str!("../README.md");
+        let manual = include_str!("../docs/programs.md");
         let rows: Vec<Vec<&str>> = manual
             .lines()
             .filter(|line| line.starts_with("| `FI_HOMESPUN_"))
