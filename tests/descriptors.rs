@@ -2,15 +2,12 @@
 //!
 //! The descriptors and mappings of the whole process are counted, so this is the only test of its binary.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use homespun::FabricAddress;
 
-use crate::suite::connecting::{Side, close, completion, hear, request};
-use crate::suite::payload::{payload, room};
-use crate::suite::possessions::ProcessResources;
-use crate::suite::{Net, Transport, Turns};
+use homespun_suite::connecting::{Side, close, completion, hear, request};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::possessions::ProcessResources;
+use homespun_suite::{Net, Transport, Turns};
 
 /// Connects endpoints in both directions, to themselves and to an address without a listener; some
 /// messages arrive, some wait, some are never received.

@@ -1,15 +1,14 @@
 //! Targets of persistent memory that are killed as soon as a write to them completes as committed: the
 //! bytes are in the file, and on the device as far as the system tells.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
 
-use crate::suite::files::NamedFile;
-use crate::suite::payload::payload;
-use crate::suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, Transport, Turns};
+use homespun_suite::files::NamedFile;
+use homespun_suite::payload::payload;
+use homespun_suite::{FileKind, Kind, Net, RegionSpec, RmaBy, RmaCall, Transport, Turns};
+
+homespun_suite::party_process_entry!();
 
 const REGION_BYTES: usize = 1 << 20;
 

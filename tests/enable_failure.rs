@@ -1,8 +1,5 @@
 //! Endpoints whose enabling fails for lack of memory leave nothing behind.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::thread;
 
 use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess};
@@ -11,10 +8,10 @@ use homespun::{
     AvAttr, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, MrAttr, OperationError, WaitObject,
 };
 
-use crate::suite::party::poll;
-use crate::suite::payload::room;
-use crate::suite::seccomp::refuse_in_this_thread;
-use crate::suite::{Deadline, Net, Transport, Turns};
+use homespun_suite::party::poll;
+use homespun_suite::payload::room;
+use homespun_suite::seccomp::refuse_in_this_thread;
+use homespun_suite::{Deadline, Net, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

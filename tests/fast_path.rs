@@ -25,11 +25,8 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use serde::{Deserialize, Serialize};
 
-use crate::suite::AddressForm;
-use crate::suite::process::{Channel, Process};
-
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
+use homespun_suite::AddressForm;
+use homespun_suite::process::{Channel, Process};
 
 const LEN_BYTES: usize = 8;
 

@@ -2,9 +2,6 @@
 //!
 //! The memory of the whole process is measured, so this is the only test of its binary.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::thread;
 use std::time::Duration;
 
@@ -12,10 +9,10 @@ use homespun::endpoint::SendMsg;
 use homespun::{Again, Error, FabricAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::possessions::MemoryUsage;
-use crate::suite::process::{Channel, Process};
-use crate::suite::{AddressForm, Deadline, Net, Transport, Turns, form};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::possessions::MemoryUsage;
+use homespun_suite::process::{Channel, Process};
+use homespun_suite::{AddressForm, Deadline, Net, Transport, Turns};
 
 const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
 
@@ -89,7 +86,6 @@ impl Kind {
 /// The first message to a sender.
 #[derive(Debug, Serialize, Deserialize)]
 struct Orders {
-    #[serde(with = "form::transport")]
     transport: Transport,
     receiver: AddressForm,
     kind: Kind,

@@ -4,9 +4,6 @@
 //! The bounds are far above what a sleeping thread needs and far below what a polling one uses. They
 //! assert nothing about speed.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +21,12 @@ use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
-use crate::suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
+use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
+
+homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

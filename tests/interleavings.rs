@@ -5,9 +5,6 @@
 //! poll, signal and drive it, all after seeded random delays. A wait that outlasts its time-out although a
 //! message was sent is a failure.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -18,9 +15,9 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{CounterEvents, FabricAddress, WaitObject};
 
-use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, PATIENCE};
-use crate::suite::{Net, Party, Setup, Transport, Turns};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::sleeping::{self, PATIENCE};
+use homespun_suite::{Net, Party, Setup, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -1,8 +1,5 @@
 //! Connections between processes, which leave in good order or are killed at any moment.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,11 +10,10 @@ use homespun::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::suite::connecting::{CLIENT, EventResult, LISTENER, SERVER, Side, completion, end, hear};
-use crate::suite::form;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::process::{Channel, Process};
-use crate::suite::{Deadline, Net, Transport, Turns};
+use homespun_suite::connecting::{CLIENT, EventResult, LISTENER, SERVER, Side, completion, end, hear};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::process::{Channel, Process};
+use homespun_suite::{Deadline, Net, Transport, Turns};
 
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -30,7 +26,7 @@ const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
     /// Opens endpoints with this transport.
-    Begin(#[serde(with = "form::transport")] Transport),
+    Begin(Transport),
     Listen,
     Connect(SocketAddr, Vec<u8>),
     /// Waits for the next event of its queue.

@@ -1,17 +1,16 @@
 //! Processes that close in order, are killed after their messages were transmitted, or are stopped for a
 //! while: none of their messages is lost, and no operation fails that can still complete.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup, Transport, Turns};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup, Transport, Turns};
+
+homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

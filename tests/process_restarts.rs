@@ -1,16 +1,15 @@
 //! Processes that are killed and started again at the same address.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::collections::BTreeSet;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party, Setup, Transport, Turns};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns};
+
+homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -3,9 +3,6 @@
 //!
 //! The threads of the whole process are counted, so these tests take turns.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,8 +17,8 @@ use homespun::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::suite::Deadline;
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::Deadline;
+use homespun_suite::payload::{payload, received, room};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

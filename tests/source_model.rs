@@ -5,21 +5,29 @@
 //! at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an error with the address.
 //! `PROPTEST_CASES` sets how many programs each test runs.
 
-#[path = "suite/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
+#[path = "../examples/backend.rs"]
+#[allow(dead_code, reason = "its main function is another program's")]
+mod backend;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags};
-use homespun::{Address, Errno, FabricAddress};
+use homespun::{Address, Errno, Fabric, FabricAddress};
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup, Transport, Turns};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Backend, Net, Party, Setup, Transport, Turns};
+
+use crate::backend::ChannelProvider;
+
+/// The example of a backend.
+const EXAMPLE: Transport = Transport::Backend(Backend {
+    domain: "channel",
+    install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
+});
 
 /// How many endpoints send to the receiver.
 const SENDERS: usize = 3;
@@ -247,6 +255,6 @@ proptest! {
 
     #[test]
     fn over_the_example_backend(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&Transport::Backend, told, &steps);
+        run(&EXAMPLE, told, &steps);
     }
 }

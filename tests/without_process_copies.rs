@@ -1,14 +1,13 @@
 //! Processes whose system forbids copies between processes: shared memory works without them.
 
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use homespun::FabricAddress;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Ended, Net, Party, Transport, Turns};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Ended, Net, Party, Transport, Turns};
+
+homespun_suite::party_process_entry!();
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -11,8 +11,8 @@ use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryR
 
 use crate::Check;
 use crate::stage::{ANY, EndpointPair, OpenAttr, TestEndpoint, content, with_caps};
-use crate::suite::files::NamedFile;
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::files::NamedFile;
+use homespun_suite::payload::{payload, received, room};
 
 /// The check of each capability.
 pub(crate) const TABLE: &[(Caps, Check)] = &[

@@ -11,8 +11,8 @@ use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, 
 
 use crate::granted;
 use crate::stage::{ANY, EndpointPair, OpenAttr};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, sleeping};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, sleeping};
 
 /// Threading: exercises all the concurrency that the chosen model allows.
 pub(crate) fn threading(info: &Info) {

@@ -7,7 +7,7 @@ use homespun::{BytesMut, Error, Misuse};
 use crate::Check;
 use crate::caps::assert_clean;
 use crate::stage::{ANY, EndpointPair, OpenAttr};
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::payload::{payload, received, room};
 
 /// The check of each flag of transmit operations. The info has it as the default.
 pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[

@@ -10,10 +10,6 @@ mod flags;
 mod numbers;
 mod orders;
 mod stage;
-#[path = "../suite/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
-
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

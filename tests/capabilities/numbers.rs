@@ -8,8 +8,8 @@ use homespun::info::{
 use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, RemoteMemory, Tag};
 
 use crate::stage::{ANY, EndpointPair, OpenAttr, asked, next_event};
-use crate::suite::Deadline;
-use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::Deadline;
+use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
 
 /// How many objects are opened at most: a test has descriptors for no more.
 const OBJECTS_MAX: usize = 50;

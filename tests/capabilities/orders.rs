@@ -8,7 +8,7 @@ use homespun::{Bytes, BytesMut, MemoryRegion, RemoteMemory};
 
 use crate::Check;
 use crate::stage::{ANY, EndpointPair, TestEndpoint, content};
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::payload::{payload, received, room};
 
 /// The check of each message order. The info has the order.
 pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[

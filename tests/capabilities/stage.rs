@@ -12,9 +12,9 @@ use homespun::{
     MemoryRegion, MrAttr, ReadError, RemoteMemory,
 };
 
-use crate::suite::Deadline;
-use crate::suite::files::NamedFile;
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::Deadline;
+use homespun_suite::files::NamedFile;
+use homespun_suite::payload::{payload, received, room};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

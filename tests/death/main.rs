@@ -6,9 +6,6 @@
 //!
 //! `HOMESPUN_DEATHS` sets how many peers die in each test.
 
-#[path = "../suite/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
 mod survivor;
 mod victim;
 
@@ -17,11 +14,11 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::suite::Transport;
-use crate::suite::possessions::ProcessResources;
-use crate::suite::seccomp::{COPIES_ACROSS, refuse_in_this_thread};
 use crate::survivor::{Survivor, Tally};
 use crate::victim::{CauseOfDeath, FirstSender, SYSTEM_CALLS, VictimPlan};
+use homespun_suite::Transport;
+use homespun_suite::possessions::ProcessResources;
+use homespun_suite::seccomp::{COPIES_ACROSS, refuse_in_this_thread};
 
 /// The resources of the process are counted, so its tests run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -6,13 +6,13 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
 
-use crate::suite::payload::{payload, received};
-use crate::suite::possessions::{MemoryUsage, ProcessResources};
-use crate::suite::process::Process;
-use crate::suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
 use crate::victim::{
     CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, any_message, any_receive, is_accepted,
 };
+use homespun_suite::payload::{payload, received};
+use homespun_suite::possessions::{MemoryUsage, ProcessResources};
+use homespun_suite::process::Process;
+use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
 
 /// How many sends are outstanding at most.
 const SENDS_MAX: usize = 12;

@@ -8,10 +8,10 @@ use homespun::{Again, BytesMut, Error, FabricAddress, TagMatch};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::suite::payload::payload;
-use crate::suite::process::Channel;
-use crate::suite::seccomp::{COPIES_ACROSS, die_at, refuse};
-use crate::suite::{AddressForm, Net, Party, Transport, Turns, form};
+use homespun_suite::payload::payload;
+use homespun_suite::process::Channel;
+use homespun_suite::seccomp::{COPIES_ACROSS, die_at, refuse};
+use homespun_suite::{AddressForm, Net, Party, Transport, Turns};
 
 /// The entry of a victim's process.
 pub(crate) const ENTRY: &str = concat!(module_path!(), "::victim_process_entry");
@@ -95,7 +95,6 @@ pub(crate) enum CauseOfDeath {
 /// The first message to a victim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct VictimSetup {
-    #[serde(with = "form::transport")]
     pub(crate) transport: Transport,
     pub(crate) survivor: AddressForm,
     pub(crate) life: VictimPlan,

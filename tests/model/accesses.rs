@@ -9,8 +9,8 @@ use crate::elements::{ROWS, ROWS_END, array, operand};
 use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
 use crate::run::{Runner, broken, is_accepted};
-use crate::suite::payload::{payload, pieces, received};
-use crate::suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::payload::{payload, pieces, received};
+use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 /// The length of the part of every region that plain accesses use: enough for every protocol. Behind it
 /// are [elements](crate::elements).

@@ -9,8 +9,8 @@ use crate::elements::{ROWS, ROWS_END, array, compare, operand};
 use crate::history::{Access, AccessOp, Operation};
 use crate::program::{AccessCall, ElementsCall, Step};
 use crate::run::{Runner, is_accepted};
-use crate::suite::payload::{pieces, received};
-use crate::suite::{AtomicBy, AtomicCall};
+use homespun_suite::payload::{pieces, received};
+use homespun_suite::{AtomicBy, AtomicCall};
 
 /// How far before the rows a read of all of them begins, so that it is long.
 const LONG_BYTES: usize = 40_000;

@@ -5,8 +5,8 @@ use homespun::flags::CompletionFlags;
 
 use crate::history::{Arrived, BufferOp, Incarnation, Operation, ReceiveEnd, ReceiveOp};
 use crate::run::{Runner, broken, is_accepted, source};
-use crate::suite::Ended;
-use crate::suite::payload::room;
+use homespun_suite::Ended;
+use homespun_suite::payload::room;
 
 impl Runner<'_> {
     pub(crate) fn receive_many(

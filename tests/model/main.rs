@@ -11,6 +11,9 @@
 
 mod accesses;
 mod atomics;
+#[path = "../../examples/backend.rs"]
+#[allow(dead_code, reason = "its main function is another program's")]
+mod backend;
 mod buffers;
 mod check;
 mod connected;
@@ -22,21 +25,28 @@ mod reference;
 mod rest;
 mod run;
 mod shared_context;
-#[path = "../suite/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
 mod time_limit;
 mod updates;
 mod works;
 
+use homespun::Fabric;
 use homespun_engine::loopback::Faults;
+use homespun_suite::{Backend, Net, Transport, Turns};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
+use crate::backend::ChannelProvider;
 use crate::check::Promise;
 use crate::program::{Disruption, Program, program};
-use crate::suite::{Net, Transport, Turns};
 use crate::time_limit::run_in_time;
+
+homespun_suite::party_process_entry!();
+
+/// The example of a backend.
+const EXAMPLE: Transport = Transport::Backend(Backend {
+    domain: "channel",
+    install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
+});
 
 /// How many programs a test runs unless `PROPTEST_CASES` says otherwise.
 fn cases(default: u32) -> Config {
@@ -97,12 +107,12 @@ proptest! {
 
     #[test]
     fn over_the_example_backend(program in program(Disruption::None)) {
-        run(&Transport::Backend, &program, Promise::Everything);
+        run(&EXAMPLE, &program, Promise::Everything);
     }
 
     #[test]
     fn over_the_example_backend_while_endpoints_close(program in program(Disruption::Closing)) {
-        run(&Transport::Backend, &program, Promise::BetweenTheLiving);
+        run(&EXAMPLE, &program, Promise::BetweenTheLiving);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use homespun::flags::Order;
 use crate::accesses::{REGION_BYTES, written};
 use crate::check::Promise;
 use crate::history::{Access, AccessOp, History, Incarnation, Level, SendOp};
-use crate::suite::payload::room;
+use homespun_suite::payload::room;
 
 pub(crate) fn check(history: &History, promise: Promise, order: Order) {
     ends(history, promise);

@@ -9,7 +9,7 @@ use proptest::sample::select;
 
 use crate::elements::ROWS;
 use crate::history::Access;
-use crate::suite::Kind;
+use homespun_suite::Kind;
 
 /// The longest message, and a buffer length that takes any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;

@@ -11,8 +11,8 @@ use crate::history::{
 };
 use crate::program::LEN_MAX_BYTES;
 use crate::run::{Runner, broken, is_accepted};
-use crate::suite::payload::room;
-use crate::suite::{Deadline, Ended};
+use homespun_suite::payload::room;
+use homespun_suite::{Deadline, Ended};
 
 /// The bit that distinguishes the runner's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;

@@ -16,8 +16,8 @@ use crate::history::{
 };
 use crate::program::{PeekAction, Program, SendCall, Step};
 use crate::rest::{Drain, RUNNERS_CONTEXT};
-use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
-use crate::suite::{Ended, Net, Party, Region, Setup};
+use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::{Ended, Net, Party, Region, Setup};
 
 /// The length of a message that must contain its identity, since it has no remote data.
 const IDENTITY_BYTES: usize = 8;

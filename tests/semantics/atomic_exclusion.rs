@@ -4,8 +4,8 @@ use homespun::Bytes;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 
 use super::atomics::{EVERYTHING, KEY, adding, element, memory, number};
-use crate::suite::payload::received;
-use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
+use homespun_suite::payload::received;
+use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
 
 /// Several parties add to the same elements. Each value is fetched once, in whichever process a party lives.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {

@@ -12,8 +12,8 @@ use homespun::{
 use super::atomics::{
     ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, adding, ended, flags_of, memory, number, perform,
 };
-use crate::suite::payload::{payload, pieces, room};
-use crate::suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, Setup};
+use homespun_suite::payload::{payload, pieces, room};
+use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, Setup};
 
 pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.pair();

@@ -6,8 +6,8 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, Refusal};
 
-use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{
+use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::{
     AtomicBy, AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
 };
 

@@ -7,9 +7,9 @@ use homespun::{
 };
 
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::PATIENCE;
-use crate::suite::{Deadline, Net, RmaBy, RmaCall};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::sleeping::PATIENCE;
+use homespun_suite::{Deadline, Net, RmaBy, RmaCall};
 
 pub(crate) fn errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()

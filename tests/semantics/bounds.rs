@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{Again, Errno, Error, FabricAddress};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -4,9 +4,9 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
 
-use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
-use crate::suite::raw::Post;
-use crate::suite::{Net, Party, ReceiveBuffer};
+use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::raw::Post;
+use homespun_suite::{Net, Party, ReceiveBuffer};
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;

@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
-use crate::suite::Net;
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::Net;
+use homespun_suite::payload::{payload, received, room};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -7,8 +7,8 @@ use homespun::endpoint;
 use homespun::flags::{BindFlags, OpFlags};
 use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -5,8 +5,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, Refusal};
 
-use crate::suite::payload::{payload, room};
-use crate::suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

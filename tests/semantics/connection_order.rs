@@ -4,9 +4,9 @@
 use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
 
 use crate::shared_connections::connected;
-use crate::suite::connecting::{Side, close, completion, end, pair};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::connecting::{Side, close, completion, end, pair};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);

@@ -14,9 +14,11 @@ use homespun::{
     RemoteMemory, Tag,
 };
 
-use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::connecting::{
+    CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request,
+};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -308,7 +310,7 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     // Rejecting it has no effect either, but is no error.
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::suite::connecting::request(&[&server, &client]);
+    let request = homespun_suite::connecting::request(&[&server, &client]);
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
@@ -416,7 +418,7 @@ pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     // An endpoint for a request that was rejected meanwhile cannot accept it.
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::suite::connecting::request(&[&server, &client]);
+    let request = homespun_suite::connecting::request(&[&server, &client]);
     let late = server.endpoint_for(&request, SERVER);
     request.reject(b"no").unwrap();
     assert_eq!(errno(late.accept(b"")), Errno::EOPBADSTATE);

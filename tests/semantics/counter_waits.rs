@@ -14,9 +14,9 @@ use crate::counters::{
     ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, access, counting, memory,
     message,
 };
-use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
-use crate::suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
+use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
 
 /// All wait objects of counters.
 fn every_object() -> impl Iterator<Item = WaitObject> {

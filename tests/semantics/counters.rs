@@ -5,8 +5,8 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{CounterEvents, Errno, FabricAddress, Tag};
 
-use crate::suite::payload::{payload, room};
-use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const KEY: u64 = 0xc0_0c;

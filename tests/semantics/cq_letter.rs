@@ -9,9 +9,9 @@ use homespun::{
     OperationError, ReadError, Rejected, Tag, TagMatch,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::raw::Post;
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::raw::Post;
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const TAG: u64 = 0x8000_0000_0000_0001;

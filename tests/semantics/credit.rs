@@ -8,8 +8,8 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, TagMatch};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

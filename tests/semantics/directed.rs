@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::Caps;
 use homespun::{Error, FabricAddress, Misuse, OperationError};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup};
 
 /// A receiver, and two senders that it knows as 0 and 1.
 fn three(net: &Net, caps: Caps) -> (Party, [Party; 2]) {

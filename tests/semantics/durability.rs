@@ -10,10 +10,10 @@ use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
-use crate::suite::files::NamedFile;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::raw::register_leaked;
-use crate::suite::{AtomicCall, FileKind, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::files::NamedFile;
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::raw::register_leaked;
+use homespun_suite::{AtomicCall, FileKind, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);

@@ -5,8 +5,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Bytes, Errno, Misuse, OperationError, Refusal, RemoteMemory};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{AtomicBy, AtomicCall, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [

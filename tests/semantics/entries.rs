@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{Bytes, Completion, CqFormat, FabricAddress};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Queue, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Queue, Setup};
 
 pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
@@ -76,7 +76,7 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
 pub(crate) fn separate_queues_report_sends_and_receives(net: &Net) {
     let setup = || Setup { separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(setup(), setup());
-    let receive_cq = |party: &crate::suite::Party| party.receive_cq.clone().expect("it has two queues");
+    let receive_cq = |party: &homespun_suite::Party| party.receive_cq.clone().expect("it has two queues");
     for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
         receiver.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
         sender.endpoint.send(Bytes::from_static(b"12345678"), sender.peer(), 2).unwrap();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use homespun::eq::{EqAttr, EqFlags, Event};
 use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 
-use crate::suite::Net;
-use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_sleep, next};
+use homespun_suite::Net;
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_sleep, next};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;

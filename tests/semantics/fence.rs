@@ -8,8 +8,8 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::PULL_STEP_MAX_BYTES;
 use homespun::{Completion, FabricAddress, OperationError, Tag};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

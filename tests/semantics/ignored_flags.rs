@@ -6,9 +6,9 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Error, FabricAddress, Misuse, Tag};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::raw::Post;
-use crate::suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, RmaBy, RmaCall};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::raw::Post;
+use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, RmaBy, RmaCall};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.

@@ -12,9 +12,9 @@ use homespun::{
 
 use crate::binding::{errno, open, register};
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
-use crate::suite::{Deadline, Net, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
+use homespun_suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 

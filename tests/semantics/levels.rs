@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -8,6 +8,9 @@
 mod atomic_exclusion;
 mod atomic_rights;
 mod atomics;
+#[path = "../../examples/backend.rs"]
+#[allow(dead_code, reason = "its main function is another program's")]
+mod backend;
 mod binding;
 mod bounds;
 mod calls;
@@ -51,9 +54,6 @@ mod shared_context_waits;
 mod shared_context_works;
 mod shared_contexts;
 mod sources;
-#[path = "../suite/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
-mod suite;
 mod threads;
 mod transmit_contexts;
 mod triggered;
@@ -61,7 +61,12 @@ mod truncation;
 mod wait_sets;
 mod waiting;
 
-use crate::suite::{Net, Transport, Turns};
+use homespun::Fabric;
+use homespun_suite::{Backend, Net, Transport, Turns};
+
+use crate::backend::ChannelProvider;
+
+homespun_suite::party_process_entry!();
 
 /// Makes a test of each function.
 macro_rules! tests {
@@ -834,7 +839,8 @@ fn choppy(turns: Turns) -> Net {
 }
 
 fn backend(turns: Turns) -> Net {
-    Net::new(&Transport::Backend, turns)
+    let install = |fabric: Fabric| fabric.with_provider(ChannelProvider::new());
+    Net::new(&Transport::Backend(Backend { domain: "channel", install }), turns)
 }
 
 fn tcp4(turns: Turns) -> Net {

@@ -8,8 +8,8 @@ use homespun::{
     Rejected, WaitObject,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

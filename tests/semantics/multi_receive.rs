@@ -8,9 +8,9 @@ use homespun::{
     Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::raw::Post;
-use crate::suite::{Deadline, Net, Party, ReceiveBuffer, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::raw::Post;
+use homespun_suite::{Deadline, Net, Party, ReceiveBuffer, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);

@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup, Turns};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

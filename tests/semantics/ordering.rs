@@ -7,8 +7,8 @@ use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
 use homespun::{Again, Bytes, Error, FabricAddress};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

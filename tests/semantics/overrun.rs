@@ -7,8 +7,8 @@ use homespun::info::ResourceManagement;
 use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
 
 use crate::bounds::send_acknowledged;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party, Queue, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Party, Queue, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

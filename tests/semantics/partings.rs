@@ -9,9 +9,9 @@ use homespun::{
     ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError, Tag,
 };
 
-use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);

@@ -8,8 +8,8 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError, Tag, TagMatch};
 
-use crate::suite::payload::{payload, received, room, room_in_pieces};
-use crate::suite::{Deadline, Ended, Net, Party, Setup, Turns};
+use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use homespun_suite::{Deadline, Ended, Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

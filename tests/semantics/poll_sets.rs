@@ -4,8 +4,8 @@ use homespun::flags::{CounterEvents, MrFlags};
 use homespun::{Errno, FabricAddress, Rejected, WaitObject};
 
 use crate::binding::{open, register};
-use crate::suite::payload::{payload, room};
-use crate::suite::{Deadline, Net, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

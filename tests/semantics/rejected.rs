@@ -5,8 +5,8 @@ use homespun::flags::{Caps, OpFlags};
 use homespun::limits::IOV_LIMIT;
 use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
 
-use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Deadline, Net, Setup};
+use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -5,8 +5,8 @@ use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory};
 
-use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
@@ -486,7 +486,7 @@ pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
         let domain = net.fabric.domain(&info).unwrap();
         let attr = MrAttr { access: EVERYTHING, requested_key: 5, ..MrAttr::default() };
         let owned = domain.register(8, &attr).unwrap();
-        let raw = crate::suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
+        let raw = homespun_suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
         let (raw, memory) = raw.unwrap();
         assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
         let own = owned.as_ptr().expose_provenance() as u64;

@@ -16,9 +16,9 @@ use homespun::{
     RemoteMemory, SendMsg, Tag,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::StopOnDrop;
-use crate::suite::{Deadline, Net, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::StopOnDrop;
+use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

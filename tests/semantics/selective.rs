@@ -4,8 +4,8 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress};
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -7,8 +7,8 @@ use homespun::{
     Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
 };
 
-use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
+use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::{Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);

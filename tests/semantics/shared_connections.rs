@@ -4,9 +4,9 @@ use homespun::info::SHARED_CONTEXT;
 use homespun::{ConnectionEvent, Endpoint, Errno, FabricAddress, SharedReceiveContext};
 
 use crate::shared_contexts::{ANY, LENS_BYTES};
-use crate::suite::Net;
-use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::Net;
+use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use homespun_suite::payload::{payload, received, room};
 
 /// A connection whose second end receives through a context.
 pub(crate) fn connected(

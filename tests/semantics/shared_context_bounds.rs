@@ -4,8 +4,8 @@ use homespun::info::RxAttr;
 use homespun::{Again, CqAttr, FabricAddress, OperationError};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
-use crate::suite::Net;
-use crate::suite::payload::{payload, received, room};
+use homespun_suite::Net;
+use homespun_suite::payload::{payload, received, room};
 
 pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);

@@ -6,8 +6,8 @@ use homespun::info::RxAttr;
 use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Tag};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
-use crate::suite::Net;
-use crate::suite::payload::room;
+use homespun_suite::Net;
+use homespun_suite::payload::room;
 
 pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
     let sharers = Sharers::empty(net, &RxAttr::default());

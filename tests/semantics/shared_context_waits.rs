@@ -8,10 +8,10 @@ use homespun::flags::{BindFlags, OpFlags};
 use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
 
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use crate::suite::party::poll;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_sleep};
-use crate::suite::{Deadline, Net};
+use homespun_suite::party::poll;
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_sleep};
+use homespun_suite::{Deadline, Net};
 
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {

@@ -6,8 +6,8 @@ use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 use homespun::{Buffer, Counter, CounterAttr, Errno};
 
 use crate::shared_contexts::{ANY, Sharers};
-use crate::suite::payload::{payload, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::{Deadline, Net};
 
 fn counter(sharers: &Sharers<'_>) -> Counter {
     sharers.domain.open_counter(&CounterAttr::default()).unwrap()

@@ -11,9 +11,9 @@ use homespun::{
     Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
 };
 
-use crate::suite::party::poll;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Ended, Net, Party};
+use homespun_suite::party::poll;
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Ended, Net, Party};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);

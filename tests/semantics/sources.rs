@@ -10,8 +10,8 @@ use homespun::{
     ReadError, Tag, WaitObject,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

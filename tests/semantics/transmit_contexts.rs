@@ -7,8 +7,8 @@ use homespun::{
 };
 
 use crate::binding::errno;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Net};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

@@ -15,9 +15,9 @@ use homespun::{
 };
 
 use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, memory};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, answer, let_sleep, reach};
-use crate::suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, answer, let_sleep, reach};
+use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
 
 /// The context of a work that is not cancelled.
 const ANY_WORK: u64 = 0;
@@ -733,7 +733,7 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             let_sleep();
             trigger.add(1);
             let_sleep();
-            alice.endpoint.recv(crate::suite::payload::room(8), ANY, 3).unwrap();
+            alice.endpoint.recv(homespun_suite::payload::room(8), ANY, 3).unwrap();
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
             let mut ended = [0; 2].map(|_| match sleeping::next(alice.cq_here()) {
                 Ok((completion, _)) => completion.context,

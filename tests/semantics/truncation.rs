@@ -4,8 +4,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError};
 
-use crate::suite::payload::{payload, received, room, room_in_pieces};
-use crate::suite::{Deadline, Net, Party};
+use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use homespun_suite::{Deadline, Net, Party};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -67,7 +67,7 @@ pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
             alice.endpoint.send(payload(identity, message_bytes), alice.peer(), identity).unwrap();
         }
         for identity in [1, 3] {
-            let completion = bob.completion_after(&mut |failed| check(failed, 2, 10, message_bytes));
+            let completion = completion_after(&bob, &mut |failed| check(failed, 2, 10, message_bytes));
             assert_eq!(completion.context, identity);
             assert!(received(&completion.buffer) == payload(identity, message_bytes));
         }
@@ -124,15 +124,13 @@ pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
     }
 }
 
-impl Party {
-    /// The next success; checks an error that precedes it.
-    #[track_caller]
-    fn completion_after(&self, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
-        loop {
-            match self.next() {
-                Ok((completion, _)) => return completion,
-                Err(failed) => look(&failed),
-            }
+/// The party's next success; checks an error that precedes it.
+#[track_caller]
+fn completion_after(party: &Party, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
+    loop {
+        match party.next() {
+            Ok((completion, _)) => return completion,
+            Err(failed) => look(&failed),
         }
     }
 }

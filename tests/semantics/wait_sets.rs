@@ -8,10 +8,10 @@ use homespun::wait::Waitable;
 use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
 
 use crate::counters::{RECV, SEND};
-use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side};
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_sleep, sleep_on_set};
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_sleep, sleep_on_set};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -160,7 +160,7 @@ pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
             });
             let connecting = client.endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
-            let connected = crate::suite::connecting::sleep_for_event(&client);
+            let connected = homespun_suite::connecting::sleep_for_event(&client);
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
             let_sleep();
             connecting.send(payload(1, 8), ANY, 1).unwrap();

@@ -12,9 +12,9 @@ use homespun::{
     AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
 };
 
-use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_sleep, next};
-use crate::suite::{Deadline, Net, Party, Setup};
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_sleep, next};
+use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

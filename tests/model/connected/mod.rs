@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use self::program::{Program, Step, program};
 use crate::cases;
 use crate::history::Level;
-use crate::suite::{Net, Transport, Turns};
 use crate::time_limit::run_in_time;
+use homespun_suite::{Net, Transport, Turns};
 
 fn run(transport: &Transport, program: &Program) {
     let net = Net::new(transport, Turns::Alternate);
@@ -42,7 +42,7 @@ proptest! {
 
     #[test]
     fn over_the_example_backend(program in program()) {
-        run(&Transport::Backend, &program);
+        run(&crate::EXAMPLE, &program);
     }
 
     #[test]
@@ -69,5 +69,5 @@ fn runner_with_one_free_receive_slot_finishes() {
         steps.push(Step::Read { at: 0, count: 2 });
     }
     let program = Program { seed: 0, depth_ops: 3, unexpected_bytes: 40_000, receives_first: false, steps };
-    run(&Transport::Backend, &program);
+    run(&crate::EXAMPLE, &program);
 }

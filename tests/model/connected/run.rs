@@ -9,10 +9,10 @@ use crate::history::{
     AddressHistory, Arrived, BufferOp, History, Level, Operation, ReceiveEnd, ReceiveOp, SendOp,
 };
 use crate::run::is_accepted;
-use crate::suite::connecting::{self, Side};
-use crate::suite::party::poll;
-use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Ended, Net};
+use homespun_suite::connecting::{self, Side};
+use homespun_suite::party::poll;
+use homespun_suite::payload::{payload, received, room};
+use homespun_suite::{Deadline, Ended, Net};
 
 /// What posts are given in place of an address, which is not looked at.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);

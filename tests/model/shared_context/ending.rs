@@ -11,8 +11,8 @@ use super::history::Receive;
 use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
 use crate::run::is_accepted;
-use crate::suite::Deadline;
-use crate::suite::payload::{payload, room};
+use homespun_suite::Deadline;
+use homespun_suite::payload::{payload, room};
 
 /// How many rounds without an event show that no message is reported twice.
 const SILENT_ROUNDS: usize = 10;

@@ -11,9 +11,9 @@ use homespun::{
 };
 
 use super::program::Program;
-use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use crate::suite::party::poll;
-use crate::suite::{Ended, Net, Party, Setup};
+use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use homespun_suite::party::poll;
+use homespun_suite::{Ended, Net, Party, Setup};
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 

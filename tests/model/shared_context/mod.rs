@@ -17,8 +17,8 @@ use proptest::prelude::*;
 
 use self::program::{Disruption, Program, any_program, program};
 use crate::cases;
-use crate::suite::{Net, Transport, Turns};
 use crate::time_limit::run_in_time;
+use homespun_suite::{Net, Transport, Turns};
 
 fn run(turns: Turns, transport: &Transport, program: &Program) {
     run_with(None, &Net::new(transport, turns), program);
@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn over_the_example_backend(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &Transport::Backend, &program);
+        run(Turns::Alternate, &crate::EXAMPLE, &program);
     }
 
     #[test]

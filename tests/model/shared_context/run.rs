@@ -10,9 +10,9 @@ use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
 use crate::run::{is_accepted, source};
-use crate::suite::party::poll;
-use crate::suite::payload::{payload, received, room, room_in_pieces};
-use crate::suite::{Ended, Net};
+use homespun_suite::party::poll;
+use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use homespun_suite::{Ended, Net};
 
 pub(super) struct Runner<'a> {
     pub(super) net: &'a Net,

@@ -7,7 +7,7 @@ use homespun::{AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, En
 
 use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
-use crate::suite::{Kind, Net, Party, Region, RegionSpec, Setup};
+use homespun_suite::{Kind, Net, Party, Region, RegionSpec, Setup};
 
 /// The offset of the number that all additions change.
 pub(super) const SUM_AT: usize = 0;

@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use self::program::{Program, program};
 use crate::cases;
-use crate::suite::{Net, Transport, Turns};
 use crate::time_limit::run_in_time;
+use homespun_suite::{Net, Transport, Turns};
 
 fn run(turns: Turns, transport: &Transport, program: &Program) {
     let net = Net::new(transport, turns);
@@ -45,7 +45,7 @@ proptest! {
 
     #[test]
     fn over_the_example_backend(program in program()) {
-        run(Turns::Alternate, &Transport::Backend, &program);
+        run(Turns::Alternate, &crate::EXAMPLE, &program);
     }
 
     #[test]

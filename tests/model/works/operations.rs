@@ -10,7 +10,7 @@ use homespun::{Bytes, FabricAddress, RemoteMemory, Tag};
 
 use super::bench::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_at};
 use super::program::Action;
-use crate::suite::payload::{payload, room};
+use homespun_suite::payload::{payload, room};
 
 /// A key without a region.
 const NO_KEY: u64 = 99;

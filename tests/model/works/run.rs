@@ -9,9 +9,9 @@ use super::bench::{CONSTANT_AT, PEER, WorkFixture};
 use super::operations::{LEN_BYTES, context_of, operation, receive, send, work_of};
 use super::program::{Action, Change, CounterName, Program, Step};
 use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
-use crate::suite::party::poll;
-use crate::suite::payload::{received, room};
-use crate::suite::{Deadline, Net};
+use homespun_suite::party::poll;
+use homespun_suite::payload::{received, room};
+use homespun_suite::{Deadline, Net};
 
 /// Contexts from here on are those of the runner's own operations.
 const RUNNERS_CONTEXT: u64 = 1 << 32;
@@ -266,7 +266,7 @@ impl Runner<'_> {
         has_read
     }
 
-    fn reported(&mut self, ended: crate::suite::Ended) {
+    fn reported(&mut self, ended: homespun_suite::Ended) {
         let (context, result) = match ended {
             Ok((completion, _)) => {
                 let is_receive = completion.flags.contains(CompletionFlags::RECV);

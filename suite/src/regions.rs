@@ -20,19 +20,23 @@ use super::worker::Worker;
 
 /// The region to register.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct RegionSpec {
-    pub(crate) len_bytes: usize,
-    pub(crate) kind: Kind,
+pub struct RegionSpec {
+    /// Its length.
+    pub len_bytes: usize,
+    /// The owner of the memory.
+    pub kind: Kind,
+    /// What peers may do.
     #[serde(with = "form::bits")]
-    pub(crate) access: MrAccess,
-    pub(crate) key: u64,
+    pub access: MrAccess,
+    /// The requested key.
+    pub key: u64,
     /// Whether accesses of peers are counted.
-    pub(crate) is_counted: bool,
+    pub is_counted: bool,
 }
 
 /// The owner of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The region.
     Owned,
     /// The party, in two segments.
@@ -45,32 +49,40 @@ pub(crate) enum Kind {
 
 /// The file, and the owner of its mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileKind {
+pub struct FileKind {
     /// Mapped by the party, not by the region.
-    pub(crate) is_raw: bool,
+    pub is_raw: bool,
     /// The number of its [name](super::files::NamedFile), if it has one.
-    pub(crate) number: Option<u64>,
+    pub number: Option<u64>,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 4] =
+    /// All kinds; the file is mapped by the region, and has no name.
+    pub const ALL: [Kind; 4] =
         [Kind::Owned, Kind::Raw, Kind::Shareable, Kind::File(FileKind { is_raw: false, number: None })];
 }
 
 /// A region of a party.
-pub(crate) enum Region {
-    /// `None` once it is closed.
+#[derive(Debug)]
+pub enum Region {
+    /// In this process; `None` once it is closed.
     Here(Option<Registered>),
+    /// In another process.
     There {
+        /// The process.
         worker: Arc<Worker>,
+        /// The number of the region in its process.
         number: usize,
+        /// The key of the region.
         key: u64,
+        /// The first address, as peers use it.
         address: u64,
     },
 }
 
 /// A region of this process, and its memory if that is raw.
-pub(crate) struct Registered {
+#[derive(Debug)]
+pub struct Registered {
     region: MemoryRegion,
     raw: Option<RawMemory>,
     counters: Option<Counters>,
@@ -152,7 +164,8 @@ impl Registered {
 }
 
 impl Region {
-    pub(crate) fn key(&self) -> u64 {
+    /// The key, as peers use it.
+    pub fn key(&self) -> u64 {
         match self {
             Region::Here(registered) => open(registered).named().0,
             Region::There { key, .. } => *key,
@@ -160,7 +173,7 @@ impl Region {
     }
 
     /// The address of an offset, as peers use it.
-    pub(crate) fn at(&self, offset_bytes: usize) -> u64 {
+    pub fn at(&self, offset_bytes: usize) -> u64 {
         let address = match self {
             Region::Here(registered) => open(registered).named().1,
             Region::There { address, .. } => *address,
@@ -169,7 +182,7 @@ impl Region {
     }
 
     /// The whole content.
-    pub(crate) fn content(&self) -> Vec<u8> {
+    pub fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => open(registered).content(),
             Region::There { worker, number, .. } => match worker.ask(&RemoteCall::RegionContent(*number)) {
@@ -180,7 +193,7 @@ impl Region {
     }
 
     /// Starts counting accesses to it.
-    pub(crate) fn count(&mut self) {
+    pub fn count(&mut self) {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").count(),
             Region::There { worker, number, .. } => {
@@ -190,7 +203,7 @@ impl Region {
     }
 
     /// The counted accesses of this kind.
-    pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
+    pub fn counted(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => open(registered).counted(event),
             Region::There { worker, number, .. } => {
@@ -200,7 +213,7 @@ impl Region {
     }
 
     /// The content from an offset on.
-    pub(crate) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+    pub fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         match self {
             Region::Here(registered) => open(registered).part(offset_bytes, len_bytes),
             Region::There { worker, number, .. } => {
@@ -212,7 +225,8 @@ impl Region {
         }
     }
 
-    pub(crate) fn put(&self, offset_bytes: usize, bytes: &[u8]) {
+    /// Copies bytes into the region, to an offset.
+    pub fn put(&self, offset_bytes: usize, bytes: &[u8]) {
         match self {
             Region::Here(registered) => open(registered).put(offset_bytes, bytes),
             Region::There { worker, number, .. } => {
@@ -223,7 +237,7 @@ impl Region {
     }
 
     /// Closes a raw region. Returns the content of its memory at that moment, and a handle to read it later.
-    pub(crate) fn close_raw(mut self) -> (Vec<u8>, Closed) {
+    pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
         let closed = match &mut self {
             Region::Here(registered) => {
                 let registered = registered.take().expect("it is open");
@@ -253,13 +267,22 @@ fn open(registered: &Option<Registered>) -> &Registered {
 }
 
 /// The memory of a closed region.
-pub(crate) enum Closed {
+#[derive(Debug)]
+pub enum Closed {
+    /// In this process.
     Here(RawMemory),
-    There { worker: Arc<Worker>, number: usize },
+    /// In another process.
+    There {
+        /// The process.
+        worker: Arc<Worker>,
+        /// The number of the region in its process.
+        number: usize,
+    },
 }
 
 impl Closed {
-    pub(crate) fn content(&self) -> Vec<u8> {
+    /// The memory's present content. Fails if memory beyond it was written.
+    pub fn content(&self) -> Vec<u8> {
         match self {
             Closed::Here(raw) => raw.content(),
             Closed::There { worker, number } => match worker.ask(&RemoteCall::ClosedContent(*number)) {
@@ -272,7 +295,7 @@ impl Closed {
 
 /// The call that accesses a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum RmaBy {
+pub enum RmaBy {
     /// `fi_write`, `fi_writedata`.
     Write,
     /// `fi_writev`.
@@ -293,29 +316,30 @@ pub(crate) enum RmaBy {
 
 /// An access to a region.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct RmaCall {
-    pub(crate) by: RmaBy,
+pub struct RmaCall {
+    /// The call that posts it.
+    pub by: RmaBy,
     /// The source of a write; of a read only the lengths count.
-    pub(crate) buffers: Vec<Bytes>,
+    pub buffers: Vec<Bytes>,
+    /// The owner of the region.
     #[serde(with = "form::fabric_address")]
-    pub(crate) peer: FabricAddress,
-    pub(crate) address: u64,
-    pub(crate) key: u64,
-    pub(crate) data: Option<u64>,
-    pub(crate) context: u64,
+    pub peer: FabricAddress,
+    /// The first address in the region.
+    pub address: u64,
+    /// The key of the region.
+    pub key: u64,
+    /// The remote completion data of a write.
+    pub data: Option<u64>,
+    /// The context of the completion.
+    pub context: u64,
+    /// The flags of the call, if it takes any.
     #[serde(with = "form::bits")]
-    pub(crate) flags: OpFlags,
+    pub flags: OpFlags,
 }
 
 impl RmaCall {
     /// A write or read at the beginning of a region.
-    pub(crate) fn new(
-        by: RmaBy,
-        bytes: Bytes,
-        peer: FabricAddress,
-        region: &Region,
-        context: u64,
-    ) -> RmaCall {
+    pub fn new(by: RmaBy, bytes: Bytes, peer: FabricAddress, region: &Region, context: u64) -> RmaCall {
         RmaCall {
             by,
             buffers: vec![bytes],

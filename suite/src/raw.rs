@@ -22,14 +22,19 @@ const GUARD_BYTES: usize = 64;
 
 /// The arguments of a send or receive, apart from its memory.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Post {
+pub struct Post {
+    /// The destination of a send, or the source of a receive.
     #[serde(with = "form::fabric_address")]
-    pub(crate) peer: FabricAddress,
-    pub(crate) tag: Option<u64>,
-    pub(crate) data: Option<u64>,
-    pub(crate) context: u64,
+    pub peer: FabricAddress,
+    /// The tag of a tagged message.
+    pub tag: Option<u64>,
+    /// The remote completion data of a send.
+    pub data: Option<u64>,
+    /// The context of the completion.
+    pub context: u64,
+    /// The flags of the call; `None` for the endpoint's default flags.
     #[serde(with = "form::optional_flags")]
-    pub(crate) flags: Option<OpFlags>,
+    pub flags: Option<OpFlags>,
 }
 
 /// Leaked copies.
@@ -42,7 +47,7 @@ fn leaked(pieces: &[Bytes]) -> Vec<Segment> {
 }
 
 /// Writes to a region, by its address and key, from leaked memory.
-pub(crate) fn write_raw(
+pub fn write_raw(
     endpoint: &Endpoint,
     pieces: &[Bytes],
     to: FabricAddress,
@@ -66,14 +71,15 @@ pub(crate) fn write_raw(
     }
 }
 
-/// Registered memory in two segments, each with [`GUARD_BYTES`] behind it.
+/// Registered memory in two segments, each with a guard behind it that must stay unchanged.
 #[derive(Debug)]
-pub(crate) struct RawMemory {
+pub struct RawMemory {
     segments: [SegmentMut; 2],
 }
 
 impl RawMemory {
-    pub(crate) fn register(
+    /// Allocates and registers memory of this length.
+    pub fn register(
         domain: &Domain,
         len_bytes: usize,
         attr: &MrAttr,
@@ -89,11 +95,7 @@ impl RawMemory {
     }
 
     /// Registers the same memory again, in another domain, or with another key.
-    pub(crate) fn register_again(
-        &self,
-        domain: &Domain,
-        attr: &MrAttr,
-    ) -> Result<(MemoryRegion, RawMemory), Error> {
+    pub fn register_again(&self, domain: &Domain, attr: &MrAttr) -> Result<(MemoryRegion, RawMemory), Error> {
         let segments = self.segments;
         // SAFETY: as in `register`; it is not read before both regions are dropped, says the caller of
         // `content`.
@@ -102,13 +104,13 @@ impl RawMemory {
     }
 
     /// Its first address.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.segments[0].address as u64
     }
 
     /// Its content, after the region was dropped. Fails if memory beyond it was written.
     #[track_caller]
-    pub(crate) fn content(&self) -> Vec<u8> {
+    pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         for segment in self.segments {
             // SAFETY: the segment and its guard are one allocation, leaked by `register`; the region was
@@ -124,7 +126,7 @@ impl RawMemory {
 }
 
 /// Maps a file for ever, and registers it in two segments as persistent memory.
-pub(crate) fn register_mapped(
+pub fn register_mapped(
     domain: &Domain,
     file: &File,
     len_bytes: usize,
@@ -146,7 +148,7 @@ pub(crate) fn register_mapped(
 }
 
 /// Registers leaked memory.
-pub(crate) fn register_leaked(
+pub fn register_leaked(
     domain: &Domain,
     memory: &'static mut [u8],
     attr: &MrAttr,
@@ -157,7 +159,7 @@ pub(crate) fn register_leaked(
 }
 
 /// Sends from leaked memory.
-pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
     let buffers = &leaked(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
@@ -168,7 +170,7 @@ pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Res
 
 /// The memory of a posted receive.
 #[derive(Debug)]
-pub(crate) struct RawBuffer {
+pub struct RawBuffer {
     /// Each with [`GUARD_BYTES`] behind it.
     pieces: Vec<SegmentMut>,
     context: u64,
@@ -176,7 +178,7 @@ pub(crate) struct RawBuffer {
 
 impl RawBuffer {
     /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
-    pub(crate) fn post(
+    pub fn post(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
         ignore: u64,
@@ -199,7 +201,7 @@ impl RawBuffer {
     }
 
     /// Posts an atomic operation from leaked memory, and into leaked memory if it fetches.
-    pub(crate) fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
+    pub fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leaked(operands)[..], &leaked(compares)[..]);
         let pieces: Vec<SegmentMut> = results_bytes
@@ -233,7 +235,7 @@ impl RawBuffer {
 
     /// A message in a multi-receive buffer, after its completion was read. Fails if it lies elsewhere.
     #[track_caller]
-    pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
+    pub fn within(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
         let offset = place.address.addr().wrapping_sub(piece.address.addr());
         let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
@@ -244,7 +246,7 @@ impl RawBuffer {
     }
 
     /// The whole memory, after the endpoint was closed.
-    pub(crate) fn contents(&self) -> Vec<u8> {
+    pub fn contents(&self) -> Vec<u8> {
         let whole = self.pieces.iter().map(|piece| {
             // SAFETY: the piece and its guard are one allocation, leaked by `post`; the endpoint is closed,
             // says the caller, so nothing writes there any more.
@@ -256,7 +258,7 @@ impl RawBuffer {
     /// The received bytes, after the completion with this context and length was read. Fails if memory beyond
     /// the buffer was written.
     #[track_caller]
-    pub(crate) fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {
+    pub fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {

@@ -12,19 +12,19 @@ use super::party::{self, Ended};
 use super::posix;
 
 /// The time-out of a wait that an event must end. No test depends on how soon it does.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The wait objects of a queue.
-pub(crate) const WAIT_OBJECTS: [WaitObject; 4] =
+pub const WAIT_OBJECTS: [WaitObject; 4] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
 /// The wait objects by which an application sleeps.
-pub(crate) const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
+pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 
 /// Waits for the next operation to end, asleep by the queue's wait object.
 #[track_caller]
-pub(crate) fn next(cq: &CompletionQueue) -> Ended {
+pub fn next(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let ended = match cq.wait_object() {
@@ -45,7 +45,7 @@ pub(crate) fn next(cq: &CompletionQueue) -> Ended {
 
 /// Waits until a counter has reached a threshold, by its wait object.
 #[track_caller]
-pub(crate) fn reach(counter: &Counter, threshold: u64) {
+pub fn reach(counter: &Counter, threshold: u64) {
     let deadline = Instant::now() + PATIENCE;
     while counter.read() < threshold {
         match counter.wait_object() {
@@ -60,7 +60,7 @@ pub(crate) fn reach(counter: &Counter, threshold: u64) {
 }
 
 /// Waits for the next operation to end, by a blocking read.
-pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
+pub fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     match cq.sread_from(Some(at_most)) {
         Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {
@@ -75,7 +75,7 @@ pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended>
 
 /// Sleeps on the descriptor or the condition variable, if `on` says that it is safe. Returns false after the
 /// time-out or a signal.
-pub(crate) fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
+pub fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
         return posix::wait_for_condition(of, at_most, || try_wait(on));
     }
@@ -98,7 +98,8 @@ fn try_wait(on: &impl Waitable) -> bool {
 }
 
 /// Tells another thread to stop when dropped, even by a failing test.
-pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+#[derive(Debug)]
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
@@ -107,7 +108,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Drives the endpoints of a counter until told to stop: they may have to answer counted accesses.
-pub(crate) fn answer(counter: &Counter, is_over: &AtomicBool) {
+pub fn answer(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
     }
@@ -115,7 +116,7 @@ pub(crate) fn answer(counter: &Counter, is_over: &AtomicBool) {
 
 /// Waits until a member of a wait set has an event, by the set's wait object. May return early.
 #[track_caller]
-pub(crate) fn sleep_on_set(set: &WaitSet) {
+pub fn sleep_on_set(set: &WaitSet) {
     match set.wait_object() {
         wait @ (WaitObject::Fd | WaitObject::MutexCond) => {
             assert!(sleep(set, PATIENCE), "no member has woken the reader that waits by {wait:?}");
@@ -126,7 +127,7 @@ pub(crate) fn sleep_on_set(set: &WaitSet) {
 
 /// Waits for the next operation to end of a queue that is a member of a wait set.
 #[track_caller]
-pub(crate) fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
+pub fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(ended) = party::poll(cq) {
@@ -138,6 +139,6 @@ pub(crate) fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
 }
 
 /// Gives another thread time to fall asleep. No test depends on it: an earlier event prevents the sleep.
-pub(crate) fn let_sleep() {
+pub fn let_sleep() {
     thread::sleep(Duration::from_millis(3));
 }

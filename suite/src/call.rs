@@ -19,7 +19,6 @@ use super::regions::{RegionSpec, RmaCall};
 pub(super) enum RemoteCall {
     /// Must be the first call, and only that. Answered by [`RemoteAnswer::Opened`].
     Open {
-        #[serde(with = "form::transport")]
         transport: Transport,
         setup: Setup,
     },
@@ -144,8 +143,9 @@ pub(super) enum RemoteAnswer {
     Found(Option<u64>),
 }
 
+/// An address, in a message to another process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct AddressForm(#[serde(with = "form::address")] pub(crate) Address);
+pub struct AddressForm(#[serde(with = "form::address")] pub Address);
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RefusedForm(#[serde(with = "ErrorForm")] pub(super) Error);
@@ -158,7 +158,7 @@ pub(super) enum Direction {
 
 /// One of a party's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum QueueName {
+pub enum QueueName {
     /// The queue that every party has.
     First,
     /// The separate queue of receives, if there is one.

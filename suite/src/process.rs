@@ -29,21 +29,26 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A process that a test has started.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     channel: Channel,
     has_ended: bool,
 }
 
 /// One end of the connection between two processes.
-pub(crate) struct Channel(UnixStream);
+pub struct Channel(UnixStream);
 
 impl Process {
     /// Starts a process at the ignored test `entry`, given by its path (`module_path!()` and its name).
-    pub(crate) fn spawn(entry: &str) -> Process {
+    pub fn spawn(entry: &str) -> Process {
+        let (_crate_name, entry) = entry.split_once("::").expect("a path inside a crate");
+        Process::spawn_at(entry)
+    }
+
+    /// Starts a process at the ignored test `entry`, given by its path inside the crate of the tests.
+    pub(super) fn spawn_at(entry: &str) -> Process {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         ours.set_read_timeout(Some(ANSWER_MAX)).expect("a time that is not zero");
-        let (_crate_name, entry) = entry.split_once("::").expect("a path inside this crate");
         let child = Command::new(env::current_exe().expect("the test's own program"))
             .args([entry, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, "1")
@@ -54,23 +59,25 @@ impl Process {
         Process { child, channel: Channel(ours), has_ended: false }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Whether this process has observed its end.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
+    /// Sends the process a message.
     #[track_caller]
-    pub(crate) fn tell<T: Serialize>(&mut self, message: &T) {
+    pub fn tell<T: Serialize>(&mut self, message: &T) {
         self.channel.tell(message).expect("the process listens");
     }
 
     /// Waits for the next message of the process. Fails the test if the process ends instead.
     #[track_caller]
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> T {
+    pub fn hear<T: DeserializeOwned>(&mut self) -> T {
         match self.channel.hear() {
             Ok(Some(message)) => message,
             Ok(None) => panic!("the process has ended: {}", self.ended()),
@@ -79,7 +86,7 @@ impl Process {
     }
 
     /// Like [`hear`](Self::hear), but returns `None` if the process ends.
-    pub(crate) fn hear_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub fn hear_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
         self.channel.hear().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::ConnectionReset => None,
             _ => panic!("the process does not answer: {error}"),
@@ -87,29 +94,29 @@ impl Process {
     }
 
     /// Whether it has closed its end of the channel, as it does when it dies. It must have no more messages.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub fn is_silent(&self) -> bool {
         self.channel.has_news(Duration::ZERO)
     }
 
     /// Kills the process, unless it has ended, and waits for its end.
-    pub(crate) fn kill(&mut self) -> ExitStatus {
+    pub fn kill(&mut self) -> ExitStatus {
         self.child.kill().expect("it was not waited for");
         self.ended()
     }
 
     /// Stops the process. Returns when it has stopped.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         posix::stop(Pid::from_child(&self.child));
     }
 
     /// Resumes the process.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         posix::resume(Pid::from_child(&self.child));
     }
 
     /// Waits until the process has ended by itself.
     #[track_caller]
-    pub(crate) fn died(&mut self) -> ExitStatus {
+    pub fn died(&mut self) -> ExitStatus {
         self.wait_for_silence();
         self.ended()
     }
@@ -159,14 +166,15 @@ impl Drop for Process {
 impl Channel {
     /// The channel to the test that has started this process, or `None` in a process that [`Process::spawn`]
     /// has not started. From now on the process dies with the test.
-    pub(crate) fn inherited() -> Option<Channel> {
+    pub fn inherited() -> Option<Channel> {
         env::var_os(VARIABLE)?;
         set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
         let stream = io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
         Some(Channel(UnixStream::from(stream)))
     }
 
-    pub(crate) fn tell<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
+    /// Sends a message to the other side.
+    pub fn tell<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let bytes = postcard::to_extend(message, vec![0; size_of::<u64>()]).expect("it can be written down");
         let (len_bytes, mut bytes) = (bytes.len() - size_of::<u64>(), bytes);
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());
@@ -174,7 +182,7 @@ impl Channel {
     }
 
     /// Waits for the next message. `None` when the other side has closed.
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut len_bytes = [0; size_of::<u64>()];
         match self.0.read_exact(&mut len_bytes) {
             Ok(()) => {}
@@ -187,7 +195,7 @@ impl Channel {
     }
 
     /// Whether a message has arrived, or the other side has closed. Waits at most for `moment`.
-    pub(crate) fn has_news(&self, moment: Duration) -> bool {
+    pub fn has_news(&self, moment: Duration) -> bool {
         let timeout = Timespec::try_from(moment).expect("a short time");
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 
 /// Changes the user of this process, permanently.
-pub(crate) fn become_user(uid: u32) {
+pub fn become_user(uid: u32) {
     // SAFETY: these calls take numbers and no memory.
     let results = unsafe { [libc::setresgid(uid, uid, uid), libc::setresuid(uid, uid, uid)] };
     assert_eq!(results, [0; 2], "only the superuser may become another: {}", io::Error::last_os_error());
@@ -19,7 +19,7 @@ pub(crate) fn become_user(uid: u32) {
 
 /// Forks this process. The child does nothing: it ends at once, or lingers until the other end of standard
 /// input is closed.
-pub(crate) fn fork_idle_child(lingers: bool) {
+pub fn fork_idle_child(lingers: bool) {
     // SAFETY: the child makes system calls, on the stack alone, and exits without running exit handlers.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
@@ -38,7 +38,7 @@ pub(crate) fn fork_idle_child(lingers: bool) {
 /// Forks this process, runs `work` in the child, and waits for its end. Fails if the work fails.
 ///
 /// The child has only the calling thread, so no other thread may hold a lock that the work needs.
-pub(crate) fn in_forked_child(work: impl FnOnce()) {
+pub fn in_forked_child(work: impl FnOnce()) {
     // SAFETY: the C library keeps its heap consistent over a fork, and the caller promises that no other
     // thread holds a lock that the work needs.
     let child = unsafe { libc::fork() };
@@ -54,7 +54,7 @@ pub(crate) fn in_forked_child(work: impl FnOnce()) {
 }
 
 /// Stops a child of this process. Returns when it has stopped.
-pub(crate) fn stop(child: Pid) {
+pub fn stop(child: Pid) {
     kill_process(child, Signal::STOP).expect("it was not waited for");
     let stopped = waitpid(Some(child), WaitOptions::UNTRACED).expect("a child");
     let (_, status) = stopped.expect("it was waited for until it had stopped");
@@ -62,12 +62,12 @@ pub(crate) fn stop(child: Pid) {
 }
 
 /// Resumes a stopped child.
-pub(crate) fn resume(child: Pid) {
+pub fn resume(child: Pid) {
     kill_process(child, Signal::CONT).expect("it was not waited for");
 }
 
 /// The used bytes of the heap, if the C library counts them.
-pub(crate) fn heap_bytes() -> Option<u64> {
+pub fn heap_bytes() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
         // SAFETY: takes nothing and returns numbers.
@@ -79,7 +79,7 @@ pub(crate) fn heap_bytes() -> Option<u64> {
 }
 
 /// Returns free memory of the heap to the system, if the C library can.
-pub(crate) fn give_free_memory_back() {
+pub fn give_free_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number, and changes nothing that is in use.
     unsafe {
@@ -89,11 +89,7 @@ pub(crate) fn give_free_memory_back() {
 
 /// Waits for the condition, if `needs_wait` once the mutex is held. Returns false only if the time
 /// ran out.
-pub(crate) fn wait_for_condition(
-    of: MutexCond,
-    at_most: Duration,
-    needs_wait: impl FnOnce() -> bool,
-) -> bool {
+pub fn wait_for_condition(of: MutexCond, at_most: Duration, needs_wait: impl FnOnce() -> bool) -> bool {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set") + at_most;
     let deadline = libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),
@@ -113,7 +109,7 @@ pub(crate) fn wait_for_condition(
 }
 
 /// The processor time that this thread, or this process, has used.
-pub(crate) fn processor_time(of: libc::c_int) -> Duration {
+pub fn processor_time(of: libc::c_int) -> Duration {
     // SAFETY: all zeroes are a valid value of it, which the call overwrites.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -9,7 +9,7 @@ use super::party::{Deadline, Party};
 use super::worker::Worker;
 
 /// All events of an endpoint that can be counted.
-pub(crate) const EVENTS: [CounterEvents; 6] = [
+const EVENTS: [CounterEvents; 6] = [
     CounterEvents::SEND,
     CounterEvents::RECV,
     CounterEvents::READ,
@@ -19,13 +19,14 @@ pub(crate) const EVENTS: [CounterEvents; 6] = [
 ];
 
 /// A counter for each kind of event.
-pub(crate) enum Counters {
+#[derive(Debug)]
+pub(super) enum Counters {
     Here(Vec<(CounterEvents, Counter)>),
     There(Arc<Worker>),
 }
 
 /// The value and the error value of a counter.
-pub(crate) type Counted = (u64, u64);
+pub type Counted = (u64, u64);
 
 impl Counters {
     /// Binds counters of all events to an endpoint that is not enabled yet.
@@ -77,7 +78,7 @@ pub(super) fn counted(answer: RemoteAnswer) -> Counted {
 impl Party {
     /// The counter of this event, for a party in this process.
     #[track_caller]
-    pub(crate) fn counter_here(&self, event: CounterEvents) -> &Counter {
+    pub fn counter_here(&self, event: CounterEvents) -> &Counter {
         match &self.counters {
             Some(Counters::Here(counters)) => {
                 &counters.iter().find(|(counted, _)| *counted == event).expect("a counter").1
@@ -88,13 +89,13 @@ impl Party {
 
     /// The counted events of this kind.
     #[track_caller]
-    pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
+    pub fn counted(&self, event: CounterEvents) -> Counted {
         self.counters.as_ref().expect("a party that counts").of(event)
     }
 
     /// Waits until the counters have these values, and all others are 0. Drives all parties meanwhile.
     #[track_caller]
-    pub(crate) fn counts(&self, expected: &[(CounterEvents, Counted)]) {
+    pub fn counts(&self, expected: &[(CounterEvents, Counted)]) {
         let deadline = Deadline::new();
         let wanted = EVENTS.map(|event| {
             let found = expected.iter().find(|(mentioned, _)| *mentioned == event);

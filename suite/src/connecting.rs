@@ -21,34 +21,40 @@ use super::sleeping::PATIENCE;
 
 /// A client or server: an event queue, a completion queue and a domain, with endpoints that have numbers as
 /// contexts.
-pub(crate) struct Side {
-    pub(crate) fabric: Fabric,
-    pub(crate) domain: Domain,
+#[derive(Debug)]
+pub struct Side {
+    /// The fabric of the network.
+    pub fabric: Fabric,
+    /// The domain of its endpoints.
+    pub domain: Domain,
     /// The info of its endpoints.
-    pub(crate) info: Info,
-    pub(crate) eq: EventQueue,
-    pub(crate) cq: CompletionQueue,
+    pub info: Info,
+    /// The queue of events of connections.
+    pub eq: EventQueue,
+    /// The queue of completions.
+    pub cq: CompletionQueue,
     /// The thread that drives both queues, with [`Turns::Threads`].
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 /// An event, or an error entry, of an event queue.
-pub(crate) type EventResult = Result<ConnectionEvent, EventError>;
+pub type EventResult = Result<ConnectionEvent, EventError>;
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 impl Side {
-    pub(crate) fn new(net: &Net) -> Side {
+    /// A side with queues that no thread waits for.
+    pub fn new(net: &Net) -> Side {
         Side::waiting_by(net, WaitObject::None, WaitObject::None)
     }
 
     /// With queues that have these wait objects.
-    pub(crate) fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
+    pub fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
         Side::open(net, eq, cq, None)
     }
 
     /// With queues that are members of a wait set.
-    pub(crate) fn in_set(net: &Net, set: &WaitSet) -> Side {
+    pub fn in_set(net: &Net, set: &WaitSet) -> Side {
         Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
     }
 
@@ -70,24 +76,25 @@ impl Side {
     }
 
     /// An endpoint bound to both queues. Its context is `name`.
-    pub(crate) fn endpoint(&self, name: u64) -> Endpoint {
+    pub fn endpoint(&self, name: u64) -> Endpoint {
         self.bound(self.domain.endpoint(&self.info).expect("an endpoint"), name)
     }
 
     /// An endpoint for a connection request.
-    pub(crate) fn endpoint_for(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
+    pub fn endpoint_for(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
         let endpoint = self.domain.endpoint_for_request(&request.info(), request);
         self.bound(endpoint.expect("the request is open"), name)
     }
 
-    pub(crate) fn bound(&self, endpoint: Endpoint, name: u64) -> Endpoint {
+    /// Binds an endpoint to both queues. Its context is `name`.
+    pub fn bound(&self, endpoint: Endpoint, name: u64) -> Endpoint {
         endpoint.bind_eq(&self.eq, name).expect("its first event queue");
         endpoint.bind_cq(&self.cq, BOTH).expect("its first queue");
         endpoint
     }
 
     /// A listening passive endpoint.
-    pub(crate) fn listener(&self, name: u64) -> PassiveEndpoint {
+    pub fn listener(&self, name: u64) -> PassiveEndpoint {
         let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
         passive.bind_eq(&self.eq, name).expect("its first event queue");
         passive.listen().expect("it has all that it needs");
@@ -95,7 +102,7 @@ impl Side {
     }
 
     /// Reads an event, if there is one.
-    pub(crate) fn look(&self) -> Option<EventResult> {
+    pub fn look(&self) -> Option<EventResult> {
         match self.eq.read() {
             Ok(Some(Event::Connection(event))) => Some(Ok(event)),
             Ok(Some(other)) => panic!("an event that is not of a connection: {other:?}"),
@@ -106,7 +113,7 @@ impl Side {
     }
 
     /// Drives both queues, without reading them.
-    pub(crate) fn progress(&self) {
+    pub fn progress(&self) {
         self.eq.progress();
         self.cq.progress();
     }
@@ -137,7 +144,7 @@ fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub(crate) fn hear(sides: &[&Side]) -> EventResult {
+pub fn hear(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].look() {
@@ -150,7 +157,7 @@ pub(crate) fn hear(sides: &[&Side]) -> EventResult {
 
 /// Waits for the first side's next completed operation, while all sides make progress.
 #[track_caller]
-pub(crate) fn end(sides: &[&Side]) -> Ended {
+pub fn end(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
     loop {
         if let Some(ended) = poll(&sides[0].cq) {
@@ -163,27 +170,29 @@ pub(crate) fn end(sides: &[&Side]) -> Ended {
 
 /// The same, for an operation that must succeed.
 #[track_caller]
-pub(crate) fn completion(sides: &[&Side]) -> Completion {
+pub fn completion(sides: &[&Side]) -> Completion {
     end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
 /// The same, for a connection request.
 #[track_caller]
-pub(crate) fn request(sides: &[&Side]) -> ConnectionRequest {
+pub fn request(sides: &[&Side]) -> ConnectionRequest {
     match hear(sides) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
     }
 }
 
-/// The contexts of the endpoints of a [`pair`].
-pub(crate) const CLIENT: u64 = 1;
-pub(crate) const SERVER: u64 = 2;
-pub(crate) const LISTENER: u64 = 3;
+/// The context of the endpoint that connects, in a [`pair`].
+pub const CLIENT: u64 = 1;
+/// The context of the endpoint that accepts.
+pub const SERVER: u64 = 2;
+/// The context of the passive endpoint.
+pub const LISTENER: u64 = 3;
 
 /// An endpoint of one side, connected to one of the other.
 #[track_caller]
-pub(crate) fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
+pub fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
     connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
@@ -197,7 +206,7 @@ pub(crate) fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
 }
 
 /// Closes endpoints while all sides make progress: some transports wait until sent messages have left.
-pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
+pub fn close<T: Send>(endpoints: T, sides: &[&Side]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
         while !closing.is_finished() {
@@ -209,7 +218,7 @@ pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
 
 /// Waits for the next event, asleep by the queue's wait object.
 #[track_caller]
-pub(crate) fn sleep_for_event(side: &Side) -> EventResult {
+pub fn sleep_for_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let heard = match side.eq.wait_object() {

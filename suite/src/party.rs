@@ -29,62 +29,67 @@ const SILENT_ROUNDS: usize = 50;
 
 /// The setup of a party's endpoint and queues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Setup {
+pub struct Setup {
     /// Empty for all capabilities.
     #[serde(with = "form::bits")]
-    pub(crate) caps: Caps,
+    pub caps: Caps,
     /// The depth of the queue; 0 for the default.
-    pub(crate) cq_depth_entries: usize,
+    pub cq_depth_entries: usize,
+    /// The format of the queues; `None` for the default.
     #[serde(with = "form::optional_format")]
-    pub(crate) cq_format: Option<CqFormat>,
+    pub cq_format: Option<CqFormat>,
     /// Whether receives have their own queue.
-    pub(crate) separate_queues: bool,
+    pub separate_queues: bool,
     /// The queue of another party of this process, to share instead of opening one.
     #[serde(skip)]
-    pub(crate) shares_cq: Option<CompletionQueue>,
+    pub shares_cq: Option<CompletionQueue>,
     /// Whether the queue is bound with selective completion.
-    pub(crate) selective: bool,
+    pub selective: bool,
     /// Whether a counter is bound for each kind of event.
-    pub(crate) counts: bool,
+    pub counts: bool,
     /// The largest number of outstanding sends; 0 for the default.
-    pub(crate) tx_depth_ops: usize,
+    pub tx_depth_ops: usize,
     /// The largest number of outstanding receives; 0 for the default.
-    pub(crate) rx_depth_ops: usize,
+    pub rx_depth_ops: usize,
     /// The budget for unexpected messages; 0 for the default.
-    pub(crate) unexpected_bytes: usize,
+    pub unexpected_bytes: usize,
     /// The requested message order, in both directions.
     #[serde(with = "form::bits")]
-    pub(crate) order: Order,
+    pub order: Order,
     /// Whether sends are requested to complete in order.
-    pub(crate) completes_in_order: bool,
+    pub completes_in_order: bool,
     /// The default flags of sends.
     #[serde(with = "form::bits")]
-    pub(crate) tx_op_flags: OpFlags,
+    pub tx_op_flags: OpFlags,
     /// The endpoint's address; `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
-    pub(crate) at: Option<Address>,
+    pub at: Option<Address>,
     /// The user of the party's process, which must be another; `None` for the test's user.
-    pub(crate) user: Option<u32>,
+    pub user: Option<u32>,
     /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
-    pub(crate) resource_mgmt: Option<ResourceManagement>,
+    pub resource_mgmt: Option<ResourceManagement>,
     /// Whether the party stays undriven until a test reads its queue, or [`Net::wake`](super::Net::wake)s it.
-    pub(crate) asleep: bool,
+    pub asleep: bool,
     /// The wait object of its queues and counters, for a party in this process only.
     #[serde(skip)]
-    pub(crate) wait: WaitObject,
+    pub wait: WaitObject,
     /// The wait set of its queues and counters, if that is their wait object.
     #[serde(skip)]
-    pub(crate) wait_set: Option<WaitSet>,
+    pub wait_set: Option<WaitSet>,
 }
 
 /// An enabled endpoint, its queue and its address vector.
-pub(crate) struct Party {
-    pub(crate) endpoint: Endpoint,
+#[derive(Debug)]
+pub struct Party {
+    /// The endpoint, enabled.
+    pub endpoint: Endpoint,
     /// Reports sends, and also receives unless they have their own queue.
-    pub(crate) cq: Queue,
-    pub(crate) receive_cq: Option<Queue>,
-    pub(crate) av: Vector,
+    pub cq: Queue,
+    /// Reports receives, if they have their own queue.
+    pub receive_cq: Option<Queue>,
+    /// The address vector.
+    pub av: Vector,
     pub(super) counters: Option<Counters>,
     /// The domain of a party in this process.
     pub(super) domain: Option<Domain>,
@@ -92,26 +97,33 @@ pub(crate) struct Party {
 }
 
 /// The end of an operation, with the source of a received message.
-pub(crate) type Ended = Result<(Completion, FabricAddress), CompletionError>;
+pub type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
 /// The time at which a test stops waiting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline(Instant);
+pub struct Deadline(Instant);
+
+impl Default for Deadline {
+    fn default() -> Deadline {
+        Deadline::new()
+    }
+}
 
 impl Deadline {
-    pub(crate) fn new() -> Deadline {
+    /// A deadline from now on.
+    pub fn new() -> Deadline {
         Deadline(Instant::now() + PATIENCE)
     }
 
     /// Yields to other threads, and fails the test after the deadline.
     #[track_caller]
-    pub(crate) fn pause(self, what: &str) {
+    pub fn pause(self, what: &str) {
         self.pause_for(|| what.to_owned());
     }
 
     /// Like [`pause`](Self::pause), with a description that is made only on failure.
     #[track_caller]
-    pub(crate) fn pause_for(self, what: impl FnOnce() -> String) {
+    pub fn pause_for(self, what: impl FnOnce() -> String) {
         if Instant::now() >= self.0 {
             panic!("no progress while waiting for {}", what());
         }
@@ -148,7 +160,7 @@ impl Setup {
 }
 
 impl Party {
-    pub(crate) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
+    pub(super) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
         let info = setup.info(info);
         let attr = CqAttr {
             size_entries: setup.cq_depth_entries,
@@ -194,7 +206,7 @@ impl Party {
     }
 
     /// Opens a party in its own process, which drives it unless it is asleep.
-    pub(crate) fn open_elsewhere(
+    pub(super) fn open_elsewhere(
         transport: &Transport,
         domain: &Domain,
         info: &Info,
@@ -224,7 +236,7 @@ impl Party {
     }
 
     /// The process id of the party's process.
-    pub(crate) fn process_id(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         match &self.cq {
             Queue::Here(_) => std::process::id(),
             Queue::There { worker, .. } => worker.process_id(),
@@ -232,18 +244,18 @@ impl Party {
     }
 
     /// Kills the party's process, which must be another.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         self.worker().kill();
     }
 
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
     /// be another.
-    pub(crate) fn refuse_copies(&self, errno: i32) {
+    pub fn refuse_copies(&self, errno: i32) {
         self.worker().ask_done(&RemoteCall::RefuseCopies { errno }).expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
-    pub(crate) fn fork(&self, lingers: bool) {
+    pub fn fork(&self, lingers: bool) {
         self.worker().ask_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
@@ -251,7 +263,7 @@ impl Party {
     /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
     /// message from a new endpoint. Returns when the child has ended.
     #[track_caller]
-    pub(crate) fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
+    pub fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
         let call =
             RemoteCall::ForkCaller { peer, region: (region.key(), region.at(0)), message: message.to_vec() };
@@ -259,12 +271,12 @@ impl Party {
     }
 
     /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.worker().stop();
     }
 
     /// Resumes the party's process.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.worker().resume();
     }
 
@@ -277,7 +289,7 @@ impl Party {
     }
 
     /// Registers memory that peers may access.
-    pub(crate) fn register(&self, memory: RegionSpec) -> Result<Region, Error> {
+    pub fn register(&self, memory: RegionSpec) -> Result<Region, Error> {
         if let Some(domain) = &self.domain {
             return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
         }
@@ -292,12 +304,7 @@ impl Party {
     }
 
     /// Registers the memory of a raw region of this process again.
-    pub(crate) fn register_again(
-        &self,
-        region: &Region,
-        access: MrAccess,
-        key: u64,
-    ) -> Result<Region, Error> {
+    pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
             panic!("memory of one process");
         };
@@ -305,25 +312,25 @@ impl Party {
     }
 
     /// Inserts another party's address.
-    pub(crate) fn meet(&self, other: &Party) -> FabricAddress {
+    pub fn meet(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
     }
 
     /// The fabric address of another party.
-    pub(crate) fn address_of(&self, other: &Party) -> FabricAddress {
+    pub fn address_of(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.reverse_lookup(&name).expect("the other was met")
     }
 
     /// The first inserted address: the peer, in tests with two parties.
-    pub(crate) fn peer(&self) -> FabricAddress {
+    pub fn peer(&self) -> FabricAddress {
         FabricAddress(0)
     }
 
     /// The queue of receives alone, for a party in this process.
     #[track_caller]
-    pub(crate) fn receive_queue_here(&self) -> &CompletionQueue {
+    pub fn receive_queue_here(&self) -> &CompletionQueue {
         match &self.receive_cq {
             Some(Queue::Here(cq)) => cq,
             Some(Queue::There { .. }) => panic!("the party lives in another process"),
@@ -333,7 +340,7 @@ impl Party {
 
     /// The queue, for a party in this process.
     #[track_caller]
-    pub(crate) fn cq_here(&self) -> &CompletionQueue {
+    pub fn cq_here(&self) -> &CompletionQueue {
         match &self.cq {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
@@ -342,12 +349,12 @@ impl Party {
 
     /// The domain, for a party in this process.
     #[track_caller]
-    pub(crate) fn domain_here(&self) -> &Domain {
+    pub fn domain_here(&self) -> &Domain {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
     /// Reads the end of an operation, if there is one, without driving other parties.
-    pub(crate) fn poll(&self) -> Option<Ended> {
+    pub fn poll(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll(cq),
             Queue::There { worker, name, .. } => ended(worker.ask(&RemoteCall::Poll(*name))),
@@ -357,7 +364,7 @@ impl Party {
     /// Exchanges a message each way between parties with the addresses of each other, too long for the inline
     /// path.
     #[track_caller]
-    pub(crate) fn exchange(&self, other: &Party) {
+    pub fn exchange(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;
         for (from, to) in [(self, other), (other, self)] {
             let any = FabricAddress::UNSPECIFIED;
@@ -370,13 +377,13 @@ impl Party {
 
     /// Waits for the next operation to end.
     #[track_caller]
-    pub(crate) fn next(&self) -> Ended {
+    pub fn next(&self) -> Ended {
         self.next_of(&self.cq)
     }
 
     /// Waits for the next operation to end that reports to this queue.
     #[track_caller]
-    pub(crate) fn next_of(&self, queue: &Queue) -> Ended {
+    pub fn next_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
         loop {
             let next = match queue {
@@ -395,12 +402,13 @@ impl Party {
 
     /// Waits for the next operation to end, which must succeed.
     #[track_caller]
-    pub(crate) fn completion(&self) -> Completion {
+    pub fn completion(&self) -> Completion {
         self.completion_from().0
     }
 
+    /// Like [`completion`](Self::completion), with the source of a received message.
     #[track_caller]
-    pub(crate) fn completion_from(&self) -> (Completion, FabricAddress) {
+    pub fn completion_from(&self) -> (Completion, FabricAddress) {
         match self.next() {
             Ok(completed) => completed,
             Err(failed) => panic!("an operation failed: {failed:?}"),
@@ -409,7 +417,7 @@ impl Party {
 
     /// Waits for the next operation to end, which must fail.
     #[track_caller]
-    pub(crate) fn failure(&self) -> CompletionError {
+    pub fn failure(&self) -> CompletionError {
         match self.next() {
             Err(failed) => failed,
             Ok((completion, _)) => panic!("an operation did not fail: {completion:?}"),
@@ -419,19 +427,19 @@ impl Party {
     /// Waits for the next `count` operations to end, which must succeed. Returns the sends, and the other
     /// operations.
     #[track_caller]
-    pub(crate) fn completions(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
+    pub fn completions(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.completion()).collect();
         all.into_iter().partition(|completion| completion.flags.contains(CompletionFlags::SEND))
     }
 
     /// Drives all parties once, without reading a completion.
-    pub(crate) fn progress_all(&self) {
+    pub fn progress_all(&self) {
         self.queues.progress();
     }
 
     /// Checks that no operation ends while all parties are driven for some rounds.
     #[track_caller]
-    pub(crate) fn silence(&self) {
+    pub fn silence(&self) {
         for _ in 0..SILENT_ROUNDS {
             self.queues.progress();
             if let Some(ended) = self.poll() {
@@ -442,7 +450,7 @@ impl Party {
 
     /// Sends a message, and waits until the peer has received all of it, before any later message.
     #[track_caller]
-    pub(crate) fn send_and_wait(&self, send: homespun::endpoint::SendMsg) {
+    pub fn send_and_wait(&self, send: homespun::endpoint::SendMsg) {
         let context = send.context;
         let flags = send.flags | OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
         self.endpoint.sendmsg(homespun::endpoint::SendMsg { flags, ..send }).expect("a send is accepted");
@@ -453,7 +461,7 @@ impl Party {
 }
 
 /// Reads the end of an operation, if there is one. An announced error entry must be there.
-pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
+pub fn poll(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {

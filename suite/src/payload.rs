@@ -8,7 +8,7 @@ const PERIOD_BYTES: usize = 8 * 1009;
 
 /// The first `len_bytes` bytes of an endless text, distinct for each `identity`. It starts with the identity
 /// itself.
-pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
+pub fn payload(identity: u64, len_bytes: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(len_bytes + PERIOD_BYTES);
     bytes.extend_from_slice(&identity.to_le_bytes());
     let mut word = identity ^ 0x9e37_79b9_7f4a_7c15;
@@ -24,7 +24,7 @@ pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
 }
 
 /// The message in `count` pieces of uneven length, the shortest first.
-pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
+pub fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
     let mut rest = message.clone();
     let mut pieces = Vec::new();
     for left in (1..=count).rev() {
@@ -35,20 +35,20 @@ pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
 }
 
 /// A buffer of `len_bytes` bytes, filled with a byte that no test sends.
-pub(crate) fn room(len_bytes: usize) -> BytesMut {
+pub fn room(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
     room
 }
 
 /// A buffer of `len_bytes` bytes in `count` pieces of uneven length.
-pub(crate) fn room_in_pieces(len_bytes: usize, count: usize) -> Vec<BytesMut> {
+pub fn room_in_pieces(len_bytes: usize, count: usize) -> Vec<BytesMut> {
     let lens = pieces(&Bytes::from(vec![0; len_bytes]), count);
     lens.iter().rev().map(|piece| room(piece.len())).collect()
 }
 
 /// The received bytes, from any kind of buffer.
-pub(crate) fn received(buffer: &Buffer) -> Vec<u8> {
+pub fn received(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),
         Buffer::ReceivedVector(buffers) => buffers.concat(),

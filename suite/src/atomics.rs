@@ -13,7 +13,7 @@ use super::regions::Region;
 
 /// The call that posts an atomic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum AtomicBy {
+pub enum AtomicBy {
     /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`.
     Single,
     /// `fi_atomicv`, `fi_fetch_atomicv`, `fi_compare_atomicv`.
@@ -28,25 +28,32 @@ pub(crate) enum AtomicBy {
 
 /// An atomic operation on a region.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct AtomicCall {
-    pub(crate) by: AtomicBy,
+pub struct AtomicCall {
+    /// The call that posts it.
+    pub by: AtomicBy,
+    /// Whether it fetches or compares.
     #[serde(with = "form::atomic_kind")]
-    pub(crate) kind: AtomicKind,
-    pub(crate) operands: Vec<Bytes>,
-    pub(crate) compares: Vec<Bytes>,
+    pub kind: AtomicKind,
+    /// The elements to combine with those of the region.
+    pub operands: Vec<Bytes>,
+    /// The elements to compare with those of the region.
+    pub compares: Vec<Bytes>,
     /// The lengths of the result buffers.
-    pub(crate) results_bytes: Vec<usize>,
+    pub results_bytes: Vec<usize>,
+    /// The peer, its memory, the operation and the type of the elements.
     #[serde(with = "form::atomic_target")]
-    pub(crate) target: AtomicTarget,
-    pub(crate) context: u64,
+    pub target: AtomicTarget,
+    /// The context of its completion.
+    pub context: u64,
+    /// The flags of the call, if it takes any.
     #[serde(with = "form::bits")]
-    pub(crate) flags: OpFlags,
+    pub flags: OpFlags,
 }
 
 impl AtomicCall {
     /// An operation at the beginning of a region, by the simplest call. Its compare operand equals its
     /// operand.
-    pub(crate) fn new(
+    pub fn new(
         kind: AtomicKind,
         (op, datatype): (AtomicOp, Datatype),
         operand: Bytes,
@@ -74,7 +81,7 @@ impl AtomicCall {
     }
 
     /// The same at another address.
-    pub(crate) fn at(mut self, address: u64) -> AtomicCall {
+    pub fn at(mut self, address: u64) -> AtomicCall {
         self.target.memory.address = address;
         self
     }

@@ -14,7 +14,6 @@ use homespun::{Address, CompletionQueue, Domain, Fabric, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
-use super::backend::ChannelProvider;
 use super::call::RemoteCall;
 use super::handle::Queue;
 use super::party::{Party, Setup};
@@ -31,7 +30,7 @@ const IDLE_PACE: u32 = 50;
 
 /// The transport of the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub enum Transport {
     /// The network inside the process.
     Loopback {
         /// The seed of its faults.
@@ -47,9 +46,26 @@ pub(crate) enum Transport {
     Shm4,
     /// The same with addresses of \[::1\].
     Shm6,
-    /// The example of a backend.
-    Backend,
+    /// A transport that the tests bring along, inside the process.
+    Backend(Backend),
 }
+
+/// A transport that the tests bring along. It connects the endpoints of one fabric.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend {
+    /// The name of its domain.
+    pub domain: &'static str,
+    /// Adds its provider to a fabric: a call of [`Fabric::with_provider`].
+    pub install: fn(Fabric) -> Fabric,
+}
+
+impl PartialEq for Backend {
+    fn eq(&self, other: &Backend) -> bool {
+        self.domain == other.domain
+    }
+}
+
+impl Eq for Backend {}
 
 impl Transport {
     /// The transports between processes.
@@ -69,7 +85,7 @@ impl Transport {
             Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
             Transport::Shm4 => ("shm", own_address().into()),
             Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
-            Transport::Backend => ("channel", Ipv4Addr::LOCALHOST.into()),
+            Transport::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
         }
     }
 }
@@ -98,7 +114,7 @@ fn own_address() -> Ipv4Addr {
 
 /// The driver of the endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turns {
+pub enum Turns {
     /// The test's thread: it drives all of them in turn while it waits.
     Alternate,
     /// A thread for each endpoint, without a pause, in addition to the test's.
@@ -110,36 +126,41 @@ pub(crate) enum Turns {
 }
 
 /// A transport, and the queues of all parties on it.
-pub(crate) struct Net {
+#[derive(Debug)]
+pub struct Net {
     transport: Transport,
-    pub(crate) turns: Turns,
-    pub(crate) fabric: Fabric,
+    /// The driver of the endpoints.
+    pub turns: Turns,
+    /// The fabric with the transport.
+    pub fabric: Fabric,
     /// The domain of all parties.
     domain: Domain,
     /// The network inside the process, if that is the transport.
-    pub(crate) network: Option<Network>,
+    pub network: Option<Network>,
     /// The fabric's info for this transport, with all capabilities.
-    pub(crate) info: Info,
+    pub info: Info,
     queues: Arc<Queues>,
     drivers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// An address without a listener.
-pub(crate) struct VacantAddress {
-    pub(crate) address: Address,
+#[derive(Debug)]
+pub struct VacantAddress {
+    /// The address.
+    pub address: Address,
     /// Binds the port without listening, so that no other process gets it.
     _held: Option<Socket>,
 }
 
 /// The queues of all parties, so that a test that waits for one can drive the others.
-#[derive(Default)]
-pub(crate) struct Queues {
+#[derive(Debug, Default)]
+pub(super) struct Queues {
     all: Mutex<Vec<Driven>>,
     stopped: AtomicBool,
 }
 
 /// A queue to be driven.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 enum Driven {
     Here(CompletionQueue),
     /// The queue of a party in another process, which ends when nothing else refers to it.
@@ -148,11 +169,12 @@ enum Driven {
 
 impl Net {
     /// Whether endpoints map memory of each other.
-    pub(crate) fn maps(&self) -> bool {
+    pub fn maps(&self) -> bool {
         self.transport.maps()
     }
 
-    pub(crate) fn new(transport: &Transport, turns: Turns) -> Net {
+    /// A network without parties.
+    pub fn new(transport: &Transport, turns: Turns) -> Net {
         let (domain, node) = transport.place();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
         let mut network = None;
@@ -161,8 +183,8 @@ impl Net {
             network = Some(inside.clone());
             fabric = fabric.with_clock(&clock_of(&inside)).with_provider(inside);
         }
-        if *transport == Transport::Backend {
-            fabric = fabric.with_provider(ChannelProvider::new());
+        if let Transport::Backend(backend) = transport {
+            fabric = (backend.install)(fabric);
         }
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
@@ -186,53 +208,56 @@ impl Net {
     }
 
     /// A loopback network with faults.
-    pub(crate) fn choppy(seed: u64, turns: Turns) -> Net {
+    pub fn choppy(seed: u64, turns: Turns) -> Net {
         Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
     }
 
-    pub(crate) fn info(&self) -> &Info {
+    /// The fabric's info for this transport, with all capabilities.
+    pub fn info(&self) -> &Info {
         &self.info
     }
 
     /// Drives all parties once, without reading anything.
-    pub(crate) fn progress(&self) {
+    pub fn progress(&self) {
         self.queues.progress();
     }
 
     /// A domain other than that of the parties.
-    pub(crate) fn domain(&self) -> Domain {
+    pub fn domain(&self) -> Domain {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
 
     /// The same transport with a process for each party, if it reaches other processes.
-    pub(crate) fn elsewhere(&self) -> Option<Net> {
+    pub fn elsewhere(&self) -> Option<Net> {
         let reaches = Transport::BETWEEN_PROCESSES.contains(&self.transport);
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
     /// Whether its endpoints can be slept on. Others are polled by a waiting application.
-    pub(crate) fn can_sleep(&self) -> bool {
+    pub fn can_sleep(&self) -> bool {
         Transport::BETWEEN_PROCESSES.contains(&self.transport)
     }
 
     /// A party with the default setup.
-    pub(crate) fn party(&self) -> Party {
+    pub fn party(&self) -> Party {
         self.open(Setup::default())
     }
 
     /// Two parties with the addresses of each other only.
-    pub(crate) fn pair(&self) -> (Party, Party) {
+    pub fn pair(&self) -> (Party, Party) {
         self.pair_of(Setup::default(), Setup::default())
     }
 
-    pub(crate) fn pair_of(&self, left: Setup, right: Setup) -> (Party, Party) {
+    /// Two parties with these setups and the addresses of each other only.
+    pub fn pair_of(&self, left: Setup, right: Setup) -> (Party, Party) {
         let (left, right) = (self.open(left), self.open(right));
         left.meet(&right);
         right.meet(&left);
         (left, right)
     }
 
-    pub(crate) fn open(&self, setup: Setup) -> Party {
+    /// A party with this setup.
+    pub fn open(&self, setup: Setup) -> Party {
         let asleep = setup.asleep;
         let domain = match setup.resource_mgmt {
             None => self.domain.clone(),
@@ -256,7 +281,7 @@ impl Net {
 
     /// Whether an endpoint can be opened at an address that another one had. An endpoint without a requested
     /// port may have got it: other tests open such endpoints all the time.
-    pub(crate) fn is_free(&self, address: Address) -> bool {
+    pub fn is_free(&self, address: Address) -> bool {
         if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
         }
@@ -266,7 +291,7 @@ impl Net {
     }
 
     /// Starts driving a party together with the others.
-    pub(crate) fn wake(&self, party: &Party) {
+    pub fn wake(&self, party: &Party) {
         self.add(&party.cq);
         if let Some(receive_cq) = &party.receive_cq {
             self.add(receive_cq);
@@ -274,8 +299,8 @@ impl Net {
     }
 
     /// An address without a listener, which stays so while this is held.
-    pub(crate) fn vacancy(&self) -> VacantAddress {
-        if self.network.is_some() || self.transport == Transport::Backend {
+    pub fn vacancy(&self) -> VacantAddress {
+        if matches!(self.transport, Transport::Loopback { .. } | Transport::Backend(_)) {
             // Ports are assigned from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return VacantAddress { address, _held: None };
@@ -319,7 +344,7 @@ impl Net {
 }
 
 impl Queues {
-    pub(crate) fn progress(&self) {
+    pub(super) fn progress(&self) {
         let all = self.all().clone();
         for queue in &all {
             match queue {

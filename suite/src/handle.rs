@@ -23,35 +23,59 @@ use super::regions::RmaCall;
 use super::worker::Worker;
 
 /// A party's endpoint.
-pub(crate) struct Endpoint {
+#[derive(Debug)]
+pub struct Endpoint {
     /// `None` while it is being dropped.
     place: Option<EndpointPlace>,
     /// Driven while the endpoint closes: closing waits for its peers.
     queues: Arc<Queues>,
 }
 
+#[derive(Debug)]
 enum EndpointPlace {
     Here(homespun::Endpoint),
     There { worker: Arc<Worker>, name: Address, info: Box<Info> },
 }
 
 /// A party's completion queue.
-#[derive(Clone)]
-pub(crate) enum Queue {
+#[derive(Debug, Clone)]
+pub enum Queue {
+    /// In this process.
     Here(CompletionQueue),
-    There { worker: Arc<Worker>, name: QueueName, depth_entries: usize, format: CqFormat },
+    /// In another process.
+    There {
+        /// The process.
+        worker: Arc<Worker>,
+        /// The queue among those of the party.
+        name: QueueName,
+        /// The number of entries that it has room for.
+        depth_entries: usize,
+        /// The format of its entries.
+        format: CqFormat,
+    },
 }
 
 /// A party's address vector.
-pub(crate) enum Vector {
+#[derive(Debug)]
+pub enum Vector {
+    /// In this process.
     Here(AddressVector),
+    /// In another process.
     There(Arc<Worker>),
 }
 
 /// The buffer of a posted receive.
-pub(crate) enum ReceiveBuffer {
+#[derive(Debug)]
+pub enum ReceiveBuffer {
+    /// In this process.
     Here(RawBuffer),
-    There { worker: Arc<Worker>, context: u64 },
+    /// In another process.
+    There {
+        /// The process.
+        worker: Arc<Worker>,
+        /// The context of the receive.
+        context: u64,
+    },
 }
 
 impl Endpoint {
@@ -66,66 +90,56 @@ impl Endpoint {
 
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub(crate) fn as_here(&self) -> &homespun::Endpoint {
+    pub fn as_here(&self) -> &homespun::Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint,
             EndpointPlace::There { .. } => panic!("the party lives in another process"),
         }
     }
 
-    pub(crate) fn info(&self) -> &Info {
+    /// The attributes of the endpoint.
+    pub fn info(&self) -> &Info {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.info(),
             EndpointPlace::There { info, .. } => info,
         }
     }
 
-    pub(crate) fn name(&self) -> Result<Address, Error> {
+    /// `fi_getname(3)`.
+    pub fn name(&self) -> Result<Address, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.name(),
             EndpointPlace::There { name, .. } => Ok(*name),
         }
     }
 
-    pub(crate) fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Error> {
+    /// `fi_send(3)`.
+    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Single, vec![message], to, None, None, context)
     }
 
-    pub(crate) fn sendv(&self, pieces: Vec<Bytes>, to: FabricAddress, context: u64) -> Result<(), Error> {
+    /// `fi_sendv(3)`.
+    pub fn sendv(&self, pieces: Vec<Bytes>, to: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Vector, pieces, to, None, None, context)
     }
 
-    pub(crate) fn senddata(
-        &self,
-        message: Bytes,
-        data: u64,
-        to: FabricAddress,
-        context: u64,
-    ) -> Result<(), Error> {
+    /// `fi_senddata(3)`.
+    pub fn senddata(&self, message: Bytes, data: u64, to: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Single, vec![message], to, None, Some(data), context)
     }
 
-    pub(crate) fn tsend(
-        &self,
-        message: Bytes,
-        to: FabricAddress,
-        tag: u64,
-        context: u64,
-    ) -> Result<(), Error> {
+    /// `fi_tsend(3)`.
+    pub fn tsend(&self, message: Bytes, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Single, vec![message], to, Some(tag), None, context)
     }
 
-    pub(crate) fn tsendv(
-        &self,
-        pieces: Vec<Bytes>,
-        to: FabricAddress,
-        tag: u64,
-        context: u64,
-    ) -> Result<(), Error> {
+    /// `fi_tsendv(3)`.
+    pub fn tsendv(&self, pieces: Vec<Bytes>, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
         self.post_send(SendBy::Vector, pieces, to, Some(tag), None, context)
     }
 
-    pub(crate) fn tsenddata(
+    /// `fi_tsenddata(3)`.
+    pub fn tsenddata(
         &self,
         message: Bytes,
         data: u64,
@@ -136,18 +150,20 @@ impl Endpoint {
         self.post_send(SendBy::Single, vec![message], to, Some(tag), Some(data), context)
     }
 
-    pub(crate) fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
+    /// `fi_sendmsg(3)`, or with a tag `fi_tsendmsg(3)`.
+    pub fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = send;
         self.post(RemoteSend { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
     }
 
     /// Sends from memory that nothing else uses, through the raw tier.
-    pub(crate) fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+    pub fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
         self.post(RemoteSend { by: SendBy::Raw, buffers: pieces.to_vec(), to, tag, data, context, flags })
     }
 
-    pub(crate) fn inject(
+    /// `fi_inject(3)`, with data `fi_injectdata(3)`, and with a tag `fi_tinject(3)` or `fi_tinjectdata(3)`.
+    pub fn inject(
         &self,
         message: &[u8],
         to: FabricAddress,
@@ -157,29 +173,23 @@ impl Endpoint {
         self.post_send(SendBy::Inject, vec![Bytes::copy_from_slice(message)], to, tag, data, 0)
     }
 
-    pub(crate) fn recv(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
+    /// `fi_recv(3)`.
+    pub fn recv(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_receive(ReceiveBy::Single, vec![buffer], from, None, context)
     }
 
-    pub(crate) fn recv_multi(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Error> {
+    /// `fi_recvmsg(3)` with `FI_MULTI_RECV`.
+    pub fn recv_multi(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_receive(ReceiveBy::Multi, vec![buffer], from, None, context)
     }
 
-    pub(crate) fn recvv(
-        &self,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Error> {
+    /// `fi_recvv(3)`.
+    pub fn recvv(&self, buffers: Vec<BytesMut>, from: FabricAddress, context: u64) -> Result<(), Error> {
         self.post_receive(ReceiveBy::Vector, buffers, from, None, context)
     }
 
-    pub(crate) fn trecv(
+    /// `fi_trecv(3)`.
+    pub fn trecv(
         &self,
         buffer: BytesMut,
         from: FabricAddress,
@@ -190,7 +200,8 @@ impl Endpoint {
         self.post_receive(ReceiveBy::Single, vec![buffer], from, Some((tag, ignore)), context)
     }
 
-    pub(crate) fn trecvv(
+    /// `fi_trecvv(3)`.
+    pub fn trecvv(
         &self,
         buffers: Vec<BytesMut>,
         from: FabricAddress,
@@ -201,7 +212,8 @@ impl Endpoint {
         self.post_receive(ReceiveBy::Vector, buffers, from, Some((tag, ignore)), context)
     }
 
-    pub(crate) fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
+    /// `fi_recvmsg(3)`, or with a tag `fi_trecvmsg(3)`.
+    pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
         let tagged = tagged.map(|TagMatch { tag, ignore }| (tag, ignore));
         self.take(RemoteReceive { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
@@ -209,12 +221,7 @@ impl Endpoint {
 
     /// Posts a receive into pieces of memory of these lengths, through the raw tier. The endpoint must use
     /// the context only once.
-    pub(crate) fn receive_raw(
-        &self,
-        lens_bytes: &[usize],
-        ignore: u64,
-        post: Post,
-    ) -> Result<ReceiveBuffer, Error> {
+    pub fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
                 RawBuffer::post(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
@@ -227,7 +234,7 @@ impl Endpoint {
     }
 
     /// Accesses a region of a peer.
-    pub(crate) fn rma(&self, call: RmaCall) -> Result<(), Error> {
+    pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
             EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Rma(call)),
@@ -236,7 +243,7 @@ impl Endpoint {
 
     /// Posts an atomic operation on a region of a peer. Returns the memory of raw results; then the endpoint
     /// must use the context only once.
-    pub(crate) fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
+    pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
             EndpointPlace::There { worker, .. } => {
@@ -247,14 +254,16 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
+    /// `fi_cancel(3)`.
+    pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
             EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Cancel { context }),
         }
     }
 
-    pub(crate) fn tx_op_flags(&self) -> OpFlags {
+    /// The default flags of sends.
+    pub fn tx_op_flags(&self) -> OpFlags {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
             EndpointPlace::There { worker, .. } => {
@@ -266,7 +275,8 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+    /// Replaces the default flags of sends.
+    pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
@@ -275,7 +285,8 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+    /// Replaces the default flags of receives.
+    pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
@@ -284,7 +295,8 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn min_multi_recv_bytes(&self) -> usize {
+    /// `FI_OPT_MIN_MULTI_RECV`.
+    pub fn min_multi_recv_bytes(&self) -> usize {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
             EndpointPlace::There { worker, .. } => match worker.ask(&RemoteCall::MinMultiRecv) {
@@ -294,7 +306,8 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn set_min_multi_recv_bytes(&self, bytes: usize) {
+    /// Sets `FI_OPT_MIN_MULTI_RECV`.
+    pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { worker, .. } => {
@@ -366,39 +379,44 @@ impl Drop for Endpoint {
 impl Queue {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub(crate) fn as_here(&self) -> &CompletionQueue {
+    pub fn as_here(&self) -> &CompletionQueue {
         match self {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
         }
     }
 
-    pub(crate) fn format(&self) -> CqFormat {
+    /// The format of its entries.
+    pub fn format(&self) -> CqFormat {
         match self {
             Queue::Here(cq) => cq.format(),
             Queue::There { format, .. } => *format,
         }
     }
 
-    pub(crate) fn depth_entries(&self) -> usize {
+    /// The number of entries that it has room for.
+    pub fn depth_entries(&self) -> usize {
         match self {
             Queue::Here(cq) => cq.depth_entries(),
             Queue::There { depth_entries, .. } => *depth_entries,
         }
     }
 
-    pub(crate) fn progress(&self) {
+    /// Drives the endpoints of the queue once, without reading an entry.
+    pub fn progress(&self) {
         match self {
             Queue::Here(cq) => cq.progress(),
             Queue::There { worker, .. } => worker.progress(),
         }
     }
 
-    pub(crate) fn read(&self) -> Result<Option<Completion>, ReadError> {
+    /// `fi_cq_read(3)` of one entry.
+    pub fn read(&self) -> Result<Option<Completion>, ReadError> {
         Ok(self.read_from()?.map(|(completion, _)| completion))
     }
 
-    pub(crate) fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
+    /// `fi_cq_readfrom(3)` of one entry.
+    pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_from(),
             Queue::There { .. } => {
@@ -410,7 +428,7 @@ impl Queue {
     }
 
     /// In another process all entries are read before the first is passed to `take`.
-    pub(crate) fn read_each(
+    pub fn read_each(
         &self,
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
@@ -434,7 +452,8 @@ impl Queue {
         }
     }
 
-    pub(crate) fn strerror(&self, prov_errno: i32) -> String {
+    /// `fi_cq_strerror(3)`.
+    pub fn strerror(&self, prov_errno: i32) -> String {
         match self {
             Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
             Queue::There { worker, .. } => match worker.ask(&RemoteCall::Strerror(prov_errno)) {
@@ -444,7 +463,8 @@ impl Queue {
         }
     }
 
-    pub(crate) fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
+    /// `fi_cq_readerr(3)`.
+    pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_error(),
             Queue::There { worker, name, .. } => match worker.ask(&RemoteCall::ReadError(*name)) {
@@ -461,14 +481,15 @@ impl Queue {
 impl Vector {
     /// The library's own object, for a party in this process.
     #[track_caller]
-    pub(crate) fn as_here(&self) -> &AddressVector {
+    pub fn as_here(&self) -> &AddressVector {
         match self {
             Vector::Here(av) => av,
             Vector::There(_) => panic!("the party lives in another process"),
         }
     }
 
-    pub(crate) fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
+    /// `fi_av_insert(3)`, with the outcome for each address.
+    pub fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
         let worker = match self {
             Vector::Here(av) => return av.insert(addresses),
             Vector::There(worker) => worker,
@@ -483,7 +504,8 @@ impl Vector {
         }
     }
 
-    pub(crate) fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
+    /// `fi_av_remove(3)`.
+    pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         match self {
             Vector::Here(av) => av.remove(addresses),
             Vector::There(worker) => {
@@ -492,7 +514,8 @@ impl Vector {
         }
     }
 
-    pub(crate) fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
+    /// The lowest entry with this address.
+    pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         match self {
             Vector::Here(av) => av.reverse_lookup(address),
             Vector::There(worker) => match worker.ask(&RemoteCall::ReverseLookup(AddressForm(*address))) {
@@ -506,13 +529,13 @@ impl Vector {
 impl ReceiveBuffer {
     /// The received bytes, after the completion was read. Fails if memory beyond the buffer was written.
     #[track_caller]
-    pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
+    pub fn taken(self, completion: &Completion) -> Vec<u8> {
         self.released(completion.context, completion.len_bytes)
     }
 
     /// Like [`taken`](Self::taken), for a released multi-receive buffer that is filled up to `used_bytes`.
     #[track_caller]
-    pub(crate) fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
+    pub fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
         let (worker, own_context) = match self {
             ReceiveBuffer::Here(room) => return room.taken(context, used_bytes),
             ReceiveBuffer::There { worker, context } => (worker, context),
@@ -523,7 +546,7 @@ impl ReceiveBuffer {
 
     /// A message in a multi-receive buffer, after its completion was read.
     #[track_caller]
-    pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
+    pub fn within(&self, place: SegmentMut) -> Vec<u8> {
         match self {
             ReceiveBuffer::Here(room) => room.within(place),
             ReceiveBuffer::There { worker, context } => {
@@ -534,7 +557,7 @@ impl ReceiveBuffer {
 
     /// The whole memory, after the endpoint was closed.
     #[track_caller]
-    pub(crate) fn contents(&self) -> Vec<u8> {
+    pub fn contents(&self) -> Vec<u8> {
         match self {
             ReceiveBuffer::Here(room) => room.contents(),
             ReceiveBuffer::There { worker, context } => {

@@ -12,7 +12,7 @@ use homespun::{
     FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
     SegmentMut,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::net::Transport;
 use super::party::Ended;
@@ -58,7 +58,6 @@ macro_rules! travels_as {
     ($module:ident: $type:ty, $form:ty, $into:expr, $from:expr) => {
         pub(crate) mod $module {
             use super::*;
-            use serde::{Deserializer, Serializer};
 
             pub(crate) fn serialize<S: Serializer>(it: &$type, to: S) -> Result<S::Ok, S::Error> {
                 let into: fn(&$type) -> $form = $into;
@@ -143,13 +142,20 @@ struct AtomicTargetForm {
     op: AtomicOp,
 }
 
-// By index in the list of transports between processes.
-travels_as! { transport: Transport, usize,
-|transport| {
-    let place = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == transport);
-    place.expect("the transport reaches other processes")
-},
-|place| Transport::BETWEEN_PROCESSES[place].clone() }
+/// As its index in the list of transports between processes.
+impl Serialize for Transport {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let index = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
+        index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
+        let transport = Transport::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
+        transport.cloned().ok_or_else(|| de::Error::custom("no transport has this index"))
+    }
+}
 
 /// The end of an operation.
 #[derive(Debug, Serialize, Deserialize)]

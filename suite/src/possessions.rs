@@ -7,7 +7,7 @@ use super::posix::{give_free_memory_back, heap_bytes};
 
 /// All resources of a process that could leak: equal before and after if none does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProcessResources {
+pub struct ProcessResources {
     descriptors: BTreeSet<String>,
     /// Shared mappings of files that have no name in the file system.
     mappings: usize,
@@ -17,28 +17,29 @@ pub(crate) struct ProcessResources {
 
 /// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct MemoryUsage {
+pub struct MemoryUsage {
     /// Its private memory in bytes, without free memory of its heap. The C library keeps some more.
-    pub(crate) resident_bytes: u64,
+    pub resident_bytes: u64,
     /// The used bytes of its heap; 0 if the C library does not count them.
-    pub(crate) heap_bytes: u64,
+    pub heap_bytes: u64,
 }
 
 impl ProcessResources {
     /// The resources of this process.
-    pub(crate) fn now() -> ProcessResources {
+    pub fn now() -> ProcessResources {
         ProcessResources { descriptors: descriptors(), mappings: mappings(), shared_files: shared_files() }
     }
 }
 
 impl MemoryUsage {
     /// The memory of this process.
-    pub(crate) fn now() -> MemoryUsage {
+    pub fn now() -> MemoryUsage {
         give_free_memory_back();
         MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: heap_bytes().unwrap_or(0) }
     }
 
-    pub(crate) fn max(self, other: MemoryUsage) -> MemoryUsage {
+    /// The larger number of each.
+    pub fn max(self, other: MemoryUsage) -> MemoryUsage {
         MemoryUsage {
             resident_bytes: self.resident_bytes.max(other.resident_bytes),
             heap_bytes: self.heap_bytes.max(other.heap_bytes),

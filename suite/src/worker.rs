@@ -20,6 +20,9 @@ use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse};
 
+/// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
+const ENTRY: &str = "party_process_entry";
+
 /// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
 
@@ -30,11 +33,12 @@ const SLEEP: Duration = Duration::from_millis(1);
 const WAITING_ROUNDS: usize = 1000;
 
 /// The party's process, from the test's side. The process ends when this is dropped.
-pub(crate) struct Worker(Mutex<Process>);
+#[derive(Debug)]
+pub struct Worker(Mutex<Process>);
 
 impl Worker {
     pub(super) fn spawn() -> Worker {
-        Worker(Mutex::new(Process::spawn(concat!(module_path!(), "::party_process_entry"))))
+        Worker(Mutex::new(Process::spawn_at(ENTRY)))
     }
 
     #[track_caller]
@@ -342,9 +346,9 @@ fn done(result: Result<(), Error>) -> RemoteAnswer {
     }
 }
 
-#[test]
-#[ignore = "an entry: other tests run it, in processes of their own"]
-fn party_process_entry() {
+/// The life of a party's process: [`party_process_entry`](crate::party_process_entry) calls it. Returns at
+/// once in a process that no test has started.
+pub fn serve_party() {
     let Some(mut channel) = Channel::inherited() else { return };
     let Some(RemoteCall::Open { transport, setup }) = channel.hear().expect("a test that asks") else {
         return;

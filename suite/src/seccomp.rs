@@ -6,22 +6,22 @@ use std::env::consts::ARCH;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_filter_all_threads};
 
 /// The copies between processes.
-pub(crate) const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
+pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
 /// Makes these system calls fail with an error from now on, in all threads of this process.
-pub(crate) fn refuse(system_calls: &[i64], errno: i32) {
+pub fn refuse(system_calls: &[i64], errno: i32) {
     let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
 /// The same for this thread only, and for threads and processes that it starts.
-pub(crate) fn refuse_in_this_thread(system_calls: &[i64], errno: i32) {
+pub fn refuse_in_this_thread(system_calls: &[i64], errno: i32) {
     let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
 /// Makes the first of these system calls kill this process.
-pub(crate) fn die_at(system_calls: &[i64]) {
+pub fn die_at(system_calls: &[i64]) {
     let filter = filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }

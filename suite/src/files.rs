@@ -1,5 +1,6 @@
 //! Files that are registered as regions, and the system's state of their pages.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -12,27 +13,30 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// A file with a name that other processes know, removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct NamedFile {
-    pub(crate) number: u64,
+pub struct NamedFile {
+    /// The number of the name, for [`FileKind`](crate::FileKind).
+    pub number: u64,
 }
 
 impl NamedFile {
     /// A name that no other test uses.
-    pub(crate) fn unused() -> NamedFile {
+    pub fn unused() -> NamedFile {
         NamedFile { number: number() }
     }
 
-    pub(crate) fn path(&self) -> PathBuf {
+    /// The path of the file.
+    pub fn path(&self) -> PathBuf {
         path(self.number)
     }
 
-    pub(crate) fn content(&self) -> Vec<u8> {
+    /// The bytes of the file.
+    pub fn content(&self) -> Vec<u8> {
         fs::read(self.path()).expect("the file is there")
     }
 
     /// The number of bytes that a process has changed in the file's pages and that are not yet on the device.
     /// `None` if the file system has no device.
-    pub(crate) fn dirty_bytes(&self, process_id: u32) -> Option<u64> {
+    pub fn dirty_bytes(&self, process_id: u32) -> Option<u64> {
         let path = self.path();
         let is_in_memory = statfs(&path).expect("the file is there").f_type as i64 == TMPFS_MAGIC;
         (!is_in_memory).then(|| dirty_bytes(process_id, &path))
@@ -62,8 +66,11 @@ fn number() -> u64 {
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Beside the program of the tests: unlike directories of temporary files, where programs are built there is
+/// a device.
 fn path(number: u64) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("region-{number:016x}"))
+    let program = env::current_exe().expect("the test's own program");
+    program.with_file_name(format!("region-{number:016x}"))
 }
 
 /// The dirty bytes of the file's mappings in a process, from `proc(5)`.
