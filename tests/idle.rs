@@ -5,8 +5,8 @@
 //! assert nothing about speed.
 
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,10 @@ const USED_MAX: Duration = Duration::from_millis(50);
 
 /// The processor time of the whole process is measured, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// IPv6 adds nothing to these tests, each of which takes its time.
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
@@ -84,6 +88,65 @@ fn used() -> Duration {
     posix::processor_time(libc::RUSAGE_SELF) - before
 }
 
+/// Cases of a test that run side by side, each in a thread, and are measured at the same times: what all of
+/// them use together is within the bound of one.
+struct Cases {
+    count: usize,
+    state: Mutex<Arrivals>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Arrivals {
+    /// How many cases have come to the next meeting.
+    arrived: usize,
+    /// How many meetings have taken place.
+    meetings: usize,
+    /// The processor time that the last measurement has found.
+    used: Duration,
+}
+
+impl Cases {
+    /// Runs a test for every transport and every wait object by which an application sleeps.
+    fn run(transports: &[Transport], case: impl Fn(&Cases, &Transport, WaitObject) + Sync) {
+        let count = transports.len() * BLOCKING_WAIT_OBJECTS.len();
+        let cases = Cases { count, state: Mutex::default(), changed: Condvar::new() };
+        thread::scope(|scope| {
+            for transport in transports {
+                for wait in BLOCKING_WAIT_OBJECTS {
+                    let (cases, case) = (&cases, &case);
+                    scope.spawn(move || case(cases, transport, wait));
+                }
+            }
+        });
+    }
+
+    /// Waits until all cases have come here. The last one acts before all of them go on.
+    #[track_caller]
+    fn meet(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let meeting = state.meetings;
+        state.arrived += 1;
+        if state.arrived == self.count {
+            act(&mut state);
+            state.arrived = 0;
+            state.meetings += 1;
+            self.changed.notify_all();
+            return state.used;
+        }
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| state.meetings == meeting);
+        let (state, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!time.timed_out(), "another case has failed before");
+        state.used
+    }
+
+    /// The processor time that the process uses while the threads of all cases sleep and nothing happens.
+    #[track_caller]
+    fn used(&self) -> Duration {
+        self.meet(|state| state.used = used())
+    }
+}
+
 #[track_caller]
 fn assert_idle(what: &str, used: Duration) {
     assert!(used < USED_MAX, "{what}: {used:?} of processor time in {IDLE:?} in which nothing happened");
@@ -91,37 +154,35 @@ fn assert_idle(what: &str, used: Duration) {
 
 #[test]
 fn blocked_reader_uses_no_processor_time() {
-    wait_over(&TRANSPORTS, || Turns::Alternate);
+    wait_over(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
 fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
-    wait_over(&TRANSPORTS, || Turns::Automatic);
+    wait_over(&TRANSPORTS, Turns::Automatic);
 }
 
-fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for transport in transports {
-        for wait in BLOCKING_WAIT_OBJECTS {
-            let net = Net::new(transport, turns());
-            let (alice, bob) = sleepers(&net, wait);
-            // Before any link is up, and after.
-            for round in 0..2 {
-                if round == 1 {
-                    exchange(&alice, &bob);
-                }
-                thread::scope(|scope| {
-                    let sleeping = [&alice, &bob].map(|party| scope.spawn(|| next(party.cq_here())));
-                    bob.endpoint.recv(room(8), ANY, 7).unwrap();
-                    assert_idle(&format!("{transport:?} {wait:?} {round}"), used());
-                    send(&alice, 8, 8);
-                    let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
-                    assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
-                    assert!(received(&ended[1].buffer) == payload(8, 8));
-                });
+fn wait_over(transports: &[Transport], turns: Turns) {
+    let _alone = alone();
+    Cases::run(transports, |cases, transport, wait| {
+        let net = Net::new(transport, turns);
+        let (alice, bob) = sleepers(&net, wait);
+        // Before any link is up, and after.
+        for round in 0..2 {
+            if round == 1 {
+                exchange(&alice, &bob);
             }
+            thread::scope(|scope| {
+                let sleeping = [&alice, &bob].map(|party| scope.spawn(|| next(party.cq_here())));
+                bob.endpoint.recv(room(8), ANY, 7).unwrap();
+                assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.used());
+                send(&alice, 8, 8);
+                let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
+                assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
+                assert!(received(&ended[1].buffer) == payload(8, 8));
+            });
         }
-    }
+    });
 }
 
 #[test]
@@ -136,81 +197,77 @@ fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
 
 /// Two threads wait for counters, of an endpoint and of a region, by each kind of wait object.
 fn count_over(transports: &[Transport], turns: Turns) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for transport in transports {
-        for wait in BLOCKING_WAIT_OBJECTS {
-            let net = Net::new(transport, turns);
-            let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
-            let (alice, bob) = net.pair_of(setup(), setup());
-            let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
-            let region = bob.domain_here().register(8, &attr).expect("a region");
-            let written = bob
-                .domain_here()
-                .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
-                .expect("a counter");
-            region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
-            exchange(&alice, &bob);
-            let received = bob.counter_here(CounterEvents::RECV);
-            let before = received.read();
-            thread::scope(|scope| {
-                let waits = [(received, before + 1), (&written, 1)]
-                    .map(|(counter, threshold)| scope.spawn(move || sleeping::reach(counter, threshold)));
-                bob.endpoint.recv(room(8), ANY, 7).unwrap();
-                assert_idle(&format!("{transport:?} {wait:?} with counters"), used());
-                send(&alice, 8, 8);
-                let endpoint = alice.endpoint.as_here();
-                endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
-                for _ in 0..2 {
-                    next(alice.cq_here()).unwrap();
-                }
-                waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
-            });
-            assert_eq!((received.read(), written.read()), (before + 1, 1));
-        }
-    }
+    let _alone = alone();
+    Cases::run(transports, |cases, transport, wait| {
+        let net = Net::new(transport, turns);
+        let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup(), setup());
+        let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
+        let region = bob.domain_here().register(8, &attr).expect("a region");
+        let written = bob
+            .domain_here()
+            .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
+            .expect("a counter");
+        region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
+        exchange(&alice, &bob);
+        let received = bob.counter_here(CounterEvents::RECV);
+        let before = received.read();
+        thread::scope(|scope| {
+            let waits = [(received, before + 1), (&written, 1)]
+                .map(|(counter, threshold)| scope.spawn(move || sleeping::reach(counter, threshold)));
+            bob.endpoint.recv(room(8), ANY, 7).unwrap();
+            assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.used());
+            send(&alice, 8, 8);
+            let endpoint = alice.endpoint.as_here();
+            endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
+            for _ in 0..2 {
+                next(alice.cq_here()).unwrap();
+            }
+            waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+        assert_eq!((received.read(), written.read()), (before + 1, 1));
+    });
 }
 
 #[test]
 fn wait_set_waiter_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for transport in TRANSPORTS {
-        for object in BLOCKING_WAIT_OBJECTS {
-            let net = Net::new(&transport, Turns::Alternate);
-            let set = net.fabric.open_wait_set(object).expect("a wait set");
-            let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
-            let setup = Setup { asleep: true, counts: true, separate_queues: true, ..Setup::default() };
-            let sleeper = |wait| Setup { wait, ..setup.clone() };
-            let (alice, bob) = net.pair_of(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
-            // Before any link is up, and after.
-            for number in 1..=2 {
-                bob.endpoint.recv(room(8), ANY, number).unwrap();
-                let received = bob.counter_here(CounterEvents::RECV);
-                thread::scope(|scope| {
-                    let waits = scope.spawn(|| {
-                        let deadline = Deadline::new();
-                        while received.read() < number {
-                            sleeping::sleep_on_set(&set);
-                            deadline.pause("a message");
-                        }
-                        // An unread entry ends the next wait.
-                        while bob.receive_queue_here().read().unwrap().is_none() {
-                            deadline.pause("the completion of a receive");
-                        }
-                    });
-                    assert_idle(&format!("{transport:?} {object:?} in a set"), used());
-                    alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
-                    next(alice.cq_here()).unwrap();
-                    waits.join().expect("no panic");
+    let _alone = alone();
+    Cases::run(&TRANSPORTS, |cases, transport, object| {
+        let net = Net::new(transport, Turns::Alternate);
+        let set = net.fabric.open_wait_set(object).expect("a wait set");
+        let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
+        let setup = Setup { asleep: true, counts: true, separate_queues: true, ..Setup::default() };
+        let sleeper = |wait| Setup { wait, ..setup.clone() };
+        let (alice, bob) = net.pair_of(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
+        // Before any link is up, and after.
+        for number in 1..=2 {
+            bob.endpoint.recv(room(8), ANY, number).unwrap();
+            let received = bob.counter_here(CounterEvents::RECV);
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    let deadline = Deadline::new();
+                    while received.read() < number {
+                        sleeping::sleep_on_set(&set);
+                        deadline.pause("a message");
+                    }
+                    // An unread entry ends the next wait.
+                    while bob.receive_queue_here().read().unwrap().is_none() {
+                        deadline.pause("the completion of a receive");
+                    }
                 });
-            }
+                assert_idle(&format!("{transport:?} {object:?} in a set"), cases.used());
+                alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
+                next(alice.cq_here()).unwrap();
+                waits.join().expect("no panic");
+            });
         }
-    }
+    });
 }
 
 /// The child inherits copies of the descriptors, and of a lock that stays taken.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for object in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(&Transport::Shm4, Turns::Alternate);
         let domain = net.domain();
@@ -242,7 +299,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
 
 #[test]
 fn reader_below_its_threshold_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = sleepers(&net, WaitObject::Unspec);
@@ -263,7 +320,7 @@ fn reader_below_its_threshold_uses_no_processor_time() {
 
 #[test]
 fn reader_with_threshold_zero_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
     let (alice, bob) = sleepers(&net, WaitObject::Unspec);
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
@@ -280,7 +337,7 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
 /// peer does not send.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let there = net.elsewhere().expect("it reaches other processes");
@@ -308,7 +365,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
 /// The peer never accepts the connection.
 #[test]
 fn reader_with_an_unanswered_connection_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         // Bob's endpoint has its name, but bob makes no progress and accepts no link.
@@ -335,7 +392,7 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
 /// An application that leaves a signalled event unread is signalled again, but ever less often.
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
     let (alice, bob) = sleepers(&net, WaitObject::MutexCond);
     exchange(&alice, &bob);
@@ -355,7 +412,7 @@ fn condition_without_a_waiter_uses_no_processor_time() {
 /// intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = sleepers(&net, WaitObject::Unspec);
@@ -382,7 +439,7 @@ fn listener_without_descriptors_retries_rarely() {
 
 #[test]
 fn late_message_wakes_a_blocked_reader() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = sleepers(&net, WaitObject::Fd);
@@ -398,12 +455,12 @@ fn late_message_wakes_a_blocked_reader() {
 
 #[test]
 fn event_waiter_uses_no_processor_time() {
-    wait_for_events_over(&TRANSPORTS, || Turns::Alternate);
+    wait_for_events_over(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
 fn event_waiter_uses_no_processor_time_under_automatic_progress() {
-    wait_for_events_over(&TRANSPORTS, || Turns::Automatic);
+    wait_for_events_over(&TRANSPORTS, Turns::Automatic);
 }
 
 /// The events of an endpoint without a protocol: whether its link to the requester is up.
@@ -426,7 +483,7 @@ impl FrameHandler for SilentHandler {
 /// The passive endpoint closes while another endpoint, which might be about to accept, has reached the
 /// requester and stays silent. Only the timeout wakes the requester.
 fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
         let bind = net.info.src_addr.expect("a source was asked for");
@@ -470,37 +527,35 @@ fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
 }
 
 /// Listeners, requesters and connected endpoints block on their event queues.
-fn wait_for_events_over(transports: &[Transport], turns: impl Fn() -> Turns) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for transport in transports {
-        for wait in BLOCKING_WAIT_OBJECTS {
-            let net = Net::new(transport, turns());
-            let [client, server] = [(); 2].map(|()| Side::waiting_by(&net, wait, wait));
-            let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
-                thread::scope(|scope| {
-                    let waits = scope.spawn(|| sleep_for_event(sleeper));
-                    assert_idle(&format!("{transport:?} {wait:?} {what}"), used());
-                    then();
-                    while !waits.is_finished() {
-                        other.progress();
-                        thread::yield_now();
-                    }
-                    waits.join().expect("no panic")
-                })
-            };
-            let listener = server.listener(LISTENER);
-            let connecting = client.endpoint(CLIENT);
-            let asked = heard(&server, "and listens", &client, &|| {
-                connecting.connect(listener.name().unwrap(), b"may I?").unwrap();
-            });
-            let Ok(ConnectionEvent::Request(request)) = asked else { panic!("{asked:?}") };
-            let accepting = server.endpoint_for(&request, SERVER);
-            let connected = heard(&client, "and has asked", &server, &|| accepting.accept(b"").unwrap());
-            assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
-            assert!(matches!(sleep_for_event(&server), Ok(ConnectionEvent::Connected { .. })));
-            let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
-            assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
-            assert_eq!(sleep_for_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
-        }
-    }
+fn wait_for_events_over(transports: &[Transport], turns: Turns) {
+    let _alone = alone();
+    Cases::run(transports, |cases, transport, wait| {
+        let net = Net::new(transport, turns);
+        let [client, server] = [(); 2].map(|()| Side::waiting_by(&net, wait, wait));
+        let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| sleep_for_event(sleeper));
+                assert_idle(&format!("{transport:?} {wait:?} {what}"), cases.used());
+                then();
+                while !waits.is_finished() {
+                    other.progress();
+                    thread::yield_now();
+                }
+                waits.join().expect("no panic")
+            })
+        };
+        let listener = server.listener(LISTENER);
+        let connecting = client.endpoint(CLIENT);
+        let asked = heard(&server, "and listens", &client, &|| {
+            connecting.connect(listener.name().unwrap(), b"may I?").unwrap();
+        });
+        let Ok(ConnectionEvent::Request(request)) = asked else { panic!("{asked:?}") };
+        let accepting = server.endpoint_for(&request, SERVER);
+        let connected = heard(&client, "and has asked", &server, &|| accepting.accept(b"").unwrap());
+        assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
+        assert!(matches!(sleep_for_event(&server), Ok(ConnectionEvent::Connected { .. })));
+        let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
+        assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
+        assert_eq!(sleep_for_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
+    });
 }
