@@ -10,7 +10,7 @@ use homespun::trigger::{Operation, Trigger};
 use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryRegion, Tag};
 
 use crate::Check;
-use crate::stage::{ANY, EndpointPair, OpenAttr, TestEndpoint, content, with_caps};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, TestEndpoint, content, with_caps};
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::{payload, received, room};
 

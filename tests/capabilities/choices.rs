@@ -9,8 +9,8 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, Tag, WaitObject};
 
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use crate::granted;
-use crate::stage::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{payload, received, room};
 use homespun_suite::{Deadline, sleeping};
 

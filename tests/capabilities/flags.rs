@@ -6,7 +6,7 @@ use homespun::{BytesMut, Error, Misuse};
 
 use crate::Check;
 use crate::caps::assert_clean;
-use crate::stage::{ANY, EndpointPair, OpenAttr};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
 use homespun_suite::payload::{payload, received, room};
 
 /// The check of each flag of transmit operations. The info has it as the default.

@@ -6,10 +6,10 @@
 
 mod caps;
 mod choices;
+mod endpoint_pair;
 mod flags;
 mod numbers;
 mod orders;
-mod stage;
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -7,7 +7,7 @@ use homespun::info::{
 };
 use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, RemoteMemory, Tag};
 
-use crate::stage::{ANY, EndpointPair, OpenAttr, asked, next_event};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, asked, next_event};
 use homespun_suite::Deadline;
 use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
 

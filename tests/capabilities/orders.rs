@@ -7,7 +7,7 @@ use homespun::info::Info;
 use homespun::{Bytes, BytesMut, MemoryRegion, RemoteMemory};
 
 use crate::Check;
-use crate::stage::{ANY, EndpointPair, TestEndpoint, content};
+use crate::endpoint_pair::{ANY, EndpointPair, TestEndpoint, content};
 use homespun_suite::payload::{payload, received, room};
 
 /// The check of each message order. The info has the order.

@@ -21,7 +21,7 @@ mod connection_order;
 mod connections;
 mod counter_waits;
 mod counters;
-mod cq_letter;
+mod cq_fields;
 mod credit;
 mod directed;
 mod durability;
@@ -38,7 +38,6 @@ mod multi_receive;
 mod naming;
 mod ordering;
 mod overrun;
-mod partings;
 mod peek;
 mod poll_sets;
 mod rejected;
@@ -53,6 +52,7 @@ mod shared_context_misuse;
 mod shared_context_waits;
 mod shared_context_works;
 mod shared_contexts;
+mod shutdown;
 mod sources;
 mod threads;
 mod transmit_contexts;
@@ -96,7 +96,7 @@ macro_rules! tests_of_parties {
                 one_read_returns_many_entries_in_order
                 separate_queues_report_sends_and_receives
                 read_of_zero_entries_drives_progress;
-            cq_letter:
+            cq_fields:
                 completion_fields_suit_every_operation
                 completion_fields_suit_peeks_and_claims
                 error_entries_describe_the_failed_operation
@@ -408,8 +408,6 @@ macro_rules! tests_of_sleepers {
             rma:
                 access_waits_for_a_sleeping_target
                 post_with_invalid_arguments_is_refused;
-            shareable:
-                mapped_region_is_accessed_while_its_owner_is_stopped;
             atomics:
                 atomic_waits_for_a_sleeping_target;
             atomic_rights:
@@ -432,7 +430,7 @@ macro_rules! tests_of_objects {
             sources:
                 unknown_source_wakes_a_blocked_reader;
             // A queue is looked at before any endpoint is there, and after.
-            cq_letter:
+            cq_fields:
                 queue_holds_as_many_entries_as_asked
                 queue_without_endpoints_is_empty
                 unread_entries_outlive_the_endpoint_until_the_queue_closes
@@ -591,7 +589,6 @@ macro_rules! tests_of_objects {
                 sender_wakes_when_another_thread_posts_the_match
                 errors_wake_a_blocked_reader
                 closing_peer_wakes_a_blocked_reader
-                killed_peer_wakes_a_blocked_reader
                 timeout_ends_a_blocking_read
                 signal_ends_all_current_waits_or_the_next
                 blocking_read_waits_for_the_threshold
@@ -604,6 +601,35 @@ macro_rules! tests_of_objects {
                 several_queue_descriptors_are_polled_at_once
                 queue_without_a_wait_object_refuses_waits;
         }
+    };
+}
+
+/// The tests of an endpoint of this process and peers in others.
+macro_rules! tests_of_peer_processes {
+    ($net:expr) => {
+        tests! { $net;
+            waiting:
+                killed_peer_wakes_a_blocked_reader;
+        }
+    };
+}
+
+/// The tests of transports whose endpoints map memory of each other.
+macro_rules! tests_of_mapped_memory {
+    ($net:expr) => {
+        tests! { $net;
+            shareable:
+                mapped_region_is_accessed_while_its_owner_is_stopped;
+        }
+    };
+}
+
+/// One list of tests, over each of these transports.
+macro_rules! tests_over {
+    ($tests:ident: $($transport:ident: $net:expr;)+) => {
+        $(mod $transport {
+            $tests! { $net }
+        })+
     };
 }
 
@@ -637,7 +663,7 @@ macro_rules! tests_of_connections {
                 multi_receive_messages_complete_in_send_order
                 truncated_receives_complete_in_send_order
                 connections_of_a_shared_context_keep_send_order;
-            partings:
+            shutdown:
                 messages_sent_before_a_shutdown_arrive_before_its_event
                 operations_fail_when_the_connection_ends
                 received_send_succeeds_although_the_receiver_shuts_down
@@ -696,7 +722,7 @@ macro_rules! tests_of_connections_by_themselves {
             connection_order:
                 receives_posted_early_complete_in_send_order
                 connections_of_a_shared_context_keep_send_order;
-            partings:
+            shutdown:
                 messages_sent_before_a_shutdown_arrive_before_its_event
                 simultaneous_shutdowns_reach_both_sides
                 connection_objects_may_be_dropped_in_any_order;
@@ -769,6 +795,22 @@ mod in_turns {
         shm4: crate::shm4(crate::Turns::Alternate);
         shm6: crate::shm6(crate::Turns::Alternate);
     }
+    /// The loopback is a network inside one process, and so is the example of a backend.
+    mod with_other_processes {
+        tests_over! { tests_of_peer_processes:
+            tcp4: crate::tcp4(crate::Turns::Alternate);
+            tcp6: crate::tcp6(crate::Turns::Alternate);
+            shm4: crate::shm4(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);
+        }
+    }
+    mod with_mapped_memory {
+        tests_over! { tests_of_mapped_memory:
+            loopback: crate::choppy(crate::Turns::Alternate);
+            shm4: crate::shm4(crate::Turns::Alternate);
+            shm6: crate::shm6(crate::Turns::Alternate);
+        }
+    }
 }
 
 mod in_threads {
@@ -779,6 +821,22 @@ mod in_threads {
         tcp6: crate::tcp6(crate::Turns::Threads);
         shm4: crate::shm4(crate::Turns::Threads);
         shm6: crate::shm6(crate::Turns::Threads);
+    }
+    /// The loopback is a network inside one process, and so is the example of a backend.
+    mod with_other_processes {
+        tests_over! { tests_of_peer_processes:
+            tcp4: crate::tcp4(crate::Turns::Threads);
+            tcp6: crate::tcp6(crate::Turns::Threads);
+            shm4: crate::shm4(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);
+        }
+    }
+    mod with_mapped_memory {
+        tests_over! { tests_of_mapped_memory:
+            loopback: crate::choppy(crate::Turns::Threads);
+            shm4: crate::shm4(crate::Turns::Threads);
+            shm6: crate::shm6(crate::Turns::Threads);
+        }
     }
 }
 
@@ -830,6 +888,12 @@ mod across_processes {
         }
         mod sleepers {
             tests_of_sleepers! { crate::shm6(crate::Turns::Processes) }
+        }
+    }
+    mod with_mapped_memory {
+        tests_over! { tests_of_mapped_memory:
+            shm4: crate::shm4(crate::Turns::Processes);
+            shm6: crate::shm6(crate::Turns::Processes);
         }
     }
 }

@@ -227,7 +227,7 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
 
 /// The peer's process is killed.
 pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
-    let Some(there) = net.elsewhere() else { return };
+    let there = net.elsewhere().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = (net.open(sleeper(wait)), there.party());
         alice.meet(&bob);
