@@ -42,7 +42,7 @@ fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) 
     alice.endpoint.rma(call(2, OpFlags::COMMIT_COMPLETE, place, bytes.clone())).unwrap();
     assert_eq!(alice.completion().context, 2);
     bob.stop();
-    assert_eq!(file.dirty_bytes(bob.process_id()).unwrap_or(0), 0);
+    file.assert_clean(bob.process_id());
     bob.kill();
     let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
     assert!(file.content() == expected, "{len_bytes} bytes over {transport:?}");
@@ -100,7 +100,7 @@ fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
         assert_eq!(contexts.last(), Some(&3));
         bob.stop();
         for file in &files {
-            assert_eq!(file.dirty_bytes(bob.process_id()).unwrap_or(0), 0);
+            file.assert_clean(bob.process_id());
         }
         bob.kill();
         let contents = [files[0].content(), files[1].content()];

@@ -1,13 +1,12 @@
 //! Processes that may not use an endpoint over shared memory: those of another user, and forked children
 //! of its own process.
 
-use std::fs;
-
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError};
 
 use homespun_suite::payload::{payload, received, room};
+use homespun_suite::prerequisites::may_become;
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -41,22 +40,9 @@ fn write(party: &Party, region: &Region, identity: u64) {
     assert_eq!(party.completion().context, identity);
 }
 
-/// Whether there is such a user here, as there may not be in a container: `user_namespaces(7)`.
-fn exists(uid: u32) -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.lines().any(|line| {
-        let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
-        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(uid)))
-    })
-}
-
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that was not run says so")]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !rustix::process::geteuid().is_root() || !exists(ANOTHER_USER) {
-        println!(
-            "skipped: only the superuser of a host with other users can start a process of another user"
-        );
+    if !may_become(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {

@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::statfs;
-
-/// The number of tmpfs, whose files are in memory only, `statfs(2)`.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+use crate::prerequisites::counts_dirty_pages;
 
 /// A file with a name that other processes know, removed when this is dropped.
 #[derive(Debug)]
@@ -34,12 +31,27 @@ impl NamedFile {
         fs::read(self.path()).expect("the file is there")
     }
 
-    /// The number of bytes that a process has changed in the file's pages and that are not yet on the device.
-    /// `None` if the file system has no device.
-    pub fn dirty_bytes(&self, process_id: u32) -> Option<u64> {
+    /// Checks that all bytes that a process has changed in the file's pages are on the device.
+    ///
+    /// On a host without [`Prerequisite::FILES_ON_A_DEVICE`] this check is skipped.
+    ///
+    /// [`Prerequisite::FILES_ON_A_DEVICE`]: crate::prerequisites::Prerequisite::FILES_ON_A_DEVICE
+    #[track_caller]
+    pub fn assert_clean(&self, process_id: u32) {
         let path = self.path();
-        let is_in_memory = statfs(&path).expect("the file is there").f_type as i64 == TMPFS_MAGIC;
-        (!is_in_memory).then(|| dirty_bytes(process_id, &path))
+        if counts_dirty_pages(&path) {
+            assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
+        }
+    }
+
+    /// Checks that not all bytes that a process has changed in the file's pages are on the device. It is
+    /// skipped where [`assert_clean`](Self::assert_clean) is.
+    #[track_caller]
+    pub fn assert_dirty(&self, process_id: u32) {
+        let path = self.path();
+        if counts_dirty_pages(&path) {
+            assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub mod party;
 pub mod payload;
 pub mod posix;
 pub mod possessions;
+pub mod prerequisites;
 pub mod process;
 pub mod raw;
 mod regions;

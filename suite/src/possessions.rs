@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::posix::{give_free_memory_back, heap_bytes};
+use super::prerequisites::Prerequisite;
 
 /// All resources of a process that could leak: equal before and after if none does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,8 @@ impl MemoryUsage {
     /// The memory of this process.
     pub fn now() -> MemoryUsage {
         give_free_memory_back();
-        MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: heap_bytes().unwrap_or(0) }
+        let counted = Prerequisite::COUNTED_HEAP.found(heap_bytes(), "its memory is counted in pages only");
+        MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: counted.unwrap_or(0) }
     }
 
     /// The larger number of each.

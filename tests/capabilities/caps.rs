@@ -211,13 +211,13 @@ fn durable_writes(info: &Info) {
 /// The file has changed, and not all of it is on the device, as far as the system tells.
 #[track_caller]
 fn assert_dirty(file: &NamedFile) {
-    assert_ne!(file.dirty_bytes(process::id()).unwrap_or(1), 0, "the write was not committed");
+    file.assert_dirty(process::id());
 }
 
 /// All of the file is on the device, as far as the system tells.
 #[track_caller]
 pub(crate) fn assert_clean(file: &NamedFile) {
-    assert_eq!(file.dirty_bytes(process::id()).unwrap_or(0), 0, "pages that are not on the device");
+    file.assert_clean(process::id());
 }
 
 fn multi_receive_buffer(info: &Info) {

@@ -62,13 +62,13 @@ fn committing(party: &Party, region: &Region, context: u64, place: usize, len_by
 /// Checks that no page of the file is dirty, if the file system tells.
 #[track_caller]
 fn assert_durable(party: &Party, file: &NamedFile) {
-    assert_eq!(file.dirty_bytes(party.process_id()).unwrap_or(0), 0, "pages that are not on the device");
+    file.assert_clean(party.process_id());
 }
 
 /// Checks that a page is dirty; otherwise the test would show nothing.
 #[track_caller]
 fn assert_not_durable(party: &Party, file: &NamedFile) {
-    assert_ne!(file.dirty_bytes(party.process_id()).unwrap_or(1), 0, "the write was not committed");
+    file.assert_dirty(party.process_id());
 }
 
 pub(crate) fn committed_write_is_durable_at_completion(net: &Net) {

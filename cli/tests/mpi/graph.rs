@@ -3,9 +3,11 @@
 
 use std::thread;
 
+use homespun_suite::prerequisites::Prerequisite;
+
 use crate::DOMAINS;
 use crate::launch::{Launch, Outcome};
-use crate::mpi::{Mpi, missing};
+use crate::mpi::Mpi;
 use crate::programs::{GRAPH, Program};
 
 const CALLS: u32 = 1000;
@@ -34,8 +36,7 @@ fn wrong_calls(program: Program, outcome: &Outcome) -> u32 {
 fn mpich_rarely_counts_wrong_neighbours() {
     let Some(program) = GRAPH.compiled(Mpi::Mpich) else { return };
     if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
-        missing("second processor, which two ranks that run at the same time need");
-        return;
+        return Prerequisite::TWO_PROCESSORS.lacks("each rank needs its own");
     }
     for domain in DOMAINS {
         let run = || {

@@ -4,6 +4,8 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use homespun_suite::prerequisites::Prerequisite;
+
 /// Names the directory of MPICH (`bin/mpicc`, `bin/mpirun`), such as a virtual environment with the wheel
 /// `mpich` of the Python package index, which contains its own libfabric.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
@@ -46,7 +48,7 @@ impl Mpi {
         };
         let directory = env::var_os(variable);
         if self == Mpi::Intel && directory.is_none() && !cfg!(target_arch = "x86_64") {
-            skipped("Intel MPI for this processor");
+            Prerequisite::PROCESSOR_OF_INTEL_MPI.lacks(name);
             return None;
         }
         let command = directory.map(|directory| Path::new(&directory).join("bin").join(name));
@@ -89,21 +91,5 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
 }
 
 fn found(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
-    let command = command.filter(|path| path.is_file());
-    if command.is_none() {
-        missing(what);
-    }
-    command
-}
-
-/// Reports a missing prerequisite of a test. In CI the test fails.
-#[track_caller]
-pub(crate) fn missing(what: &str) {
-    assert!(env::var_os("CI").is_none(), "in CI there must be {what}");
-    skipped(what);
-}
-
-#[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
-fn skipped(missing: &str) {
-    eprintln!("SKIPPED: no {missing}");
+    Prerequisite::MPI.found(command.filter(|path| path.is_file()), what)
 }

@@ -32,6 +32,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use homespun_host::Libfabric;
+use homespun_suite::prerequisites::Prerequisite;
 
 use probes::{Family, probes};
 use provider_case::{Endpoint, PROVIDER_CASES, ProviderCase};
@@ -100,13 +101,13 @@ fn main() -> ExitCode {
     }
     let libfabric = match Libfabric::load(&arguments.libfabric) {
         Ok(libfabric) => libfabric,
-        Err(error) => return skipped(&format!("no libfabric (Debian: libfabric-bin): {error}")),
+        Err(error) => return skipped(Prerequisite::LIBFABRIC, &error.to_string()),
     };
     let only_lists = arguments.lists_all || arguments.lists_differences;
     let version = libfabric.version();
     if !only_lists && version != DOCUMENTED_VERSION {
         let (major, minor) = version;
-        return skipped(&format!("docs/tolerance.md is about libfabric 1.17, and this is {major}.{minor}"));
+        return skipped(Prerequisite::DOCUMENTED_LIBFABRIC, &format!("this is {major}.{minor}"));
     }
     let mut results = workers::run(&arguments, None);
     if only_lists {
@@ -123,17 +124,20 @@ fn main() -> ExitCode {
     verdict(&arguments, results)
 }
 
-/// Prints the reason why nothing is compared. In CI that is a failure.
-fn skipped(why: &str) -> ExitCode {
-    eprintln!("SKIPPED: {why}");
-    if env::var_os("CI").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+/// Reports why nothing is compared. In CI that is a failure.
+fn skipped(lacking: Prerequisite, why: &str) -> ExitCode {
+    lacking.lacks(why);
+    ExitCode::SUCCESS
 }
 
 /// Compares with the document. A mismatch counts only if a second run confirms it.
 fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
     let missing = results.missing();
     if !missing.is_empty() {
-        return skipped(&format!("this libfabric has no provider {}", missing.join(", ")));
+        return skipped(
+            Prerequisite::DOCUMENTED_LIBFABRIC,
+            &format!("this libfabric has no provider {}", missing.join(", ")),
+        );
     }
     let complaints = |results: &Results| document::complaints(&results.table, &arguments.filters);
     // A time-out of another provider may hide a difference as well as cause one.

@@ -1,0 +1,153 @@
+//! What a host may lack that a test needs: the only cases in which a test may pass without having tested.
+//!
+//! A test asks for what it needs here, and returns if it is missing. [`Prerequisite::lacks`] then reports the
+//! skipped test on standard error, and in the file that the environment variable `HOMESPUN_SKIPPED` names, from
+//! which `./test` takes its summary.
+
+use std::env;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+
+use rustix::fs::statfs;
+use rustix::process::geteuid;
+
+/// The number of tmpfs, whose files are in memory only, `statfs(2)`.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// Something that a host may lack. There are no others than the constants here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prerequisite {
+    name: &'static str,
+    reason: &'static str,
+    /// Whether it must be there in CI, since `./test` installs it or every CI host has it.
+    is_in_ci: bool,
+}
+
+impl Prerequisite {
+    /// A host on which this process may become another user.
+    pub const ANOTHER_USER: Prerequisite = Prerequisite {
+        name: "another user",
+        reason: "only the superuser of a host with other users can start a process of another user",
+        is_in_ci: false,
+    };
+
+    /// Files on a device, whose dirty pages the system counts.
+    pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
+        name: "files on a device",
+        reason: "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
+        is_in_ci: false,
+    };
+
+    /// A C library that counts the bytes of the heap, `mallinfo2(3)`.
+    pub const COUNTED_HEAP: Prerequisite = Prerequisite {
+        name: "counted heap",
+        reason: "only the C library of GNU counts the bytes of the heap",
+        is_in_ci: false,
+    };
+
+    /// The program `fi_info` of an installed libfabric.
+    pub const FI_INFO: Prerequisite = Prerequisite {
+        name: "fi_info",
+        reason: "it is not installed (Debian: libfabric-bin)",
+        is_in_ci: true,
+    };
+
+    /// The library of an installed libfabric.
+    pub const LIBFABRIC: Prerequisite = Prerequisite {
+        name: "libfabric",
+        reason: "it is not installed (Debian: libfabric-bin)",
+        is_in_ci: true,
+    };
+
+    /// The libfabric that docs/tolerance.md describes, with the providers in it.
+    pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
+        name: "the documented libfabric",
+        reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
+        is_in_ci: true,
+    };
+
+    /// A C compiler and the headers of libfabric.
+    pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite {
+        name: "headers of libfabric",
+        reason: "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
+        is_in_ci: true,
+    };
+
+    /// A program of an MPI, or of a benchmark of one.
+    pub const MPI: Prerequisite = Prerequisite {
+        name: "MPI",
+        reason: "a program is not installed (./test installs it)",
+        is_in_ci: true,
+    };
+
+    /// A processor that Intel MPI is made for.
+    pub const PROCESSOR_OF_INTEL_MPI: Prerequisite = Prerequisite {
+        name: "processor of Intel MPI",
+        reason: "Intel MPI is made for x86-64 only",
+        is_in_ci: false,
+    };
+
+    /// Two processors.
+    pub const TWO_PROCESSORS: Prerequisite = Prerequisite {
+        name: "two processors",
+        reason: "two ranks do not run at the same time on one processor",
+        is_in_ci: true,
+    };
+
+    /// Reports that the calling test is skipped for lack of this, with what is known about it.
+    ///
+    /// # Panics
+    ///
+    /// If the environment variable `CI` is set, and every CI host has this.
+    #[track_caller]
+    pub fn lacks(self, detail: impl Display) {
+        let Prerequisite { name, reason, is_in_ci } = self;
+        assert!(!is_in_ci || env::var_os("CI").is_none(), "in CI there must be {name}: {detail}");
+        let test = thread::current().name().unwrap_or("a test").to_owned();
+        let line = format!("skipped: {test}: {name}: {reason} ({detail})\n");
+        // Standard error as it is: the test harness would hide a line that a passing test prints.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        if let Some(path) = env::var_os("HOMESPUN_SKIPPED") {
+            // One call appends the line, also while other tests append theirs.
+            let file = File::options().create(true).append(true).open(path);
+            file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of skipped tests");
+        }
+    }
+
+    /// What was found, or the report that it was not.
+    #[track_caller]
+    pub fn found<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
+        if found.is_none() {
+            self.lacks(detail);
+        }
+        found
+    }
+}
+
+/// Whether this process may start one of this user, who must exist here: `user_namespaces(7)`.
+#[track_caller]
+pub fn may_become(uid: u32) -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");
+    let exists = map.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
+        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&u64::from(uid)))
+    });
+    let may = exists && geteuid().is_root();
+    if !may {
+        Prerequisite::ANOTHER_USER.lacks(format_args!("user {uid}"));
+    }
+    may
+}
+
+/// Whether the system counts dirty pages of this file.
+#[track_caller]
+pub(crate) fn counts_dirty_pages(path: &Path) -> bool {
+    let counts = statfs(path).expect("the file is there").f_type as i64 != TMPFS_MAGIC;
+    if !counts {
+        Prerequisite::FILES_ON_A_DEVICE.lacks(path.display());
+    }
+    counts
+}
