@@ -280,6 +280,39 @@ impl Fixture {
     }
 }
 
+/// Without this, a sample that the link refuses for another reason would make all of its mutations pass.
+#[test]
+fn unchanged_samples_are_accepted() {
+    let mut fixture = Fixture::new();
+    let mut all: Vec<Vec<LineSpec>> = samples().into_iter().map(|spec| vec![spec]).collect();
+    // A frame in two pieces.
+    let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[0x1_0000]);
+    all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
+    for (lines, instance) in all.into_iter().zip(100..) {
+        let LineSpec(_, flags, ..) = lines[lines.len() - 1];
+        // The rest of a long frame is missing. Behind any other the frames go on.
+        let is_long = flags & flag::LONG != 0;
+        let what = format!("{lines:x?}");
+        let after = if is_long { vec![] } else { vec![ACK] };
+        let case = Case { what, sound: [vec![ACK], lines, after].concat(), spoilt: vec![], frames: 1 };
+        let seen = fixture.endpoints[1].recorder.log().len();
+        let peer = fixture.connect_peer(instance, &case);
+        fixture.observe_until(seen, "the frame before a sample", |logs| {
+            logs.get(&instance).is_some_and(|log| !log.frames.is_empty())
+        });
+        drop(peer);
+        // Wait for the end, so that the log of the next peer has no event of this one.
+        let logs = fixture.observe_until(seen, "the end", |logs| logs[&instance].down.is_some());
+        let PeerLog { frames, down } = &logs[&instance];
+        assert_eq!(*down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
+        match frames[..] {
+            [first] => assert!(is_long && first == FIRST, "{}: {frames:?}", case.what),
+            [first, _, last] => assert!(!is_long && [first, last] == [FIRST; 2], "{}", case.what),
+            _ => panic!("{}: {frames:?}", case.what),
+        }
+    }
+}
+
 #[test]
 fn changed_header_byte_ends_the_link() {
     let mut cases: Vec<Case> = samples().into_iter().flat_map(|spec| spoil(&[ACK], spec, 1)).collect();
