@@ -32,11 +32,22 @@ pub mod transport;
 /// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
 /// evaluates it, so if the expression creates a provider, each test has its own.
 ///
-/// Each test waits for an event no longer than a [minute](crate::transport::Deadline).
+/// Each test waits for an event up to a minute. A slow backend may ask for more:
+///
+/// ```
+/// # use homespun_engine::loopback::{Faults, Network};
+/// use std::time::Duration;
+///
+/// homespun_conformance::transport_contract!(
+///     Network::new(7, Faults::default()),
+///     patience: Duration::from_secs(600),
+/// );
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! transport_contract {
-    ($provider:expr) => {
-        $crate::transport_contract! { @tests $provider;
+    ($provider:expr $(, patience: $patience:expr)? $(,)?) => {
+        $crate::transport_contract! { @tests ($provider $(, $patience)?);
             opening:
                 provider_attr_is_complete_and_constant
                 wildcard_bind_resolves_to_a_specific_address
@@ -109,13 +120,18 @@ macro_rules! transport_contract {
                 sleeping_endpoints_miss_no_wakeup;
         }
     };
-    (@tests $provider:expr; $($theme:ident: $($test:ident)+;)+) => {
+    (@tests $arguments:tt; $($theme:ident: $($test:ident)+;)+) => {
         $($(
             #[test]
             fn $test() {
-                $crate::transport::$theme::$test(&$provider);
+                $crate::transport_contract! { @run $theme $test $arguments }
             }
         )+)+
+    };
+    (@run $theme:ident $test:ident ($provider:expr $(, $patience:expr)?)) => {
+        let provider = $provider;
+        let backend = $crate::transport::Backend::new(&provider)$(.with_patience($patience))?;
+        $crate::transport::$theme::$test(backend);
     };
 }
 
@@ -136,7 +152,7 @@ mod tests {
             include_str!("transport/waking.rs"),
         ];
         for theme in themes {
-            let signature = "<P: Provider>(provider: &P) {";
+            let signature = "<P: Provider>(backend: Backend<'_, P>) {";
             let tests =
                 theme.lines().filter_map(|line| line.strip_prefix("pub fn ")?.strip_suffix(signature));
             let names: Vec<&str> = tests.collect();

@@ -5,6 +5,7 @@
 //! or [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken.
 //! [`transport_contract`](crate::transport_contract) makes a test of each.
 
+mod backend;
 pub mod closing;
 pub mod connecting;
 mod deadline;
@@ -19,10 +20,11 @@ pub mod room;
 mod test_endpoint;
 pub mod waking;
 
+pub use self::backend::{Backend, Linked};
 pub use self::deadline::Deadline;
 pub use self::exposing::pulls;
 pub use self::mapping::maps;
 pub use self::payload::{SIZES, message, payload};
 pub use self::recorder::{Event, Recorder};
-pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive, drive_all, linked};
+pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive, drive_all};
 pub use self::waking::wakes;

@@ -34,6 +34,8 @@ mod pulling {
     /// The contract tests pulling only if the provider offers it.
     #[test]
     fn provider_with_pull_enabled_pulls() {
-        assert!(homespun_conformance::transport::pulls(&network()));
+        assert!(homespun_conformance::transport::pulls(homespun_conformance::transport::Backend::new(
+            &network()
+        )));
     }
 }

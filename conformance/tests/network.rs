@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use homespun_conformance::transport::{Event, SIZES, TestEndpoint, drive, linked, payload};
+use homespun_conformance::transport::{Backend, Event, SIZES, TestEndpoint, drive, payload};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
@@ -41,7 +41,7 @@ fn flushed_frame_arrives_at_the_next_receive() {
 #[test]
 fn unflushed_frame_does_not_arrive() {
     let network = flawless();
-    let ([mut a, mut b], link, _) = linked(&network);
+    let ([mut a, mut b], link, _) = Backend::new(&network).linked();
     assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
     assert_eq!(b.receive(9), 0);
     assert!(!network.is_quiet());
@@ -54,7 +54,7 @@ fn unflushed_frame_does_not_arrive() {
 fn full_pipe_resumes_the_frame_where_it_stopped() {
     let network = flawless();
     network.set_faults(Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let ([mut a, mut b], link, peer) = linked(&network);
+    let ([mut a, mut b], link, peer) = Backend::new(&network).linked();
     let inline_max_bytes = a.transport.caps(link).inline_max_bytes;
     assert!(inline_max_bytes > 0 && inline_max_bytes < CAPACITY_MIN_BYTES as usize);
     a.post(link, payload(1001, 1));
@@ -86,7 +86,7 @@ fn full_pipe_resumes_the_frame_where_it_stopped() {
 #[test]
 fn choppy_network_uses_every_delivery_method() {
     let network = Network::new(5, Faults::choppy());
-    let ([a, b], link, peer) = linked(&network);
+    let ([a, b], link, peer) = Backend::new(&network).linked();
     let mut endpoints = [a, b];
     for size in SIZES {
         endpoints[0].post(link, payload(size, 1));
@@ -157,7 +157,7 @@ fn nasty_network_fails_links_and_corrupts_no_frame() {
 #[test]
 fn broken_link_delivers_frames_in_flight_before_link_down() {
     let network = flawless();
-    let (mut endpoints, link, peer) = linked(&network);
+    let (mut endpoints, link, peer) = Backend::new(&network).linked();
     let addresses = [endpoints[0].transport.address(), endpoints[1].transport.address()];
     endpoints[0].post(link, payload(40, 1));
     endpoints[0].transmit();
@@ -175,7 +175,7 @@ fn abort_with_loss_fault_drops_frames_in_flight() {
     let mut arrived = Vec::new();
     for seed in 0..40 {
         let network = Network::new(seed, Faults { lose_per_mille: 1000, ..Faults::default() });
-        let (mut endpoints, link, peer) = linked(&network);
+        let (mut endpoints, link, peer) = Backend::new(&network).linked();
         for _ in 0..3 {
             endpoints[0].post(link, payload(100, 1));
         }
@@ -190,7 +190,7 @@ fn abort_with_loss_fault_drops_frames_in_flight() {
 #[test]
 fn killed_endpoint_resets_its_links_and_frees_its_address() {
     let network = flawless();
-    let ([mut a, mut b], link, peer) = linked(&network);
+    let ([mut a, mut b], link, peer) = Backend::new(&network).linked();
     let address = b.transport.address();
     b.post(peer, payload(40, 2));
     b.transmit();
@@ -228,7 +228,7 @@ fn refuse_fault_refuses_connects_at_random() {
 fn delay_fault_lasts_a_number_of_calls() {
     let faults = Faults { delay_per_mille: 1000, delay_max_calls: 4, ..Faults::default() };
     let network = Network::new(2, faults);
-    let ([mut a, mut b], link, peer) = linked(&network);
+    let ([mut a, mut b], link, peer) = Backend::new(&network).linked();
     let mut waits = Vec::new();
     for size in 1..30 {
         a.post(link, payload(size, 1));
@@ -269,7 +269,7 @@ fn receive_budget_is_exact_and_shared_by_all_links() {
 #[test]
 fn close_inside_a_frame_resets_the_peer() {
     let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let (mut endpoints, link, peer) = linked(&network);
+    let (mut endpoints, link, peer) = Backend::new(&network).linked();
     endpoints[0].post(link, payload(1001, 1));
     endpoints[0].transmit();
     endpoints[0].close(link, Close::Drain);
@@ -279,7 +279,7 @@ fn close_inside_a_frame_resets_the_peer() {
 #[test]
 fn drain_flushes_unsent_frames() {
     let network = flawless();
-    let ([mut a, mut b], link, peer) = linked(&network);
+    let ([mut a, mut b], link, peer) = Backend::new(&network).linked();
     assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
     a.close(link, Close::Drain);
     assert_eq!(a.transport.draining(), 1);
@@ -291,7 +291,7 @@ fn drain_flushes_unsent_frames() {
 #[test]
 fn broken_link_ends_its_drain() {
     let network = flawless();
-    let ([mut a, mut b], link, peer) = linked(&network);
+    let ([mut a, mut b], link, peer) = Backend::new(&network).linked();
     a.close(link, Close::Drain);
     assert_eq!(a.transport.draining(), 1);
     assert_eq!(network.break_link(a.transport.address(), b.transport.address()), 1);
@@ -319,7 +319,7 @@ fn link_lost_inside_its_hello_is_not_reported() {
 #[test]
 fn closed_link_frees_its_id() {
     let network = flawless();
-    let ([mut a, b], link, _) = linked(&network);
+    let ([mut a, b], link, _) = Backend::new(&network).linked();
     a.close(link, Close::Drain);
     assert_eq!(a.connect(b.transport.address()), link);
     let mut endpoints = [a, b];
@@ -378,7 +378,7 @@ impl FrameHandler for Killer {
 #[test]
 fn frame_handler_may_call_the_network() {
     let network = flawless();
-    let ([mut a, mut b], link, _) = linked(&network);
+    let ([mut a, mut b], link, _) = Backend::new(&network).linked();
     a.post(link, payload(10, 1));
     a.post(link, payload(20, 1));
     a.transmit();

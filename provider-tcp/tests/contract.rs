@@ -1,5 +1,6 @@
 //! The contract of a transport over TCP.
 
+use homespun_conformance::transport::Backend;
 use homespun_tcp::TcpProvider;
 
 homespun_conformance::transport_contract!(TcpProvider::new());
@@ -16,5 +17,5 @@ mod tight {
 /// The contract tests waking only if the provider offers it.
 #[test]
 fn provider_wakes() {
-    assert!(homespun_conformance::transport::wakes(&TcpProvider::new()));
+    assert!(homespun_conformance::transport::wakes(Backend::new(&TcpProvider::new())));
 }

@@ -6,15 +6,15 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
 use crate::transport::room::{fill, stop_inside_a_frame};
-use crate::transport::{BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive, linked, message, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, drive, message, payload};
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`].
 /// Frames that the peer sends meanwhile are dropped, nothing more is reported of the link, and
 /// [`draining`](Transport::draining) falls to 0.
-pub fn drain_delivers_all_frames_before_closed<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     for size in SIZES {
         endpoints[0].post(link, payload(size, 1));
         endpoints[1].post(peer, payload(size, 2));
@@ -32,8 +32,8 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(provider: &P) {
 }
 
 /// A full link may be drained: all frames that it has taken arrive, and then its end.
-pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     let taken = fill(&mut endpoints[0], link, 100) - 1;
     let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
     endpoints[0].close(link, Close::Drain);
@@ -45,8 +45,8 @@ pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(provider: &P)
 }
 
 /// Both sides may drain the same link.
-pub fn drain_from_both_sides_completes<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     for (endpoint, link) in endpoints.iter_mut().zip([link, peer]) {
         endpoint.post(link, payload(400, 1));
         endpoint.transmit();
@@ -60,9 +60,9 @@ pub fn drain_from_both_sides_completes<P: Provider>(provider: &P) {
 
 /// If a frame was taken in part only, the peer sees ECONNRESET after all frames that were taken whole, even
 /// if the link was drained.
-pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
+pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
-        let (mut endpoints, link, peer) = linked(provider);
+        let (mut endpoints, link, peer) = backend.linked();
         endpoints[0].post(link, payload(300, 1));
         drive(&mut endpoints, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
         let Some(frames) = stop_inside_a_frame(&mut endpoints[0], link) else { return };
@@ -81,8 +81,8 @@ pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
 
 /// A link may be drained after a frame of the peer has arrived in part only: the rest is dropped, and the
 /// peer, which has not sent all of it, sees [`LinkError::Closed`].
-pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     if stop_inside_a_frame(&mut endpoints[0], link).is_none() {
         return;
     }
@@ -101,10 +101,10 @@ pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(provi
 /// A link may be closed, in either way, before it is up: nothing is reported of it,
 /// [`draining`](Transport::draining) falls to 0, and the peer reports either nothing or that the link came up
 /// and went down.
-pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
+pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
-            let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+            let mut endpoints = [backend.open(11), backend.open(22)];
             let link = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(link, payload(50, 1));
             for _ in 0..passes {
@@ -135,9 +135,9 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
 /// A link may be closed, in either way, after it has ended and before the end was reported: because the
 /// connect was refused, or because the peer is gone. Then nothing is reported of it, and
 /// [`draining`](Transport::draining) falls to 0.
-pub fn close_of_an_ended_link_reports_nothing<P: Provider>(provider: &P) {
+pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
-        let ([mut a, b], link, _) = linked(provider);
+        let ([mut a, b], link, _) = backend.linked();
         let address = b.address();
         a.post(link, payload(300, 1));
         a.transmit();
@@ -157,10 +157,10 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(provider: &P) {
 /// [`Close::Abort`] takes effect at once and leaves nothing to drain. The first of the sent frames arrive at
 /// the peer, perhaps none; it may see [`LinkError::Closed`] only if it has received all frames that were
 /// taken.
-pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
+pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
-            let ([a, b], link, peer) = linked(provider);
+            let ([a, b], link, peer) = backend.linked();
             let (mut endpoints, link, peer) =
                 if accepted { ([b, a], peer, link) } else { ([a, b], link, peer) };
             for size in SIZES {
@@ -189,7 +189,7 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
         }
     }
-    let (mut endpoints, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = backend.linked();
     fill(&mut endpoints[0], link, 100);
     endpoints[0].close(link, Close::Abort);
     assert_eq!(endpoints[0].transport.draining(), 0, "a full link is aborted at once too");
@@ -198,8 +198,8 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
 
 /// When a transport is dropped, its links end at the peers, after the frames that have arrived. So do
 /// connects that it has not accepted.
-pub fn dropped_transport_ends_its_links<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     endpoints[1].post(peer, payload(500, 1));
     drive(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
     let [mut a, b] = endpoints;
@@ -217,8 +217,8 @@ pub fn dropped_transport_ends_its_links<P: Provider>(provider: &P) {
 }
 
 /// When a transport is dropped after it has taken a frame in part, its peer sees ECONNRESET.
-pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
-    let ([mut a, mut b], link, peer) = linked(provider);
+pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
     drop(a);
     drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
@@ -228,9 +228,9 @@ pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(provider: &
 
 /// The number of a closed link is free at once. The next link with this number gets no event of the one
 /// before: no frame, no peer, no end.
-pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(provider: &P) {
+pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Backend<'_, P>) {
     const ROUNDS: usize = 24;
-    let mut endpoints = [11, 22, 33].map(|instance| TestEndpoint::open(provider, instance));
+    let mut endpoints = [11, 22, 33].map(|instance| backend.open(instance));
     let mut numbers: Vec<LinkId> = Vec::new();
     for round in 0..ROUNDS {
         let (at, instance) = if round % 2 == 0 { (1, 22) } else { (2, 33) };

@@ -5,21 +5,21 @@ use std::array;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, drive_all, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, Event, TestEndpoint, drive, drive_all, payload};
 
 /// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on
 /// the side that connected and on the side that accepted.
-pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(provider: &P) {
-    let ([a, b], link, peer) = linked(provider);
+pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    let ([a, b], link, peer) = backend.linked();
     assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
 
 /// Endpoints reach each other with every address format of the provider, bound to a wildcard or not.
-pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(provider: &P) {
-    for format in provider.attr().formats {
-        let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
-        let b = TestEndpoint::open_at(provider, a.address().with_port(0), 22);
+pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Backend<'_, P>) {
+    for format in backend.provider().attr().formats {
+        let a = backend.open_at(format.wildcard(), 11);
+        let b = backend.open_at(a.address().with_port(0), 22);
         let mut endpoints = [a, b];
         let addresses = endpoints.each_ref().map(TestEndpoint::address);
         for (from, to) in [(0, 1), (1, 0)] {
@@ -36,8 +36,8 @@ pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(provider: &
 }
 
 /// When two endpoints connect to each other at the same moment, both links come up and carry frames.
-pub fn simultaneous_connects_make_two_links<P: Provider>(provider: &P) {
-    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+pub fn simultaneous_connects_make_two_links<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open(11), backend.open(22)];
     let addresses = endpoints.each_ref().map(TestEndpoint::address);
     let links = [endpoints[0].connect(addresses[1]), endpoints[1].connect(addresses[0])];
     for (endpoint, link) in endpoints.iter_mut().zip(links) {
@@ -53,8 +53,8 @@ pub fn simultaneous_connects_make_two_links<P: Provider>(provider: &P) {
 }
 
 /// Each [`connect`](Transport::connect) makes a new link.
-pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
-    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open(11), backend.open(22)];
     let address = endpoints[1].address();
     let links = [endpoints[0].connect(address), endpoints[0].connect(address)];
     for (len_bytes, link) in [300, 400].into_iter().zip(links) {
@@ -77,8 +77,8 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
 }
 
 /// An endpoint may connect to itself. It then has two links, one for each end.
-pub fn endpoint_connects_to_itself<P: Provider>(provider: &P) {
-    let mut a = TestEndpoint::open(provider, 11);
+pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
+    let mut a = backend.open(11);
     let address = a.address();
     let link = a.connect(address);
     a.post(link, payload(9000, 1));
@@ -96,9 +96,9 @@ pub fn endpoint_connects_to_itself<P: Provider>(provider: &P) {
 
 /// A connect to an address without an endpoint fails with ECONNREFUSED, which [`receive`](Transport::receive)
 /// reports. Until then the link has a number and accepts calls; it never comes up.
-pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(provider: &P) {
-    let mut a = TestEndpoint::open(provider, 11);
-    let vacant = TestEndpoint::open(provider, 22).address();
+pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend: Backend<'_, P>) {
+    let mut a = backend.open(11);
+    let vacant = backend.open(22).address();
     let link = a.connect(vacant);
     a.post(link, payload(10, 1));
     a.transmit();
@@ -109,11 +109,11 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(provider
 }
 
 /// A new endpoint at the address of a closed one accepts connects; its instance tells the two apart.
-pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(provider: &P) {
-    let ([a, b], link, _) = linked(provider);
+pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend: Backend<'_, P>) {
+    let ([a, b], link, _) = backend.linked();
     let address = b.address();
     drop(b);
-    let mut endpoints = [a, TestEndpoint::open_at(provider, address, 33)];
+    let mut endpoints = [a, backend.open_at(address, 33)];
     drive(&mut endpoints, "the end of the first link", |[a, _]| a.recorder.down(link).is_some());
     let link = endpoints[0].connect(address);
     drive(&mut endpoints, "a link to the successor", |[a, b]| {
@@ -124,8 +124,8 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(provide
 
 /// After [`stop_accepting`](Transport::stop_accepting) connects fail, also those that were in progress, and
 /// existing links continue. It may be called twice.
-pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     let address = endpoints[1].address();
     let waiting = endpoints[0].connect(address);
     endpoints[1].transport.stop_accepting();
@@ -145,9 +145,9 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(provider
 /// A link comes up at the connector only if it does at the acceptor, even if the acceptor [stops
 /// accepting](Transport::stop_accepting) in between. Otherwise the connector would see a link that was up
 /// break, and would give up its other links to an endpoint that is about to close them in order.
-pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P) {
+pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
-        let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+        let mut endpoints = [backend.open(11), backend.open(22)];
         let address = endpoints[1].address();
         let link = endpoints[0].connect(address);
         endpoints[0].post(link, payload(50, 1));
@@ -175,8 +175,8 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P)
 
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: when it is closed,
 /// it may still have messages for new peers.
-pub fn connect_after_stop_accepting_succeeds<P: Provider>(provider: &P) {
-    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open(11), backend.open(22)];
     endpoints[0].transport.stop_accepting();
     let address = endpoints[1].address();
     let link = endpoints[0].connect(address);
@@ -186,12 +186,11 @@ pub fn connect_after_stop_accepting_succeeds<P: Provider>(provider: &P) {
 
 /// Several endpoints with many links between them exchange frames on every link in both directions, and every
 /// frame arrives on its own link.
-pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(provider: &P) {
+pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend: Backend<'_, P>) {
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;
     const ROUNDS: usize = 4;
-    let mut endpoints: Vec<_> =
-        (0..=CLIENTS).map(|instance| TestEndpoint::open(provider, instance as u64)).collect();
+    let mut endpoints: Vec<_> = (0..=CLIENTS).map(|instance| backend.open(instance as u64)).collect();
     let address = endpoints[0].address();
     let mut links: Vec<(usize, LinkId)> = Vec::new();
     for (n, client) in endpoints.iter_mut().enumerate().skip(1) {

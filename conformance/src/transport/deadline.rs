@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for an event before it fails. Tests draw no conclusion from how soon the event
-/// comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for an event before it fails, unless the backend asks for another time. Tests draw no
+/// conclusion from how soon the event comes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The moment when a test stops waiting.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,12 @@ impl Deadline {
     /// A minute from now.
     #[expect(clippy::new_without_default, reason = "each call gives a different moment")]
     pub fn new() -> Deadline {
-        Deadline(Instant::now() + PATIENCE)
+        Deadline::after(PATIENCE)
+    }
+
+    /// That time from now.
+    pub fn after(patience: Duration) -> Deadline {
+        Deadline(Instant::now() + patience)
     }
 
     /// The time that is left.

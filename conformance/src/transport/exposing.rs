@@ -9,14 +9,14 @@ use fastrand::Rng;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive, payload};
 
 /// How much payload the tests expose beyond the link's minimum.
 const EXPOSED_BYTES: usize = 300_000;
 
 /// Whether links of this provider pull payload: their caps say so, and a pull is not refused.
-pub fn pulls<P: Provider>(provider: &P) -> bool {
-    Exposure::new(provider).is_some_and(|mut exposure| exposure.pull(0, exposure.bytes.len()).0 == Pull::Done)
+pub fn pulls<P: Provider>(backend: Backend<'_, P>) -> bool {
+    Exposure::new(backend).is_some_and(|mut exposure| exposure.pull(0, exposure.bytes.len()).0 == Pull::Done)
 }
 
 /// A link with payload that one side exposes to the other.
@@ -33,8 +33,8 @@ struct Exposure<T> {
 
 impl<T: Transport> Exposure<T> {
     /// `None` if the provider's links do not pull.
-    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<Exposure<T>> {
-        let ([mut exposer, puller], at_exposer, at_puller) = linked(provider);
+    fn new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<Exposure<T>> {
+        let ([mut exposer, puller], at_exposer, at_puller) = backend.linked();
         let min_bytes = exposer.transport.caps(at_exposer).pull_min_bytes;
         let bytes = payload(min_bytes.checked_add(EXPOSED_BYTES)?, 1);
         let remote = exposer.transport.expose(at_exposer, &pieces(&bytes))?;
@@ -98,8 +98,8 @@ fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
 
 /// [`Pull::Done`] means that all of `into` holds the exposed payload from the offset on, whether it was
 /// exposed in one piece or in many. After one refusal all further pulls are refused.
-pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) {
-    let Some(mut exposure) = Exposure::new(provider) else { return };
+pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut exposure) = Exposure::new(backend) else { return };
     let len_bytes = exposure.bytes.len();
     let mut parts =
         vec![(0, len_bytes), (0, 1), (len_bytes - 1, 1), (1, len_bytes - 1), (len_bytes / 2, 4096)];
@@ -131,8 +131,8 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) 
 
 /// What is exposed can be pulled as often as the peer likes, in any order, beside other payload
 /// that is exposed over the same link, and between frames.
-pub fn pull_again_reads_the_same_payload<P: Provider>(provider: &P) {
-    let Some(mut exposure) = Exposure::new(provider) else { return };
+pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut exposure) = Exposure::new(backend) else { return };
     let other = payload(exposure.bytes.len(), 3);
     let (link, whole) = (exposure.at_exposer, [IoSlice::new(&other)]);
     let other_remote = exposure.exposer.transport.expose(link, &whole).expect("the first was exposed");
@@ -156,7 +156,7 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(provider: &P) {
         }
         let Exposure { exposer, puller, at_exposer, at_puller, .. } = &mut exposure;
         exposer.post(*at_exposer, payload(50, 4));
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         while puller.recorder.frame_count(*at_puller) <= round {
             exposer.transmit();
             puller.receive(BUDGET_FRAMES);
@@ -167,8 +167,8 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(provider: &P) {
 
 /// When the peer has said that it is done, the memory is the application's again, which may change
 /// it and have it exposed once more. Then pulls read what is there.
-pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(provider: &P) {
-    let Some(mut exposure) = Exposure::new(provider) else { return };
+pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut exposure) = Exposure::new(backend) else { return };
     for round in 0..3 {
         let (pulled, place) = exposure.pull(0, exposure.bytes.len());
         assert!(
@@ -185,8 +185,8 @@ pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(p
 }
 
 /// A pull beyond the end of the exposed payload fails, whatever memory follows it, and the link stays usable.
-pub fn pull_beyond_exposed_memory_fails<P: Provider>(provider: &P) {
-    let Some(mut exposure) = Exposure::new(provider) else { return };
+pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut exposure) = Exposure::new(backend) else { return };
     let len_bytes = exposure.bytes.len() as u64;
     for (offset_bytes, count_bytes) in [
         (len_bytes, 1),
@@ -203,8 +203,8 @@ pub fn pull_beyond_exposed_memory_fails<P: Provider>(provider: &P) {
 }
 
 /// Pulls from meaningless descriptions fail, and tampered ones do no harm. The link stays usable.
-pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
-    let Some(mut exposure) = Exposure::new(provider) else { return };
+pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut exposure) = Exposure::new(backend) else { return };
     let mut rng = Rng::with_seed(7);
     for len_bytes in 0..=REMOTE_MAX_BYTES {
         let mut bytes = vec![0; len_bytes];
@@ -234,10 +234,10 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
 
 /// Once the exposing side has called [`close`](Transport::close), no pull succeeds, even before the pulling
 /// side has seen the end.
-pub fn pull_after_close_fails<P: Provider>(provider: &P) {
+pub fn pull_after_close_fails<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for pulls_before in [false, true] {
-            let Some(mut exposure) = Exposure::new(provider) else { return };
+            let Some(mut exposure) = Exposure::new(backend) else { return };
             if pulls_before {
                 exposure.pull(0, exposure.bytes.len());
             }
@@ -248,16 +248,16 @@ pub fn pull_after_close_fails<P: Provider>(provider: &P) {
 }
 
 /// Once the exposing transport was dropped, no pull succeeds.
-pub fn pull_after_transport_drop_fails<P: Provider>(provider: &P) {
+pub fn pull_after_transport_drop_fails<P: Provider>(backend: Backend<'_, P>) {
     for pulls_before in [false, true] {
-        let Some(mut exposure) = Exposure::new(provider) else { return };
+        let Some(mut exposure) = Exposure::new(backend) else { return };
         if pulls_before {
             exposure.pull(0, exposure.bytes.len());
         }
         // Another endpoint takes the address of the exposing one.
         let address = exposure.exposer.address();
-        exposure.exposer = TestEndpoint::open(provider, 44);
-        let successor = TestEndpoint::open_at(provider, address, 55);
+        exposure.exposer = backend.open(44);
+        let successor = backend.open_at(address, 55);
         exposure.assert_gone();
         drop(successor);
     }

@@ -8,13 +8,11 @@ use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::Header;
 
 use super::headers;
-use crate::transport::{
-    BUDGET_FRAMES, Deadline, Event, SIZES, TestEndpoint, drive, linked, message, payload,
-};
+use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive, message, payload};
 
 /// Frames of every size, in both directions at once, arrive whole, in order, and with their headers.
-pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
-    let (mut endpoints, there, back) = linked(provider);
+pub fn frames_arrive_whole_and_in_order<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, there, back) = backend.linked();
     let to: Vec<_> = SIZES.map(|size| payload(size, 1)).into();
     let fro: Vec<_> = SIZES.map(|size| payload(size, 2)).into_iter().rev().collect();
     for (a, b) in to.iter().zip(&fro) {
@@ -35,8 +33,8 @@ pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
 }
 
 /// Headers of every form arrive unchanged, with any numbers in them.
-pub fn header_of_each_form_arrives_unchanged<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn header_of_each_form_arrives_unchanged<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
     let frames: Vec<(Header, Vec<u8>)> = headers::samples().into_iter().map(with_payload).collect();
     for (header, payload) in &frames {
@@ -52,13 +50,13 @@ pub fn header_of_each_form_arrives_unchanged<P: Provider>(provider: &P) {
 /// [`send_inline`](Transport::send_inline) takes any payload up to
 /// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once
 /// there is room.
-pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
     let sizes = [0, 1, limit_bytes / 2, limit_bytes.saturating_sub(1), limit_bytes];
     for (count, len_bytes) in sizes.into_iter().enumerate() {
         let bytes = payload(len_bytes, 1);
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         while endpoints[0].transport.send_inline(link, &message(len_bytes), &bytes).is_err() {
             endpoints[0].transport.flush();
             deadline.pause("room on an idle link");
@@ -69,9 +67,9 @@ pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(provider: &P) {
 }
 
 /// Thousands of small frames arrive in order.
-pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
+pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     const FRAMES: usize = 5000;
-    let (mut endpoints, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = backend.linked();
     let len_bytes = |n: usize| n * 7 % 61;
     for n in 0..FRAMES {
         endpoints[0].post(link, payload(len_bytes(n), n as u64));
@@ -90,9 +88,9 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
 }
 
 /// A frame that is larger than any buffer of the transport arrives whole.
-pub fn large_frame_arrives_whole<P: Provider>(provider: &P) {
+pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
     const LEN_BYTES: usize = 5 * 1024 * 1024 + 13;
-    let (mut endpoints, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = backend.linked();
     endpoints[0].post(link, payload(LEN_BYTES, 1));
     drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
     assert!(endpoints[1].recorder.payloads(peer) == [payload(LEN_BYTES, 1)], "other bytes than were sent");
@@ -100,8 +98,8 @@ pub fn large_frame_arrives_whole<P: Provider>(provider: &P) {
 
 /// A frame may be posted as soon as [`connect`](Transport::connect) has returned; retried sends succeed. The
 /// peer reports the link as up before the first frame.
-pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(provider: &P) {
-    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open(11), backend.open(22)];
     let link = endpoints[0].connect(endpoints[1].address());
     endpoints[0].post(link, payload(5000, 1));
     endpoints[0].transmit();
@@ -113,11 +111,11 @@ pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(provider: &P) {
 }
 
 /// A frame that was taken, and flushed while there was room, arrives without further calls of the sender.
-pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(provider: &P) {
-    let ([mut a, mut b], link, peer) = linked(provider);
+pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
     for round in 1..=20 {
         a.post(link, payload(10 * round, 1));
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         while !a.is_posted() {
             a.transmit();
             deadline.pause("room on an idle link");
@@ -128,8 +126,8 @@ pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(pr
 }
 
 /// The caller may move a transport between threads, and two transports may be called at the same time.
-pub fn transport_moved_to_another_thread_works<P: Provider>(provider: &P) {
-    let ([mut a, mut b], link, peer) = linked(provider);
+pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
     for size in SIZES {
         a.post(link, payload(size, 1));
         b.post(peer, payload(size, 2));
@@ -137,7 +135,7 @@ pub fn transport_moved_to_another_thread_works<P: Provider>(provider: &P) {
     // Each side continues until both have everything: frames that it has taken may need its further calls.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         let mut has_all = false;
         while finished.load(Ordering::Relaxed) < 2 {
             endpoint.transmit();

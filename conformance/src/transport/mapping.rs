@@ -10,13 +10,13 @@ use fastrand::Rng;
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{LinkId, Provider, Remote, SharedMemory, Transport};
 
-use crate::transport::{TestEndpoint, drive, linked, payload};
+use crate::transport::{Backend, TestEndpoint, drive, payload};
 
 const LEN_BYTES: usize = 10_001;
 
 /// Whether links of this provider map memory of their peers.
-pub fn maps<P: Provider>(provider: &P) -> bool {
-    SharedRegion::new(provider).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
+pub fn maps<P: Provider>(backend: Backend<'_, P>) -> bool {
+    SharedRegion::new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
 /// A link with memory of one side for the other to map.
@@ -33,9 +33,9 @@ struct SharedRegion<T> {
 
 impl<T: Transport> SharedRegion<T> {
     /// `None` if the provider has no shareable memory.
-    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<SharedRegion<T>> {
-        let memory = provider.allocate_shareable(LEN_BYTES).expect("there is memory")?;
-        let ([owner, other], at_owner, at_other) = linked(provider);
+    fn new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<SharedRegion<T>> {
+        let memory = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory")?;
+        let ([owner, other], at_owner, at_other) = backend.linked();
         let remote = memory.describe().expect("its owner may describe it");
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
         Some(SharedRegion { owner, other, at_owner, at_other, memory, remote })
@@ -58,8 +58,8 @@ impl<T: Transport> SharedRegion<T> {
 
 /// Mapped memory is zero at first and long enough, and each side sees what the other writes. The other side
 /// sees the end of the region, and its mapping stays valid.
-pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
-    let Some(mut region) = SharedRegion::new(provider) else { return };
+pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut region) = SharedRegion::new(backend) else { return };
     let Some(mapped) = region.map(LEN_BYTES as u64) else { return region.assert_link_works() };
     assert!(mapped.words().len() >= LEN_BYTES.div_ceil(8));
     assert_eq!(mapped.words().len(), region.memory.words().len());
@@ -72,7 +72,7 @@ pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
     assert!(!mapped.is_retired());
     region.memory.retire();
     assert!(mapped.is_retired());
-    let Some(other) = provider.allocate_shareable(LEN_BYTES).expect("there is memory") else {
+    let Some(other) = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory") else {
         panic!("the provider allocated shareable memory before");
     };
     region.memory = other;
@@ -81,8 +81,8 @@ pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
 }
 
 /// A wrong length or a meaningless description maps nothing.
-pub fn map_with_a_wrong_description_fails<P: Provider>(provider: &P) {
-    let Some(mut region) = SharedRegion::new(provider) else { return };
+pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) {
+    let Some(mut region) = SharedRegion::new(backend) else { return };
     for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
         assert!(region.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
     }
@@ -102,9 +102,9 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(provider: &P) {
 }
 
 /// Memory that was freed is not mapped, even with a description from before.
-pub fn map_of_freed_memory_fails<P: Provider>(provider: &P) {
+pub fn map_of_freed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     let Some(SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote }) =
-        SharedRegion::new(provider)
+        SharedRegion::new(backend)
     else {
         return;
     };

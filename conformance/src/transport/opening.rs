@@ -4,25 +4,25 @@ use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, Transport};
 
-use crate::transport::TestEndpoint;
+use crate::transport::Backend;
 
 /// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can
 /// carry.
-pub fn provider_attr_is_complete_and_constant<P: Provider>(provider: &P) {
-    let attr = provider.attr();
+pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, P>) {
+    let attr = backend.provider().attr();
     assert!(!attr.domain.is_empty());
     assert!(!attr.formats.is_empty());
     assert!(attr.local || attr.remote, "the provider reaches no peer");
     assert!((1..=MESSAGE_MAX_BYTES).contains(&attr.max_message_bytes));
-    assert_eq!(provider.attr(), attr, "the attributes changed");
+    assert_eq!(backend.provider().attr(), attr, "the attributes changed");
 }
 
 /// For an endpoint that is bound to a wildcard, [`Transport::address`] is that of an interface of this host,
 /// with a port, in every format of the provider. Endpoints that are open at the same time have different
 /// ports.
-pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(provider: &P) {
-    for format in provider.attr().formats {
-        let [a, b] = [11, 22].map(|instance| TestEndpoint::open_at(provider, format.wildcard(), instance));
+pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backend<'_, P>) {
+    for format in backend.provider().attr().formats {
+        let [a, b] = [11, 22].map(|instance| backend.open_at(format.wildcard(), instance));
         for endpoint in [&a, &b] {
             assert!(endpoint.address().is_specific());
             assert_ne!(endpoint.address().port(), 0);
@@ -33,11 +33,11 @@ pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(provider: &P) {
 }
 
 /// [`Provider::open`] binds an endpoint to the requested address and port.
-pub fn open_binds_to_the_requested_address<P: Provider>(provider: &P) {
-    for format in provider.attr().formats {
-        let free = TestEndpoint::open_at(provider, format.wildcard(), 11).address();
-        assert_eq!(TestEndpoint::open_at(provider, free, 22).address(), free);
-        let somewhere = TestEndpoint::open_at(provider, free.with_port(0), 33).address();
+pub fn open_binds_to_the_requested_address<P: Provider>(backend: Backend<'_, P>) {
+    for format in backend.provider().attr().formats {
+        let free = backend.open_at(format.wildcard(), 11).address();
+        assert_eq!(backend.open_at(free, 22).address(), free);
+        let somewhere = backend.open_at(free.with_port(0), 33).address();
         assert_eq!(somewhere.ip(), free.ip());
         assert_ne!(somewhere.port(), 0);
     }
@@ -45,13 +45,13 @@ pub fn open_binds_to_the_requested_address<P: Provider>(provider: &P) {
 
 /// [`Provider::open`] fails with EADDRINUSE at an address that has an endpoint, and succeeds there once that
 /// endpoint's transport was dropped.
-pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(provider: &P) {
-    for format in provider.attr().formats {
-        let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
+pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(backend: Backend<'_, P>) {
+    for format in backend.provider().attr().formats {
+        let a = backend.open_at(format.wildcard(), 11);
         let address = a.address();
-        assert_eq!(provider.open(address, 22).err(), Some(Errno::EADDRINUSE));
+        assert_eq!(backend.provider().open(address, 22).err(), Some(Errno::EADDRINUSE));
         drop(a);
-        let successor = provider.open(address, 22).expect("the address is free again");
+        let successor = backend.provider().open(address, 22).expect("the address is free again");
         assert_eq!(successor.address(), address);
     }
 }

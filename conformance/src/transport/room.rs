@@ -5,7 +5,7 @@ use std::array;
 use homespun_engine::transport::{LinkId, Provider, Transport};
 use homespun_engine::wire::Header;
 
-use crate::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive, payload};
 
 /// How many unread bytes a link may take; beyond them it counts as unbounded.
 const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -18,8 +18,8 @@ const LARGE_BYTES: usize = 24 * 1024 * 1024;
 
 /// A link whose peer does not read becomes full. Once the peer reads, the frame that was taken in part is
 /// resumed, and everything arrives.
-pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(provider: &P) {
-    let (mut endpoints, link, peer) = linked(provider);
+pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
     let frames = fill(&mut endpoints[0], link, 256 * 1024);
     drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
     let payloads = endpoints[1].recorder.payloads(peer);
@@ -31,10 +31,10 @@ pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(provider: &P) {
 /// [`resume`](Transport::resume) continues a frame that was taken in part, and answers
 /// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no room. Other links carry frames
 /// meanwhile.
-pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
-    let ([mut a, mut b], link, peer) = linked(provider);
+pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
-    let mut c = TestEndpoint::open(provider, 33);
+    let mut c = backend.open(33);
     let other = a.connect(c.address());
     a.post(other, payload(100, 1));
     drive_two(&mut a, &mut c, "a frame on another link", |a, c| {
@@ -50,10 +50,10 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
 }
 
 /// A broken link answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until its end is reported.
-pub fn broken_link_answers_full_until_link_down<P: Provider>(provider: &P) {
-    let ([mut a, b], link, _) = linked(provider);
+pub fn broken_link_answers_full_until_link_down<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, b], link, _) = backend.linked();
     drop(b);
-    let deadline = Deadline::new();
+    let deadline = backend.deadline();
     let mut refusals = 0;
     while refusals < REFUSALS_MIN {
         let taken = a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]);
@@ -65,10 +65,10 @@ pub fn broken_link_answers_full_until_link_down<P: Provider>(provider: &P) {
 }
 
 /// [`receive`](Transport::receive) returns 0 whenever there is nothing to report.
-pub fn receive_on_an_idle_transport_returns_0<P: Provider>(provider: &P) {
-    let mut unlinked = TestEndpoint::open(provider, 33);
+pub fn receive_on_an_idle_transport_returns_0<P: Provider>(backend: Backend<'_, P>) {
+    let mut unlinked = backend.open(33);
     assert_eq!(unlinked.receive(BUDGET_FRAMES), 0);
-    let (mut endpoints, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = backend.linked();
     for _ in 0..10 {
         endpoints[0].post(link, payload(5000, 1));
     }
@@ -83,10 +83,10 @@ pub fn receive_on_an_idle_transport_returns_0<P: Provider>(provider: &P) {
 
 /// [`receive`](Transport::receive) reports about as much as its budget allows: if many large frames have
 /// arrived, one call with a budget of one frame leaves most of them to later calls.
-pub fn receive_budget_limits_reported_frames<P: Provider>(provider: &P) {
+pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P>) {
     const LEN_BYTES: usize = 16 * 1024;
     const TAKEN_MIN_FRAMES: usize = 32;
-    let (mut endpoints, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = backend.linked();
     let frames = fill(&mut endpoints[0], link, LEN_BYTES);
     if frames > TAKEN_MIN_FRAMES {
         endpoints[1].receive(1);
@@ -98,14 +98,13 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(provider: &P) {
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
 /// another for ever, and each of them gets its turn.
-pub fn flooded_link_does_not_starve_others<P: Provider>(provider: &P) {
+pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
-    let mut server = TestEndpoint::open(provider, 0);
+    let mut server = backend.open(0);
     let address = server.address();
-    let mut clients: Vec<_> =
-        (1..=FLOODERS + 1).map(|instance| TestEndpoint::open(provider, instance as u64)).collect();
+    let mut clients: Vec<_> = (1..=FLOODERS + 1).map(|instance| backend.open(instance as u64)).collect();
     let links: Vec<LinkId> = clients.iter_mut().map(|client| client.connect(address)).collect();
-    let deadline = Deadline::new();
+    let deadline = backend.deadline();
     while server.recorder.up_count() < clients.len()
         || clients.iter().any(|client| client.recorder.up_count() == 0)
     {
@@ -126,7 +125,7 @@ pub fn flooded_link_does_not_starve_others<P: Provider>(provider: &P) {
         fill(flooder, link, 100);
     }
     quiet.post(links[FLOODERS], payload(10, 1));
-    let deadline = Deadline::new();
+    let deadline = backend.deadline();
     while server.recorder.frame_count(accepted[FLOODERS]) == 0
         || accepted.iter().any(|&link| server.recorder.frame_count(link) == 0)
     {
@@ -149,7 +148,7 @@ fn drive_two<T: Transport>(
     what: &str,
     mut done: impl FnMut(&TestEndpoint<T>, &TestEndpoint<T>) -> bool,
 ) {
-    let deadline = Deadline::new();
+    let deadline = a.deadline();
     while !done(a, b) {
         for endpoint in [&mut *a, &mut *b] {
             endpoint.transmit();

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{Close, LinkCaps, LinkId, Provider, Sent, Transport};
 use homespun_engine::wire::Header;
 
+use crate::transport::deadline::PATIENCE;
 use crate::transport::{Deadline, Event, Recorder, message};
 
 /// The budget that [`drive`] gives to each call of [`receive`](Transport::receive), in frames.
@@ -27,6 +29,7 @@ pub struct TestEndpoint<T> {
     address: Address,
     outbox: BTreeMap<LinkId, Outbox>,
     refusals: usize,
+    patience: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +64,20 @@ impl<T: Transport> TestEndpoint<T> {
         };
         let address = transport.address();
         let recorder = Recorder::default();
-        TestEndpoint { transport, recorder, address, outbox: BTreeMap::new(), refusals: 0 }
+        let (outbox, refusals) = (BTreeMap::new(), 0);
+        TestEndpoint { transport, recorder, address, outbox, refusals, patience: PATIENCE }
+    }
+
+    /// Sets how long a test that drives this endpoint waits for an event; the default is a minute.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The moment when a test that starts to wait now stops waiting.
+    pub fn deadline(&self) -> Deadline {
+        Deadline::after(self.patience)
     }
 
     /// The transport's address.
@@ -212,14 +228,14 @@ fn slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
 ///
 /// # Panics
 ///
-/// If that takes longer than a minute; the message contains `what`.
+/// If that takes longer than the first endpoint's patience; the message contains `what`.
 #[track_caller]
 pub fn drive<T: Transport, const N: usize>(
     endpoints: &mut [TestEndpoint<T>; N],
     what: &str,
     mut done: impl FnMut(&[TestEndpoint<T>; N]) -> bool,
 ) {
-    let deadline = Deadline::new();
+    let deadline = deadline_of(endpoints);
     while {
         pass(endpoints);
         !done(endpoints)
@@ -232,14 +248,14 @@ pub fn drive<T: Transport, const N: usize>(
 ///
 /// # Panics
 ///
-/// If that takes longer than a minute; the message contains `what`.
+/// If that takes longer than the first endpoint's patience; the message contains `what`.
 #[track_caller]
 pub fn drive_all<T: Transport>(
     endpoints: &mut [TestEndpoint<T>],
     what: &str,
     mut done: impl FnMut(&[TestEndpoint<T>]) -> bool,
 ) {
-    let deadline = Deadline::new();
+    let deadline = deadline_of(endpoints);
     while {
         pass(endpoints);
         !done(endpoints)
@@ -248,26 +264,13 @@ pub fn drive_all<T: Transport>(
     }
 }
 
+fn deadline_of<T: Transport>(endpoints: &[TestEndpoint<T>]) -> Deadline {
+    endpoints.first().map_or_else(Deadline::new, TestEndpoint::deadline)
+}
+
 fn pass<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
     for endpoint in endpoints {
         endpoint.transmit();
         endpoint.receive(BUDGET_FRAMES);
     }
-}
-
-/// Two endpoints, of instances 11 and 22, with a link that is up on both sides: the connector's number for it
-/// and the acceptor's.
-///
-/// # Panics
-///
-/// If it does not come up within a minute.
-#[track_caller]
-pub fn linked<P: Provider>(provider: &P) -> ([TestEndpoint<P::Transport>; 2], LinkId, LinkId) {
-    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
-    let link = endpoints[0].connect(endpoints[1].address());
-    drive(&mut endpoints, "a link that is up on both sides", |[a, b]| {
-        a.recorder.up_count() == 1 && b.recorder.up_count() == 1
-    });
-    let peer = endpoints[1].recorder.ups()[0].0;
-    (endpoints, link, peer)
 }

@@ -12,23 +12,20 @@ use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::transport::room::fill;
-use crate::transport::{BUDGET_FRAMES, Deadline, SIZES, TestEndpoint, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, Linked, SIZES, TestEndpoint, drive, payload};
 
 /// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
 const LOOK_MS: u64 = 5;
 
 /// Whether endpoints of this provider have a [`wake_fd`](Transport::wake_fd), so that a caller can sleep on
 /// them.
-pub fn wakes<P: Provider>(provider: &P) -> bool {
-    TestEndpoint::open(provider, 11).transport.wake_fd().is_some()
+pub fn wakes<P: Provider>(backend: Backend<'_, P>) -> bool {
+    backend.open(11).transport.wake_fd().is_some()
 }
 
-/// Two endpoints, and the number of each for the link between them.
-type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
-
 /// Two endpoints with a link, if the provider has wake descriptors.
-fn linked_sleepers<P: Provider>(provider: &P) -> Option<Linked<P::Transport>> {
-    wakes(provider).then(|| linked(provider))
+fn linked_sleepers<P: Provider>(backend: Backend<'_, P>) -> Option<Linked<P::Transport>> {
+    wakes(backend).then(|| backend.linked())
 }
 
 /// The sleep of an armed transport whose descriptor is not readable.
@@ -42,7 +39,7 @@ impl Sleep {
     /// Drives an endpoint until it has nothing to do, and arms its transport.
     #[track_caller]
     fn start<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
-        let deadline = Deadline::new();
+        let deadline = endpoint.deadline();
         loop {
             endpoint.transmit();
             while endpoint.receive(BUDGET_FRAMES) > 0 {
@@ -60,7 +57,7 @@ impl Sleep {
     /// Waits until the transport is woken, without a call to it; calls `meanwhile` in a loop.
     #[track_caller]
     fn until_woken<T: Transport>(&self, endpoint: &TestEndpoint<T>, what: &str, mut meanwhile: impl FnMut()) {
-        let deadline = Deadline::new();
+        let deadline = endpoint.deadline();
         while !is_readable(descriptor(&endpoint.transport), Duration::from_millis(LOOK_MS))
             && self.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
@@ -90,7 +87,7 @@ fn sleep_until<T: Transport>(
     what: &str,
     mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
-    let deadline = Deadline::new();
+    let deadline = endpoint.deadline();
     while !transmit_until_done(endpoint, &mut done) {
         if endpoint.receive(budget_frames) == 0
             && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
@@ -117,9 +114,9 @@ fn transmit_until_done<T: Transport>(
 
 /// An endpoint with nothing to do falls asleep: [`arm`](Transport::arm) says so, and its descriptor is not
 /// readable. This holds without a link, with an unused link, and after many frames.
-pub fn idle_transport_arms_and_sleeps<P: Provider>(provider: &P) {
-    let Some((mut endpoints, link, peer)) = linked_sleepers(provider) else { return };
-    Sleep::start(&mut TestEndpoint::open(provider, 33));
+pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
+    let Some((mut endpoints, link, peer)) = linked_sleepers(backend) else { return };
+    Sleep::start(&mut backend.open(33));
     for endpoint in &mut endpoints {
         Sleep::start(endpoint);
     }
@@ -133,11 +130,11 @@ pub fn idle_transport_arms_and_sleeps<P: Provider>(provider: &P) {
 }
 
 /// A connect wakes the sleeping acceptor.
-pub fn incoming_connect_wakes_the_acceptor<P: Provider>(provider: &P) {
-    if !wakes(provider) {
+pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>) {
+    if !wakes(backend) {
         return;
     }
-    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
+    let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
     let sleep = Sleep::start(&mut b);
     a.connect(b.address());
     sleep.until_woken(&b, "a connect to wake the peer", || make_progress(&mut a));
@@ -145,11 +142,11 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(provider: &P) {
 }
 
 /// The acceptor's answer wakes the sleeping connector.
-pub fn accepted_connect_wakes_the_connector<P: Provider>(provider: &P) {
-    if !wakes(provider) {
+pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
+    if !wakes(backend) {
         return;
     }
-    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
+    let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
     a.connect(b.address());
     let sleep = Sleep::start(&mut a);
     if a.recorder.up_count() == 0 {
@@ -165,11 +162,11 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(provider: &P) {
 }
 
 /// The refusal of a connect wakes the sleeping connector.
-pub fn refused_connect_wakes_the_connector<P: Provider>(provider: &P) {
-    if !wakes(provider) {
+pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
+    if !wakes(backend) {
         return;
     }
-    let [mut a, vacant] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
+    let [mut a, vacant] = [11, 22].map(|instance| backend.open(instance));
     let address = vacant.address();
     drop(vacant);
     Sleep::start(&mut a);
@@ -178,8 +175,8 @@ pub fn refused_connect_wakes_the_connector<P: Provider>(provider: &P) {
 }
 
 /// A frame wakes the sleeping receiver, each time that it sleeps.
-pub fn frame_wakes_the_receiver<P: Provider>(provider: &P) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
+    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
     for round in 1..=50 {
         let sleep = Sleep::start(&mut b);
         a.post(link, payload(SIZES[round % 12], 1));
@@ -190,9 +187,9 @@ pub fn frame_wakes_the_receiver<P: Provider>(provider: &P) {
 
 /// A transport does not sleep while frames have arrived that it has not reported because the budget was too
 /// small.
-pub fn arm_with_unreported_frames_stays_awake<P: Provider>(provider: &P) {
+pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     const FRAMES: usize = 100;
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
     for _ in 0..FRAMES {
         a.post(link, payload(40, 1));
     }
@@ -201,9 +198,9 @@ pub fn arm_with_unreported_frames_stays_awake<P: Provider>(provider: &P) {
 }
 
 /// Room on a full link wakes the sleeping sender.
-pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
+pub fn free_room_wakes_the_sender<P: Provider>(backend: Backend<'_, P>) {
     for len_bytes in [500, 256 * 1024] {
-        let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+        let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
         let frames = fill(&mut a, link, len_bytes);
         let sleep = Sleep::start(&mut a);
         sleep.until_woken(&a, "room to wake the sender", || make_progress(&mut b));
@@ -215,7 +212,7 @@ pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
             });
             sleep_until(&mut a, BUDGET_FRAMES, "room for everything", |a| a.is_posted());
             // The last frames may need further calls of their sender.
-            let deadline = Deadline::new();
+            let deadline = backend.deadline();
             while !is_done.load(Ordering::Relaxed) {
                 make_progress(&mut a);
                 deadline.pause("everything to arrive");
@@ -225,17 +222,17 @@ pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
 }
 
 /// [`Close::Drain`] wakes the sleeping peer.
-pub fn drain_wakes_the_peer<P: Provider>(provider: &P) {
-    close_wakes_the_peer(provider, Close::Drain);
+pub fn drain_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    close_wakes_the_peer(backend, Close::Drain);
 }
 
 /// [`Close::Abort`] wakes the sleeping peer.
-pub fn abort_wakes_the_peer<P: Provider>(provider: &P) {
-    close_wakes_the_peer(provider, Close::Abort);
+pub fn abort_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    close_wakes_the_peer(backend, Close::Abort);
 }
 
-fn close_wakes_the_peer<P: Provider>(provider: &P, how: Close) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
+    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
     let sleep = Sleep::start(&mut b);
     a.close(link, how);
     sleep.until_woken(&b, "the end of the link to wake", || make_progress(&mut a));
@@ -243,8 +240,8 @@ fn close_wakes_the_peer<P: Provider>(provider: &P, how: Close) {
 }
 
 /// Dropping a transport wakes the sleeping peer.
-pub fn dropped_transport_wakes_the_peer<P: Provider>(provider: &P) {
-    let Some(([a, mut b], _, peer)) = linked_sleepers(provider) else { return };
+pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    let Some(([a, mut b], _, peer)) = linked_sleepers(backend) else { return };
     let sleep = Sleep::start(&mut b);
     drop(a);
     sleep.until_woken(&b, "the end of the peer to wake", || {});
@@ -252,8 +249,8 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(provider: &P) {
 }
 
 /// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.
-pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
+    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let anything = epoll::EventData::new_u64(0);
     epoll::add(&nest, descriptor(&b.transport), anything, epoll::EventFlags::IN).expect("it can be nested");
@@ -261,7 +258,7 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
         let sleep = Sleep::start(&mut b);
         assert!(!is_readable(&nest, Duration::ZERO), "the transport sleeps, but the outer epoll is readable");
         a.post(link, payload(40, 1));
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         while !is_readable(&nest, Duration::from_millis(LOOK_MS))
             && sleep.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
@@ -274,10 +271,10 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
 
 /// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange messages without a lost
 /// wakeup: first one at a time in turn, then many large ones at once, so that both wait for room.
-pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
+pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
+    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>, link: LinkId, begins: bool| {
         let mut answered = 0;
@@ -303,7 +300,7 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
         });
         finished.fetch_add(1, Ordering::Relaxed);
         // The last frames may need further calls of their sender.
-        let deadline = Deadline::new();
+        let deadline = backend.deadline();
         while finished.load(Ordering::Relaxed) < 2 {
             make_progress(endpoint);
             deadline.pause("the other to have everything");

@@ -1,0 +1,86 @@
+//! A backend under test.
+
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{LinkId, Provider};
+
+use crate::transport::deadline::PATIENCE;
+use crate::transport::{Deadline, TestEndpoint, drive};
+
+/// A backend under test: its provider, and how long its tests wait for an event.
+#[derive(Debug)]
+pub struct Backend<'a, P> {
+    provider: &'a P,
+    patience: Duration,
+}
+
+impl<P> Clone for Backend<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Backend<'_, P> {}
+
+/// Two endpoints, and the number of each for the link between them: the connector's, then the acceptor's.
+pub type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
+
+impl<'a, P: Provider> Backend<'a, P> {
+    /// A backend whose tests wait for an event up to a minute.
+    pub fn new(provider: &'a P) -> Self {
+        Backend { provider, patience: PATIENCE }
+    }
+
+    /// Sets how long a test waits for an event before it fails.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Backend { patience, ..self }
+    }
+
+    /// The provider.
+    pub fn provider(self) -> &'a P {
+        self.provider
+    }
+
+    /// The moment when a test that starts to wait now stops waiting.
+    pub fn deadline(self) -> Deadline {
+        Deadline::after(self.patience)
+    }
+
+    /// Opens an endpoint at the wildcard of the provider's preferred format.
+    ///
+    /// # Panics
+    ///
+    /// If the provider does not open it.
+    #[track_caller]
+    pub fn open(self, instance: u64) -> TestEndpoint<P::Transport> {
+        TestEndpoint::open(self.provider, instance).with_patience(self.patience)
+    }
+
+    /// Opens an endpoint.
+    ///
+    /// # Panics
+    ///
+    /// If the provider does not open it.
+    #[track_caller]
+    pub fn open_at(self, bind: Address, instance: u64) -> TestEndpoint<P::Transport> {
+        TestEndpoint::open_at(self.provider, bind, instance).with_patience(self.patience)
+    }
+
+    /// Two endpoints, of instances 11 and 22, with a link that is up on both sides.
+    ///
+    /// # Panics
+    ///
+    /// If the link does not come up in time.
+    #[track_caller]
+    pub fn linked(self) -> Linked<P::Transport> {
+        let mut endpoints = [self.open(11), self.open(22)];
+        let link = endpoints[0].connect(endpoints[1].address());
+        drive(&mut endpoints, "a link that is up on both sides", |[a, b]| {
+            a.recorder.up_count() == 1 && b.recorder.up_count() == 1
+        });
+        let peer = endpoints[1].recorder.ups()[0].0;
+        (endpoints, link, peer)
+    }
+}
