@@ -5,7 +5,7 @@ mod backend;
 
 use crate::backend::ChannelProvider;
 
-homespun_conformance::transport_contract!(ChannelProvider::new());
+homespun_conformance::transport_contract!(ChannelProvider::new(), features: [splits]);
 
 #[test]
 fn example_backend_keeps_the_contract() {

@@ -7,21 +7,18 @@
 //! ```
 //! use homespun_engine::loopback::{Faults, Network};
 //!
-//! homespun_conformance::transport_contract!(Network::new(7, Faults::default()));
+//! homespun_conformance::transport_contract!(Network::new(7, Faults::default()), features: [maps, splits]);
 //! # fn main() {}
 //! ```
 //!
-//! The tests use a backend through the two traits only. They do not demand optional parts of a transport,
-//! such as [`pull`][pull] or [`wake_fd`][wake_fd]. A backend that has such a part should therefore assert
-//! that the tests see it: see [`pulls`](transport::pulls) and [`wakes`](transport::wakes).
+//! The tests use a backend through the two traits only. A backend declares which of the optional
+//! [features](transport::Features) it has, such as wake-ups. Tests of the others are ignored.
 //!
 //! A backend's own tests may use [`TestEndpoint`](transport::TestEndpoint) and
 //! [`Recorder`](transport::Recorder), too.
 //!
 //! [`Provider`]: homespun_engine::transport::Provider
 //! [`Transport`]: homespun_engine::transport::Transport
-//! [pull]: homespun_engine::transport::Transport::pull
-//! [wake_fd]: homespun_engine::transport::Transport::wake_fd
 
 #![forbid(unsafe_code)]
 
@@ -32,22 +29,65 @@ pub mod transport;
 /// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
 /// evaluates it, so if the expression creates a provider, each test has its own.
 ///
-/// Each test waits for an event up to a minute. A slow backend may ask for more:
+/// `features` lists the optional [features](transport::Features) of the backend; the default is none. Tests of
+/// other features are ignored, with the reason. One more test, `declared_features_match_the_backend`, fails if
+/// the list lacks a feature that the backend has, or names one that it lacks.
+///
+/// Each test waits for an event up to a minute. A slow backend may ask for more `patience`.
 ///
 /// ```
-/// # use homespun_engine::loopback::{Faults, Network};
 /// use std::time::Duration;
 ///
+/// # use homespun_engine::loopback::{Faults, Network};
 /// homespun_conformance::transport_contract!(
 ///     Network::new(7, Faults::default()),
+///     features: [maps, splits],
 ///     patience: Duration::from_secs(600),
 /// );
 /// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! transport_contract {
-    ($provider:expr $(, patience: $patience:expr)? $(,)?) => {
-        $crate::transport_contract! { @tests ($provider $(, $patience)?);
+    (
+        $provider:expr
+        $(, features: [$($feature:ident),* $(,)?])?
+        $(, patience: $patience:expr)?
+        $(,)?
+    ) => {
+        $crate::transport_contract! {
+            @features [$($($feature)*)?] lacks lacks lacks lacks; ($provider $(, $patience)?)
+        }
+    };
+    // Whether the backend has each feature, in the order of the parameters.
+    (@features [pulls $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+        $crate::transport_contract! { @features [$($rest)*] has $maps $splits $wakes; $run }
+    };
+    (@features [maps $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls has $splits $wakes; $run }
+    };
+    (@features [splits $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls $maps has $wakes; $run }
+    };
+    (@features [wakes $($rest:ident)*] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+        $crate::transport_contract! { @features [$($rest)*] $pulls $maps $splits has; $run }
+    };
+    (@features [$unknown:ident $($rest:ident)*] $($has:ident)+; $run:tt) => {
+        compile_error!(concat!("the contract knows no feature `", stringify!($unknown), "`"));
+    };
+    (@features [] $pulls:ident $maps:ident $splits:ident $wakes:ident; $run:tt) => {
+        #[test]
+        fn declared_features_match_the_backend() {
+            let declared = $crate::transport::Features {
+                pulls: $crate::transport_contract!(@is $pulls),
+                maps: $crate::transport_contract!(@is $maps),
+                splits: $crate::transport_contract!(@is $splits),
+                wakes: $crate::transport_contract!(@is $wakes),
+            };
+            $crate::transport_contract! { @with backend $run }
+            $crate::transport::assert_features(backend, declared);
+        }
+        $crate::transport_contract! {
+            @tests has "" $run
             opening:
                 provider_attr_is_complete_and_constant
                 wildcard_bind_resolves_to_a_specific_address
@@ -76,7 +116,6 @@ macro_rules! transport_contract {
                 transport_moved_to_another_thread_works;
             room:
                 link_whose_peer_does_not_read_fills_up
-                partly_sent_frame_does_not_block_other_links
                 broken_link_answers_full_until_link_down
                 receive_on_an_idle_transport_returns_0
                 receive_budget_limits_reported_frames
@@ -85,14 +124,14 @@ macro_rules! transport_contract {
                 drain_delivers_all_frames_before_closed
                 drain_of_a_full_link_delivers_the_taken_frames
                 drain_from_both_sides_completes
-                drain_inside_a_frame_resets_the_peer
-                drain_while_the_peer_is_inside_a_frame_closes_the_peer
                 close_while_connecting_reports_nothing
                 close_of_an_ended_link_reports_nothing
                 abort_with_lost_frames_resets_the_peer
                 dropped_transport_ends_its_links
-                transport_dropped_inside_a_frame_resets_the_peer
                 reused_link_id_gets_no_events_of_its_predecessor;
+        }
+        $crate::transport_contract! {
+            @tests $pulls "links of the backend do not pull payload" $run
             exposing:
                 pull_reads_exposed_payload_whole_and_in_parts
                 pull_again_reads_the_same_payload
@@ -101,10 +140,25 @@ macro_rules! transport_contract {
                 pull_from_an_invalid_description_fails
                 pull_after_close_fails
                 pull_after_transport_drop_fails;
+        }
+        $crate::transport_contract! {
+            @tests $maps "links of the backend do not map memory of their peers" $run
             mapping:
                 mapped_memory_is_shared_with_its_owner
                 map_with_a_wrong_description_fails
                 map_of_freed_memory_fails;
+        }
+        $crate::transport_contract! {
+            @tests $splits "the backend takes frames whole or not at all" $run
+            room:
+                partly_sent_frame_does_not_block_other_links;
+            closing:
+                drain_inside_a_frame_resets_the_peer
+                drain_while_the_peer_is_inside_a_frame_closes_the_peer
+                transport_dropped_inside_a_frame_resets_the_peer;
+        }
+        $crate::transport_contract! {
+            @tests $wakes "the backend has no wake-ups" $run
             waking:
                 idle_transport_arms_and_sleeps
                 incoming_connect_wakes_the_acceptor
@@ -120,18 +174,30 @@ macro_rules! transport_contract {
                 sleeping_endpoints_miss_no_wakeup;
         }
     };
-    (@tests $arguments:tt; $($theme:ident: $($test:ident)+;)+) => {
+    (@is has) => { true };
+    (@is lacks) => { false };
+    (@tests has $reason:literal $run:tt $($theme:ident: $($test:ident)+;)+) => {
         $($(
             #[test]
             fn $test() {
-                $crate::transport_contract! { @run $theme $test $arguments }
+                $crate::transport_contract! { @with backend $run }
+                $crate::transport::$theme::$test(backend);
             }
         )+)+
     };
-    (@run $theme:ident $test:ident ($provider:expr $(, $patience:expr)?)) => {
+    (@tests lacks $reason:literal $run:tt $($theme:ident: $($test:ident)+;)+) => {
+        $($(
+            #[test]
+            #[ignore = $reason]
+            fn $test() {
+                $crate::transport_contract! { @with backend $run }
+                $crate::transport::$theme::$test(backend);
+            }
+        )+)+
+    };
+    (@with $backend:ident ($provider:expr $(, $patience:expr)?)) => {
         let provider = $provider;
-        let backend = $crate::transport::Backend::new(&provider)$(.with_patience($patience))?;
-        $crate::transport::$theme::$test(backend);
+        let $backend = $crate::transport::Backend::new(&provider)$(.with_patience($patience))?;
     };
 }
 

@@ -10,6 +10,7 @@ pub mod closing;
 pub mod connecting;
 mod deadline;
 pub mod exposing;
+mod features;
 pub mod frames;
 mod headers;
 pub mod mapping;
@@ -22,9 +23,7 @@ pub mod waking;
 
 pub use self::backend::{Backend, Linked};
 pub use self::deadline::Deadline;
-pub use self::exposing::pulls;
-pub use self::mapping::maps;
+pub use self::features::{Features, assert_features};
 pub use self::payload::{SIZES, message, payload};
 pub use self::recorder::{Event, Recorder};
 pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive, drive_all};
-pub use self::waking::wakes;

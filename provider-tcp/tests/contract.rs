@@ -1,21 +1,15 @@
 //! The contract of a transport over TCP.
 
-use homespun_conformance::transport::Backend;
 use homespun_tcp::TcpProvider;
 
-homespun_conformance::transport_contract!(TcpProvider::new());
+homespun_conformance::transport_contract!(TcpProvider::new(), features: [splits, wakes]);
 
 /// With small socket buffers, so that links are often full and frames are often cut.
 mod tight {
     use super::*;
 
     homespun_conformance::transport_contract!(
-        TcpProvider::new().with_send_buffer_bytes(4 * 1024).with_receive_buffer_bytes(4 * 1024)
+        TcpProvider::new().with_send_buffer_bytes(4 * 1024).with_receive_buffer_bytes(4 * 1024),
+        features: [splits, wakes],
     );
-}
-
-/// The contract tests waking only if the provider offers it.
-#[test]
-fn provider_wakes() {
-    assert!(homespun_conformance::transport::wakes(Backend::new(&TcpProvider::new())));
 }

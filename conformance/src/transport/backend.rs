@@ -48,6 +48,12 @@ impl<'a, P: Provider> Backend<'a, P> {
         Deadline::after(self.patience)
     }
 
+    /// That many bytes, or the provider's largest message if that is shorter.
+    pub(crate) fn frame_bytes(self, wished_bytes: usize) -> usize {
+        usize::try_from(self.provider.attr().max_message_bytes)
+            .map_or(wished_bytes, |max| max.min(wished_bytes))
+    }
+
     /// Opens an endpoint at the wildcard of the provider's preferred format.
     ///
     /// # Panics

@@ -89,11 +89,11 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
 
 /// A frame that is larger than any buffer of the transport arrives whole.
 pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
-    const LEN_BYTES: usize = 5 * 1024 * 1024 + 13;
+    let len_bytes = backend.frame_bytes(5 * 1024 * 1024 + 13);
     let (mut endpoints, link, peer) = backend.linked();
-    endpoints[0].post(link, payload(LEN_BYTES, 1));
+    endpoints[0].post(link, payload(len_bytes, 1));
     drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-    assert!(endpoints[1].recorder.payloads(peer) == [payload(LEN_BYTES, 1)], "other bytes than were sent");
+    assert!(endpoints[1].recorder.payloads(peer) == [payload(len_bytes, 1)], "other bytes than were sent");
 }
 
 /// A frame may be posted as soon as [`connect`](Transport::connect) has returned; retried sends succeed. The

@@ -1,6 +1,6 @@
 //! Shareable memory: allocating it, and mapping that of a peer.
 //!
-//! A provider may have no shareable memory. A transport maps the memory that a peer describes, or refuses; it
+//! These tests apply only to backends whose links map memory of their peers. A transport maps the memory that a peer describes, or refuses; it
 //! must not panic, nor map other memory.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::transport::{Backend, TestEndpoint, drive, payload};
 
 const LEN_BYTES: usize = 10_001;
 
-/// Whether links of this provider map memory of their peers.
-pub fn maps<P: Provider>(backend: Backend<'_, P>) -> bool {
-    SharedRegion::new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
+/// Whether links of this backend map memory of their peers.
+pub(super) fn maps<P: Provider>(backend: Backend<'_, P>) -> bool {
+    SharedRegion::try_new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
 /// A link with memory of one side for the other to map.
@@ -32,8 +32,12 @@ struct SharedRegion<T> {
 }
 
 impl<T: Transport> SharedRegion<T> {
+    fn new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> SharedRegion<T> {
+        SharedRegion::try_new(backend).expect("a backend whose links map has shareable memory")
+    }
+
     /// `None` if the provider has no shareable memory.
-    fn new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<SharedRegion<T>> {
+    fn try_new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<SharedRegion<T>> {
         let memory = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory")?;
         let ([owner, other], at_owner, at_other) = backend.linked();
         let remote = memory.describe().expect("its owner may describe it");
@@ -59,8 +63,8 @@ impl<T: Transport> SharedRegion<T> {
 /// Mapped memory is zero at first and long enough, and each side sees what the other writes. The other side
 /// sees the end of the region, and its mapping stays valid.
 pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, P>) {
-    let Some(mut region) = SharedRegion::new(backend) else { return };
-    let Some(mapped) = region.map(LEN_BYTES as u64) else { return region.assert_link_works() };
+    let mut region = SharedRegion::new(backend);
+    let mapped = region.map(LEN_BYTES as u64).expect("the peer may map it");
     assert!(mapped.words().len() >= LEN_BYTES.div_ceil(8));
     assert_eq!(mapped.words().len(), region.memory.words().len());
     assert!(mapped.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
@@ -82,7 +86,7 @@ pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, 
 
 /// A wrong length or a meaningless description maps nothing.
 pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) {
-    let Some(mut region) = SharedRegion::new(backend) else { return };
+    let mut region = SharedRegion::new(backend);
     for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
         assert!(region.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
     }
@@ -103,11 +107,7 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) 
 
 /// Memory that was freed is not mapped, even with a description from before.
 pub fn map_of_freed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
-    let Some(SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote }) =
-        SharedRegion::new(backend)
-    else {
-        return;
-    };
+    let SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote } = SharedRegion::new(backend);
     memory.retire();
     drop(memory);
     assert!(other.transport.map(at_other, &remote, LEN_BYTES as u64).is_none());

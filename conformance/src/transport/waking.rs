@@ -12,21 +12,10 @@ use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::transport::room::fill;
-use crate::transport::{BUDGET_FRAMES, Backend, Linked, SIZES, TestEndpoint, drive, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive, payload};
 
 /// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
 const LOOK_MS: u64 = 5;
-
-/// Whether endpoints of this provider have a [`wake_fd`](Transport::wake_fd), so that a caller can sleep on
-/// them.
-pub fn wakes<P: Provider>(backend: Backend<'_, P>) -> bool {
-    backend.open(11).transport.wake_fd().is_some()
-}
-
-/// Two endpoints with a link, if the provider has wake descriptors.
-fn linked_sleepers<P: Provider>(backend: Backend<'_, P>) -> Option<Linked<P::Transport>> {
-    wakes(backend).then(|| backend.linked())
-}
 
 /// The sleep of an armed transport whose descriptor is not readable.
 #[derive(Debug)]
@@ -115,7 +104,7 @@ fn transmit_until_done<T: Transport>(
 /// An endpoint with nothing to do falls asleep: [`arm`](Transport::arm) says so, and its descriptor is not
 /// readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
-    let Some((mut endpoints, link, peer)) = linked_sleepers(backend) else { return };
+    let (mut endpoints, link, peer) = backend.linked();
     Sleep::start(&mut backend.open(33));
     for endpoint in &mut endpoints {
         Sleep::start(endpoint);
@@ -131,9 +120,6 @@ pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
 
 /// A connect wakes the sleeping acceptor.
 pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>) {
-    if !wakes(backend) {
-        return;
-    }
     let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
     let sleep = Sleep::start(&mut b);
     a.connect(b.address());
@@ -143,9 +129,6 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>)
 
 /// The acceptor's answer wakes the sleeping connector.
 pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    if !wakes(backend) {
-        return;
-    }
     let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
     a.connect(b.address());
     let sleep = Sleep::start(&mut a);
@@ -163,9 +146,6 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
 
 /// The refusal of a connect wakes the sleeping connector.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    if !wakes(backend) {
-        return;
-    }
     let [mut a, vacant] = [11, 22].map(|instance| backend.open(instance));
     let address = vacant.address();
     drop(vacant);
@@ -176,7 +156,7 @@ pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>)
 
 /// A frame wakes the sleeping receiver, each time that it sleeps.
 pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+    let ([mut a, mut b], link, peer) = backend.linked();
     for round in 1..=50 {
         let sleep = Sleep::start(&mut b);
         a.post(link, payload(SIZES[round % 12], 1));
@@ -189,7 +169,7 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
 /// small.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     const FRAMES: usize = 100;
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+    let ([mut a, mut b], link, peer) = backend.linked();
     for _ in 0..FRAMES {
         a.post(link, payload(40, 1));
     }
@@ -200,7 +180,7 @@ pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, 
 /// Room on a full link wakes the sleeping sender.
 pub fn free_room_wakes_the_sender<P: Provider>(backend: Backend<'_, P>) {
     for len_bytes in [500, 256 * 1024] {
-        let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+        let ([mut a, mut b], link, peer) = backend.linked();
         let frames = fill(&mut a, link, len_bytes);
         let sleep = Sleep::start(&mut a);
         sleep.until_woken(&a, "room to wake the sender", || make_progress(&mut b));
@@ -232,7 +212,7 @@ pub fn abort_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
 }
 
 fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+    let ([mut a, mut b], link, peer) = backend.linked();
     let sleep = Sleep::start(&mut b);
     a.close(link, how);
     sleep.until_woken(&b, "the end of the link to wake", || make_progress(&mut a));
@@ -241,7 +221,7 @@ fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
 
 /// Dropping a transport wakes the sleeping peer.
 pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    let Some(([a, mut b], _, peer)) = linked_sleepers(backend) else { return };
+    let ([a, mut b], _, peer) = backend.linked();
     let sleep = Sleep::start(&mut b);
     drop(a);
     sleep.until_woken(&b, "the end of the peer to wake", || {});
@@ -250,7 +230,7 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
 
 /// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+    let ([mut a, mut b], link, peer) = backend.linked();
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let anything = epoll::EventData::new_u64(0);
     epoll::add(&nest, descriptor(&b.transport), anything, epoll::EventFlags::IN).expect("it can be nested");
@@ -274,7 +254,7 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) 
 pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();
-    let Some(([mut a, mut b], link, peer)) = linked_sleepers(backend) else { return };
+    let ([mut a, mut b], link, peer) = backend.linked();
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>, link: LinkId, begins: bool| {
         let mut answered = 0;
