@@ -122,6 +122,10 @@ macro_rules! transport_contract {
                 flooded_link_does_not_starve_others;
             closing:
                 drain_delivers_all_frames_before_closed
+                drain_completes_without_calls_of_the_peer
+                drain_while_connecting_completes_without_calls_of_the_peer
+                drain_of_a_full_link_ends_with_its_peer
+                transport_dropped_after_a_drain_loses_no_frames
                 drain_of_a_full_link_delivers_the_taken_frames
                 drain_from_both_sides_completes
                 close_while_connecting_reports_nothing

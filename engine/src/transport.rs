@@ -46,7 +46,8 @@ pub struct Full;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
     /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or
-    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped.
+    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped. The
+    /// endpoint must live until the link is no longer [draining](Transport::draining).
     Drain,
     /// At once; what is buffered is lost.
     Abort,
@@ -298,8 +299,13 @@ pub trait Transport: Send + 'static {
     /// Stops accepting new links, for an endpoint that is being closed.
     fn stop_accepting(&mut self);
 
-    /// How many links closed with [`Close::Drain`] still have something on its way. They advance inside
-    /// [`receive`](Self::receive) and [`flush`](Self::flush).
+    /// How many links closed with [`Close::Drain`] still need this endpoint: if it was dropped now, the peer
+    /// might miss frames that were taken, or see another end than [`LinkError::Closed`]. An endpoint that is
+    /// being closed is dropped once this is 0, or when its time is over.
+    ///
+    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without any call of
+    /// the peer: it counts neither frames that wait to be read at the peer nor the peer's answer. Only if there
+    /// was no room for all that was taken, the peer must first read some of it, or end.
     fn draining(&self) -> usize;
 }
 

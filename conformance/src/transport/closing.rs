@@ -6,7 +6,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
 use crate::transport::room::{fill, stop_inside_a_frame};
-use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, drive, message, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive, message, payload};
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
@@ -29,6 +29,76 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_,
     assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
     assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
+}
+
+/// [`draining`](Transport::draining) falls to 0 although the peer makes no call. From then on the transport may
+/// be dropped: the peer still gets all frames that were taken, and sees [`LinkError::Closed`].
+pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    for is_accepted in [false, true] {
+        let ([mut a, mut b], mut link, mut peer) = backend.linked();
+        if is_accepted {
+            ((a, b), (link, peer)) = ((b, a), (peer, link));
+        }
+        let taken = send_little(&mut a, link);
+        a.close(link, Close::Drain);
+        drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+        drop(a);
+        drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
+        assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
+        assert_eq!(b.recorder.frame_count(peer), taken);
+    }
+}
+
+/// The same holds for a link that the peer has not accepted, but what was taken may get lost with it.
+pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    for passes in 0..4 {
+        let [mut a, b] = [backend.open(11), backend.open(22)];
+        let link = a.connect(b.address());
+        a.post(link, payload(50, 1));
+        for _ in 0..passes {
+            a.transmit();
+            a.receive(BUDGET_FRAMES);
+        }
+        a.close(link, Close::Drain);
+        drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+    }
+}
+
+/// A full link that is drained does not wait for a peer that has ended.
+pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, b], link, _) = backend.linked();
+    fill(&mut a, link, 256 * 1024);
+    a.close(link, Close::Drain);
+    a.transmit();
+    drop(b);
+    drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+}
+
+/// A transport whose full link has [drained](Transport::draining) may be dropped: the peer still gets all frames
+/// that were taken.
+pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.linked();
+    let taken = fill(&mut endpoints[0], link, 100) - 1;
+    let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
+    endpoints[0].close(link, Close::Drain);
+    drive(&mut endpoints, "the link to drain", |[a, _]| a.transport.draining() == 0);
+    let [a, mut b] = endpoints;
+    drop(a);
+    drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
+    assert_eq!(b.recorder.frame_count(peer), taken);
+    assert_eq!(b.recorder.down(peer), Some(&end));
+}
+
+/// Sends frames for which an idle link has room, and returns how many it has taken.
+fn send_little<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId) -> usize {
+    const FRAMES: usize = 8;
+    for _ in 0..FRAMES {
+        endpoint.post(link, Vec::new());
+        endpoint.transmit();
+    }
+    let taken = FRAMES - endpoint.waiting_frames(link);
+    assert!(taken > 0, "an idle link takes no frame");
+    taken
 }
 
 /// A full link may be drained: all frames that it has taken arrive, and then its end.

@@ -99,8 +99,11 @@ impl Exposed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndState {
     Open,
-    /// Closed by its owner, while the other end has not read everything.
+    /// Closed by its owner, which has not called [`flush`](crate::transport::Transport::flush) or
+    /// [`receive`](crate::transport::Transport::receive) since.
     Draining,
+    /// Closed in order. The network has everything that the other end is to read, and needs the owner no longer.
+    Delivered,
     Gone,
 }
 

@@ -48,6 +48,8 @@ struct Endpoint {
     ready: VecDeque<EndKey>,
     /// Ends of this endpoint that have written what is not flushed; an end may have left since.
     unflushed: Vec<EndKey>,
+    /// Ends of this endpoint that were closed in order since its last call of `flush` or `receive`.
+    draining: Vec<EndKey>,
 }
 
 /// What [`State::next_ready`] found.
@@ -84,6 +86,7 @@ impl State {
             incoming: VecDeque::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
+            draining: Vec::new(),
         });
         self.by_address.insert(address, key);
         Ok((key, address))
@@ -141,6 +144,8 @@ impl State {
         endpoint.calls += 1;
         let calls = endpoint.calls;
         let hello = endpoint.hello.emit();
+        self.finish_draining(key);
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for (connection, due_call) in std::mem::take(&mut endpoint.connecting) {
             match self.connections.get_mut(connection) {
                 Some(state) if !state.severed && due_call > calls => {
@@ -348,6 +353,19 @@ impl State {
                 self.flush_end(end);
             }
         }
+        self.finish_draining(key);
+    }
+
+    /// The network has taken over what closed ends of an endpoint have written.
+    fn finish_draining(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
+        for end in std::mem::take(&mut endpoint.draining) {
+            if let Some(connection) = self.connections.get_mut(end.connection)
+                && connection.end(end.side).presence == EndState::Draining
+            {
+                connection.end_mut(end.side).presence = EndState::Delivered;
+            }
+        }
     }
 
     /// Puts what an end has written on its way to the other.
@@ -426,6 +444,10 @@ impl State {
         } else if how == Close::Drain {
             self.flush_end(end);
             self.end_mut(end).leave(EndState::Draining);
+            let owner = self.end_mut(end).owner;
+            if let Some(endpoint) = self.endpoints.get_mut(owner) {
+                endpoint.draining.push(end);
+            }
             self.end_mut(end.peer()).inbound.finish(LinkError::Closed);
             self.schedule(end.peer());
         } else {
@@ -484,12 +506,16 @@ impl State {
         self.by_address.remove(&endpoint.hello.address);
         for connection in self.connections_of(|connection| connection.is_of(key)) {
             let state = &mut self.connections[connection];
+            let mut loses = false;
             for end in [&mut state.connector, &mut state.acceptor] {
-                if end.owner == key {
+                if end.owner == key && end.presence != EndState::Delivered {
                     end.leave(EndState::Gone);
+                    loses = true;
                 }
             }
-            self.sever(connection, Errno::ECONNRESET);
+            if loses {
+                self.sever(connection, Errno::ECONNRESET);
+            }
             self.reap(connection);
         }
     }
