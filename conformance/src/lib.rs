@@ -170,6 +170,10 @@ macro_rules! transport_contract {
                 refused_connect_wakes_the_connector
                 frame_wakes_the_receiver
                 arm_with_unreported_frames_stays_awake
+                arm_after_an_unreported_event_stays_awake
+                arm_after_room_was_freed_stays_awake
+                connect_to_a_full_backlog_wakes_the_connector
+                drain_completes_while_the_endpoint_sleeps
                 free_room_wakes_the_sender
                 drain_wakes_the_peer
                 abort_wakes_the_peer

@@ -103,8 +103,8 @@ pub enum Armed {
     Ready,
     /// Whatever happens next makes the descriptor readable.
     Asleep {
-        /// Something that wakes no descriptor, such as room in a peer's backlog. The caller looks
-        /// again after this time at the latest.
+        /// Something that wakes no descriptor, such as room in a peer's backlog. The caller calls
+        /// [`receive`](Transport::receive) after this time at the latest.
         look_again_after: Option<Duration>,
     },
 }
@@ -289,6 +289,12 @@ pub trait Transport: Send + 'static {
     /// wake this transport, then looks once more for things to do. Lasts until the next call of a
     /// method that takes `&mut self`. Things to do are frames and links that arrive or end, and
     /// room on a link whose last answer was [`Sent::Full`] or [`Sent::Partial`].
+    ///
+    /// A frame or an event of a link keeps the transport awake until `receive` has reported it, however often the
+    /// transport is armed, and whichever call has found it: a connect may be refused at once. Room keeps it awake
+    /// once, since the caller then sends again. What no descriptor announces needs
+    /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress of a link
+    /// that is [draining](Self::draining).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }

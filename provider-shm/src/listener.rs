@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::control;
 use crate::fork::CloseOnForkFd;
-use crate::limits::BACKLOG_CONNECTIONS;
 use crate::name;
 
 /// The listening sockets of an endpoint, one for each address to which it is bound.
@@ -25,14 +24,19 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Binds an endpoint and returns the address at which peers reach it.
-    pub(crate) fn bind(to: Address, instance: u64) -> io::Result<(Listener, Address)> {
+    pub(crate) fn bind(
+        to: Address,
+        instance: u64,
+        backlog_connections: u16,
+    ) -> io::Result<(Listener, Address)> {
         if to.is_specific() && !name::is_local(to.ip()) {
             return Err(rustix::io::Errno::ADDRNOTAVAIL.into());
         }
         let mut taken = io::Error::from(rustix::io::Errno::ADDRINUSE);
         for port in name::ports(to.port(), instance) {
             let bindings = name::bindings(to.with_port(port));
-            let bound: io::Result<SmallVec<_>> = bindings.iter().map(|&address| bind_one(address)).collect();
+            let sockets = bindings.iter().map(|&address| bind_one(address, backlog_connections));
+            let bound: io::Result<SmallVec<_>> = sockets.collect();
             match bound {
                 Ok(sockets) => {
                     return Ok((Listener { sockets, is_pending: true, is_starved: false }, bindings[0]));
@@ -94,10 +98,10 @@ impl Listener {
     }
 }
 
-fn bind_one(address: Address) -> io::Result<CloseOnForkFd> {
+fn bind_one(address: Address, backlog_connections: u16) -> io::Result<CloseOnForkFd> {
     let socket = CloseOnForkFd::new(control::socket()?);
     bind(&socket, &name::of(address)?)?;
-    listen(&socket, BACKLOG_CONNECTIONS)?;
+    listen(&socket, backlog_connections.into())?;
     Ok(socket)
 }
 

@@ -9,6 +9,7 @@ use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 
 use crate::control;
 use crate::findings;
+use crate::limits::BACKLOG_CONNECTIONS;
 use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
@@ -25,9 +26,16 @@ use crate::transport::ShmTransport;
 /// assert!(transport.address().ip().is_loopback());
 /// # Ok::<(), homespun_engine::errno::Errno>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ShmProvider {
     allows_any_tracer: bool,
+    backlog_connections: u16,
+}
+
+impl Default for ShmProvider {
+    fn default() -> ShmProvider {
+        ShmProvider { allows_any_tracer: false, backlog_connections: BACKLOG_CONNECTIONS }
+    }
 }
 
 impl ShmProvider {
@@ -44,6 +52,14 @@ impl ShmProvider {
     #[must_use]
     pub fn with_any_tracer(mut self) -> ShmProvider {
         self.allows_any_tracer = true;
+        self
+    }
+
+    /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`), within the kernel's own
+    /// limit `net.core.somaxconn`; the default is 4096. Further ones wait at their connectors, which try again.
+    #[must_use]
+    pub fn with_backlog_connections(mut self, connections: u16) -> ShmProvider {
+        self.backlog_connections = connections;
         self
     }
 }
@@ -75,6 +91,6 @@ impl Provider for ShmProvider {
         {
             tracing::debug!(%error, "cannot allow any tracer: the Yama security module is absent");
         }
-        ShmTransport::open(bind, instance).map_err(|error| control::errno(&error))
+        ShmTransport::open(bind, instance, self.backlog_connections).map_err(|error| control::errno(&error))
     }
 }

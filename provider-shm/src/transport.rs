@@ -68,10 +68,10 @@ pub struct ShmTransport {
 }
 
 impl ShmTransport {
-    pub(crate) fn open(bind: Address, instance: u64) -> io::Result<ShmTransport> {
+    pub(crate) fn open(bind: Address, instance: u64, backlog_connections: u16) -> io::Result<ShmTransport> {
         let generation = ForkGeneration::current();
         let poller = Poller::new()?;
-        let (listener, address) = Listener::bind(bind, instance)?;
+        let (listener, address) = Listener::bind(bind, instance, backlog_connections)?;
         for socket in listener.sockets() {
             poller.add(socket, EventSource::Listener)?;
         }

@@ -3,3 +3,13 @@
 use homespun_shm::ShmProvider;
 
 homespun_conformance::transport_contract!(ShmProvider::new(), features: [pulls, maps, splits, wakes]);
+
+/// With a short backlog, so that connects often have to be repeated.
+mod short_backlog {
+    use super::*;
+
+    homespun_conformance::transport_contract!(
+        ShmProvider::new().with_backlog_connections(1),
+        features: [pulls, maps, splits, wakes],
+    );
+}

@@ -17,6 +17,9 @@ use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive, paylo
 /// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
 const LOOK_MS: u64 = 5;
 
+/// How often the tests arm a transport that has something to report.
+const ARMS: usize = 3;
+
 /// The sleep of an armed transport whose descriptor is not readable.
 #[derive(Debug)]
 struct Sleep {
@@ -43,17 +46,52 @@ impl Sleep {
         }
     }
 
+    /// Arms an endpoint's transport as it is. If the transport stays awake, the sleep is over at once.
+    fn arm<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
+        let after = match endpoint.transport.arm() {
+            Armed::Ready => Some(Duration::ZERO),
+            Armed::Asleep { look_again_after } => look_again_after,
+        };
+        Sleep { retry_at: after.map(|after| Instant::now() + after) }
+    }
+
     /// Waits until the transport is woken, without a call to it; calls `meanwhile` in a loop.
     #[track_caller]
     fn until_woken<T: Transport>(&self, endpoint: &TestEndpoint<T>, what: &str, mut meanwhile: impl FnMut()) {
         let deadline = endpoint.deadline();
-        while !is_readable(descriptor(&endpoint.transport), Duration::from_millis(LOOK_MS))
-            && self.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
+        while self.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
+            && !is_readable(descriptor(&endpoint.transport), Duration::from_millis(LOOK_MS))
         {
             meanwhile();
             deadline.pause(what);
         }
     }
+
+    /// Waits until the transport is woken by a frame or by an event of a link, then arms it several times: it
+    /// must stay awake until it has reported that. It may wake without cause before.
+    #[track_caller]
+    fn until_event<T: Transport>(
+        mut self,
+        endpoint: &mut TestEndpoint<T>,
+        what: &str,
+        mut meanwhile: impl FnMut(),
+    ) {
+        let deadline = endpoint.deadline();
+        loop {
+            self.until_woken(endpoint, what, &mut meanwhile);
+            if (0..ARMS).all(|_| stays_awake(endpoint)) {
+                return;
+            }
+            self = Sleep::arm(endpoint);
+            deadline.pause(what);
+        }
+    }
+}
+
+/// Arms a transport. Returns whether its caller would look at it again although nothing more happens.
+fn stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
+    let sleep = Sleep::arm(endpoint);
+    sleep.retry_at.is_some() || is_readable(descriptor(&endpoint.transport), Duration::ZERO)
 }
 
 fn descriptor(transport: &impl Transport) -> BorrowedFd<'_> {
@@ -123,7 +161,7 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>)
     let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
     let sleep = Sleep::start(&mut b);
     a.connect(b.address());
-    sleep.until_woken(&b, "a connect to wake the peer", || make_progress(&mut a));
+    sleep.until_event(&mut b, "a connect to wake the peer", || make_progress(&mut a));
     drive(&mut [a, b], "the link", |[a, b]| a.recorder.up_count() == 1 && b.recorder.up_count() == 1);
 }
 
@@ -133,7 +171,7 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     a.connect(b.address());
     let sleep = Sleep::start(&mut a);
     if a.recorder.up_count() == 0 {
-        sleep.until_woken(&a, "the peer's answer to wake", || make_progress(&mut b));
+        sleep.until_event(&mut a, "the peer's answer to wake", || make_progress(&mut b));
     }
     let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.up_count() == 1;
     thread::scope(|scope| {
@@ -144,13 +182,14 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     });
 }
 
-/// The refusal of a connect wakes the sleeping connector.
+/// The refusal of a connect wakes the sleeping connector, even if it is known before the transport is armed.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, vacant] = [11, 22].map(|instance| backend.open(instance));
     let address = vacant.address();
     drop(vacant);
     Sleep::start(&mut a);
     let link = a.connect(address);
+    Sleep::arm(&mut a).until_event(&mut a, "the refusal to wake the connector", || {});
     sleep_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| a.recorder.down(link).is_some());
 }
 
@@ -160,7 +199,7 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
     for round in 1..=50 {
         let sleep = Sleep::start(&mut b);
         a.post(link, payload(SIZES[round % 12], 1));
-        sleep.until_woken(&b, "a frame to wake its receiver", || make_progress(&mut a));
+        sleep.until_event(&mut b, "a frame to wake its receiver", || make_progress(&mut a));
         sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
@@ -168,13 +207,20 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
 /// A transport does not sleep while frames have arrived that it has not reported because the budget was too
 /// small.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
-    const FRAMES: usize = 100;
-    let ([mut a, mut b], link, peer) = backend.linked();
-    for _ in 0..FRAMES {
-        a.post(link, payload(40, 1));
+    for (frames, len_bytes) in [(100, 40), (20, 20_000)] {
+        let ([mut a, mut b], link, peer) = backend.linked();
+        for _ in 0..frames {
+            a.post(link, payload(len_bytes, 1));
+        }
+        for _ in 0..10 {
+            make_progress(&mut a);
+        }
+        while b.recorder.frame_count(peer) < frames {
+            let sleep = Sleep::arm(&mut b);
+            sleep.until_woken(&b, "frames that arrived before", || make_progress(&mut a));
+            b.receive(1);
+        }
     }
-    drive(std::array::from_mut(&mut a), "the frames to be taken", |[a]| a.is_posted());
-    sleep_until(&mut b, 1, "all frames", |b| b.recorder.frame_count(peer) == FRAMES);
 }
 
 /// Room on a full link wakes the sleeping sender.
@@ -215,7 +261,7 @@ fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
     let ([mut a, mut b], link, peer) = backend.linked();
     let sleep = Sleep::start(&mut b);
     a.close(link, how);
-    sleep.until_woken(&b, "the end of the link to wake", || make_progress(&mut a));
+    sleep.until_event(&mut b, "the end of the link to wake", || make_progress(&mut a));
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
@@ -224,8 +270,96 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let ([a, mut b], _, peer) = backend.linked();
     let sleep = Sleep::start(&mut b);
     drop(a);
-    sleep.until_woken(&b, "the end of the peer to wake", || {});
+    sleep.until_event(&mut b, "the end of the peer to wake", || {});
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
+}
+
+/// A transport does not sleep if something has happened since its last pass that it has not reported: a connect,
+/// a frame, or the end of a link.
+pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
+    let [mut a, mut b] = [backend.open(11), backend.open(22)];
+    a.connect(b.address());
+    make_progress(&mut a);
+    Sleep::arm(&mut b).until_event(&mut b, "an earlier connect", || make_progress(&mut a));
+
+    for (what, close) in [
+        ("an earlier frame", None),
+        ("an earlier drain", Some(Close::Drain)),
+        ("an earlier abort", Some(Close::Abort)),
+    ] {
+        let ([mut a, mut b], link, _) = backend.linked();
+        match close {
+            None => a.post(link, payload(40, 1)),
+            Some(how) => a.close(link, how),
+        }
+        make_progress(&mut a);
+        Sleep::arm(&mut b).until_event(&mut b, what, || make_progress(&mut a));
+        sleep_until(&mut b, BUDGET_FRAMES, what, |b| b.recorder.log().len() == 2);
+    }
+
+    let ([a, mut b], _, peer) = backend.linked();
+    drop(a);
+    Sleep::arm(&mut b).until_event(&mut b, "an earlier end of the peer", || {});
+    sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
+}
+
+/// A sender does not sleep if a full link has got room since its last pass.
+pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
+    let frames = fill(&mut a, link, 500);
+    // The peer reads what has arrived, or the most of it.
+    for _ in 0..1000 {
+        b.receive(BUDGET_FRAMES);
+    }
+    let sleep = Sleep::arm(&mut a);
+    sleep.until_woken(&a, "room that was freed before", || make_progress(&mut b));
+    drive(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+}
+
+/// A connect comes up although the connector sleeps and no descriptor announces that it may go on: other
+/// connects have filled the acceptor's backlog, if that is short.
+pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
+    const OTHERS: usize = 32;
+    let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open(instance));
+    for _ in 0..OTHERS {
+        c.connect(b.address());
+        make_progress(&mut c);
+    }
+    let is_up = AtomicBool::new(false);
+    thread::scope(|scope| {
+        a.connect(b.address());
+        Sleep::start(&mut a);
+        scope.spawn(|| {
+            let deadline = backend.deadline();
+            while !is_up.load(Ordering::Relaxed) && deadline.left() > Duration::ZERO {
+                make_progress(&mut b);
+                make_progress(&mut c);
+                thread::yield_now();
+            }
+        });
+        sleep_until(&mut a, BUDGET_FRAMES, "a place in the backlog", |a| a.recorder.up_count() == 1);
+        is_up.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few at
+/// a time.
+pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.linked();
+    let taken = fill(&mut a, link, 100) - 1;
+    a.close(link, Close::Drain);
+    loop {
+        let sleep = Sleep::start(&mut a);
+        if a.transport.draining() == 0 {
+            break;
+        }
+        sleep.until_woken(&a, "the link to drain", || {
+            if b.recorder.frame_count(peer) < taken {
+                b.receive(1);
+            }
+        });
+    }
+    drive(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
 }
 
 /// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.

@@ -1,0 +1,215 @@
+//! The contract of a transport fails over transports that break it: correct transports, each with one flaw.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homespun_conformance::transport::{Backend, closing, waking};
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Provider, ProviderAttr, Pull, Remote, Sent,
+    SharedMemory, Transport,
+};
+use homespun_engine::wire::Header;
+use homespun_shm::ShmProvider;
+use homespun_tcp::TcpProvider;
+
+/// How long a test waits for what a flaw prevents. It decides only how long these tests take.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How many passes [`Flaw::DrainsUnseen`] needs.
+const DRAIN_PASSES: usize = 10;
+
+/// What a transport does wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// It falls asleep although it has something to report, or has room again.
+    Sleepy,
+    /// The same, but only between a connect and the next `receive`.
+    SleepyAfterConnect,
+    /// It never asks to be looked at again.
+    NeverLooksAgain,
+    /// It says at once that nothing drains.
+    DrainsNothing,
+    /// It counts a drained link until the endpoint ends.
+    DrainsForEver,
+    /// It needs further passes for a drain, and does not ask to be looked at again for them.
+    DrainsUnseen,
+}
+
+/// Opens transports with a flaw.
+#[derive(Debug)]
+struct Flawed<P>(P, Flaw);
+
+/// A transport with a flaw.
+struct FlawedTransport<T> {
+    transport: T,
+    flaw: Flaw,
+    has_connected: bool,
+    drained_links: usize,
+    passes_since_drain: usize,
+}
+
+impl<P: Provider> Provider for Flawed<P> {
+    type Transport = FlawedTransport<P::Transport>;
+
+    fn attr(&self) -> ProviderAttr {
+        self.0.attr()
+    }
+
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        self.0.allocate_shareable(len_bytes)
+    }
+
+    fn open(&self, bind: Address, instance: u64) -> Result<Self::Transport, Errno> {
+        let transport = self.0.open(bind, instance)?;
+        let (flaw, has_connected, drained_links, passes_since_drain) = (self.1, false, 0, 0);
+        Ok(FlawedTransport { transport, flaw, has_connected, drained_links, passes_since_drain })
+    }
+}
+
+impl<T: Transport> Transport for FlawedTransport<T> {
+    fn address(&self) -> Address {
+        self.transport.address()
+    }
+
+    fn caps(&self, link: LinkId) -> LinkCaps {
+        self.transport.caps(link)
+    }
+
+    fn connect(&mut self, to: Address) -> LinkId {
+        self.has_connected = true;
+        self.transport.connect(to)
+    }
+
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        self.transport.send_inline(link, header, payload)
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        self.transport.send(link, header, payload)
+    }
+
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
+        self.transport.resume(link, rest)
+    }
+
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+        self.transport.expose(link, payload)
+    }
+
+    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+        self.transport.pull(link, from, offset_bytes, into)
+    }
+
+    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        self.transport.map(link, from, len_bytes)
+    }
+
+    fn flush(&mut self) {
+        self.transport.flush();
+    }
+
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        self.has_connected = false;
+        self.passes_since_drain += 1;
+        self.transport.receive(budget_frames, receiver)
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.transport.wake_fd()
+    }
+
+    fn arm(&mut self) -> Armed {
+        const ASLEEP: Armed = Armed::Asleep { look_again_after: None };
+        match (self.transport.arm(), self.flaw) {
+            (Armed::Ready, Flaw::Sleepy) => ASLEEP,
+            (Armed::Ready, Flaw::SleepyAfterConnect) if self.has_connected => ASLEEP,
+            (Armed::Asleep { .. }, Flaw::NeverLooksAgain) => ASLEEP,
+            (armed, _) => armed,
+        }
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.drained_links += usize::from(how == Close::Drain);
+        self.passes_since_drain = 0;
+        self.transport.close(link, how);
+    }
+
+    fn stop_accepting(&mut self) {
+        self.transport.stop_accepting();
+    }
+
+    fn draining(&self) -> usize {
+        match self.flaw {
+            Flaw::DrainsNothing => 0,
+            Flaw::DrainsForEver => self.drained_links,
+            Flaw::DrainsUnseen if self.passes_since_drain < DRAIN_PASSES => self.drained_links,
+            _ => self.transport.draining(),
+        }
+    }
+}
+
+fn tcp() -> TcpProvider {
+    TcpProvider::new().with_send_buffer_bytes(4 * 1024).with_receive_buffer_bytes(4 * 1024)
+}
+
+fn shm() -> ShmProvider {
+    ShmProvider::new().with_backlog_connections(1)
+}
+
+/// Defines two tests for each function of the contract: it passes over the transport without the flaw, and it
+/// fails over the transport with it, with this message.
+macro_rules! caught {
+    ($($theme:ident::$test:ident over $provider:ident catches $flaw:ident: $message:literal;)+) => {
+        $(
+            mod $test {
+                mod $provider {
+                    use super::super::*;
+
+                    #[test]
+                    fn flawless_transport_passes() {
+                        $theme::$test(Backend::new(&Flawed($provider(), Flaw::None)));
+                    }
+
+                    #[test]
+                    #[should_panic(expected = $message)]
+                    fn flawed_transport_fails() {
+                        let provider = Flawed($provider(), Flaw::$flaw);
+                        $theme::$test(Backend::new(&provider).with_patience(PATIENCE));
+                    }
+                }
+            }
+        )+
+    };
+}
+
+caught! {
+    waking::refused_connect_wakes_the_connector over tcp catches SleepyAfterConnect:
+        "waited in vain for the refusal to wake the connector";
+    waking::arm_with_unreported_frames_stays_awake over shm catches Sleepy:
+        "waited in vain for frames that arrived before";
+    waking::arm_after_an_unreported_event_stays_awake over tcp catches Sleepy:
+        "waited in vain for an earlier connect";
+    waking::arm_after_room_was_freed_stays_awake over shm catches Sleepy:
+        "waited in vain for room that was freed before";
+    waking::connect_to_a_full_backlog_wakes_the_connector over shm catches NeverLooksAgain:
+        "waited in vain for a place in the backlog";
+    waking::drain_completes_while_the_endpoint_sleeps over shm catches DrainsUnseen:
+        "waited in vain for the link to drain";
+    closing::drain_completes_without_calls_of_the_peer over tcp catches DrainsForEver:
+        "waited in vain for the link to drain";
+    closing::transport_dropped_after_a_drain_loses_no_frames over tcp catches DrainsNothing:
+        "assertion `left == right` failed";
+}
+
+/// The refusal is known to `connect` itself there.
+#[test]
+#[should_panic(expected = "waited in vain for the refusal to wake the connector")]
+fn shm_transport_that_forgets_a_refused_connect_fails() {
+    let provider = Flawed(shm(), Flaw::SleepyAfterConnect);
+    waking::refused_connect_wakes_the_connector(Backend::new(&provider).with_patience(PATIENCE));
+}
