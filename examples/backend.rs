@@ -17,8 +17,11 @@
 //! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
 //! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! `tests/backend.rs` checks it against the contract of a transport in one line, as you would check yours.
-//! The semantic suite in `tests/` runs over it as well.
+//! To start your own backend, copy this file into a crate, without `main`. The backend needs the crates
+//! `homespun-engine`, for the two traits, and `parking_lot`; `main` is an application, and needs `homespun`.
+//! `tests/backend.rs` checks the backend against the contract of a transport, with the crate
+//! `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/` runs over
+//! it as well.
 
 #![expect(clippy::print_stdout, reason = "an example says what happened")]
 
@@ -30,9 +33,9 @@ use std::sync::{Arc, OnceLock};
 
 use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::Info;
-use homespun::{
-    Address, AddressFormat, AvAttr, Buffer, Bytes, BytesMut, CqAttr, Errno, Error, Fabric, FabricAddress,
-};
+use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Error, Fabric, FabricAddress};
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
@@ -52,7 +55,7 @@ const FIRST_PORT: u16 = 49_152;
 
 /// Opens endpoints that reach each other over channels. Clones open endpoints of the same network.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ChannelProvider {
+pub struct ChannelProvider {
     acceptors: Arc<Mutex<Acceptors>>,
 }
 
@@ -84,7 +87,7 @@ struct Link {
 
 /// One endpoint.
 #[derive(Debug)]
-pub(crate) struct ChannelTransport {
+pub struct ChannelTransport {
     acceptors: Arc<Mutex<Acceptors>>,
     address: Address,
     instance: u64,
@@ -97,7 +100,7 @@ pub(crate) struct ChannelTransport {
 
 impl ChannelProvider {
     /// A network without endpoints.
-    pub(crate) fn new() -> ChannelProvider {
+    pub fn new() -> ChannelProvider {
         ChannelProvider::default()
     }
 }
@@ -307,7 +310,7 @@ fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
 }
 
 /// Sends two messages over the backend. Only the first line differs from an application over another backend.
-pub(crate) fn main() -> Result<(), Error> {
+pub fn main() -> Result<(), Error> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();
     hints.domain.name = Some("channel".into());

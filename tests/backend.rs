@@ -1,5 +1,6 @@
 //! The example of a backend, held against the contract of a transport.
 
+#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../examples/backend.rs"]
 mod backend;
 

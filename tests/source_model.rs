@@ -5,6 +5,7 @@
 //! at that moment, or none. Without one, `FI_SOURCE_ERR` makes the entry an error with the address.
 //! `PROPTEST_CASES` sets how many programs each test runs.
 
+#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
 #[path = "../examples/backend.rs"]
 #[allow(dead_code, reason = "its main function is another program's")]
 mod backend;

@@ -7,10 +7,12 @@
 //! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
-//! - the interface of a backend: [`transport`];
-//! - [`loopback`], a backend inside one process that injects faults, for tests.
+//! - the interface of a backend: [`transport`], and [`link_table`] to number its links;
+//! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults, for
+//!   tests.
 //!
-//! Applications use the `homespun` crate. A backend implements
+//! Applications use the `homespun` crate. A backend needs this crate alone, without features, and for its tests
+//! `homespun-conformance`. It implements
 //! [`Provider`](transport::Provider) and [`Transport`](transport::Transport):
 //!
 //! ```text
@@ -45,6 +47,7 @@ mod initiator;
 pub mod limits;
 mod link;
 pub mod link_table;
+#[cfg(any(test, feature = "loopback"))]
 pub mod loopback;
 pub mod matching;
 pub mod moment;
