@@ -1,8 +1,21 @@
 //! The contract of a homespun backend as a library of tests.
 //!
-//! The author of a backend implements [`Provider`] and [`Transport`]. The documentation of these traits makes
-//! promises; here each promise is a function that panics if a backend breaks it. One line in a file below
-//! `tests/` turns each function into a test:
+//! The author of a backend implements [`Provider`] and [`Transport`], for which the backend needs the crate
+//! `homespun-engine` alone. The documentation of these traits makes promises; here each promise is a function
+//! that panics if a backend breaks it. The tests use a backend through the two traits only.
+//!
+//! # How to use it
+//!
+//! ```toml
+//! [dependencies]
+//! homespun-engine = "0.1"
+//!
+//! [dev-dependencies]
+//! homespun-conformance = "0.1"
+//! ```
+//!
+//! One line in a file below `tests/` turns each function into a test. In the place of the loopback network it
+//! has an expression that creates your provider:
 //!
 //! ```
 //! use homespun_engine::loopback::{Faults, Network};
@@ -11,11 +24,47 @@
 //! # fn main() {}
 //! ```
 //!
-//! The tests use a backend through the two traits only. A backend declares which of the optional
-//! [features](transport::Features) it has, such as wake-ups. Tests of the others are ignored.
+//! `cargo test` then shows each promise by name, as `ok`, as `FAILED`, or as `ignored` if it belongs to an
+//! optional [feature](transport::Features) that the backend does not declare:
 //!
-//! A backend's own tests may use [`TestEndpoint`](transport::TestEndpoint) and
-//! [`Recorder`](transport::Recorder), too.
+//! ```text
+//! test frames_arrive_whole_and_in_order ... ok
+//! test frame_wakes_the_receiver ... ignored, the backend has no wake-ups
+//! test declared_features_match_the_backend ... ok
+//! ```
+//!
+//! To begin, declare no feature: `declared_features_match_the_backend` prints those that the backend has. The
+//! documentation of [`transport_contract`] has the other arguments of the macro.
+//!
+//! # One promise at a time
+//!
+//! The functions can also be called, such as from a test of a backend in a special situation:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use homespun_conformance::transport::{Backend, connecting, frames};
+//! use homespun_engine::loopback::{Faults, Network};
+//!
+//! let network = Network::new(7, Faults::choppy());
+//! let backend = Backend::new(&network).with_patience(Duration::from_secs(600));
+//! connecting::endpoint_connects_to_itself(backend);
+//! frames::many_small_frames_arrive_in_order(backend);
+//! ```
+//!
+//! [`TestEndpoint`](transport::TestEndpoint) drives a transport as an engine would, and
+//! [`Recorder`](transport::Recorder) records what it reports. Tests of your own may use them too:
+//!
+//! ```
+//! use homespun_conformance::transport::{Backend, drive, payload};
+//! use homespun_engine::loopback::{Faults, Network};
+//!
+//! let network = Network::new(7, Faults::default());
+//! let (mut endpoints, link, peer) = Backend::new(&network).linked();
+//! endpoints[0].post(link, payload(100, 1));
+//! drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+//! assert_eq!(endpoints[1].recorder.payloads(peer), [payload(100, 1)]);
+//! ```
 //!
 //! [`Provider`]: homespun_engine::transport::Provider
 //! [`Transport`]: homespun_engine::transport::Transport
@@ -29,9 +78,9 @@ pub mod transport;
 /// Takes an expression whose type is a [`Provider`](homespun_engine::transport::Provider). Each test
 /// evaluates it, so if the expression creates a provider, each test has its own.
 ///
-/// `features` lists the optional [features](transport::Features) of the backend; the default is none. Tests of
-/// other features are ignored, with the reason. One more test, `declared_features_match_the_backend`, fails if
-/// the list lacks a feature that the backend has, or names one that it lacks.
+/// `features` lists the optional [features](transport::Features) of the backend; the default is none. Tests
+/// of other features are ignored, with the reason. One more test, `declared_features_match_the_backend`,
+/// fails if the list lacks a feature that the backend has, or names one that it lacks.
 ///
 /// Each test waits for an event up to a minute. A slow backend may ask for more `patience`.
 ///

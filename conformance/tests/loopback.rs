@@ -8,7 +8,10 @@ homespun_conformance::transport_contract!(Network::new(1, Faults::default()), fe
 mod choppy {
     use super::*;
 
-    homespun_conformance::transport_contract!(Network::new(2, Faults::choppy()), features: [pulls, maps, splits]);
+    homespun_conformance::transport_contract!(
+        Network::new(2, Faults::choppy()),
+        features: [pulls, maps, splits],
+    );
 }
 
 /// With links of the smallest capacity that deliver every byte by itself.

@@ -8,12 +8,12 @@
 //! - the [`wire`] format;
 //! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
 //! - the interface of a backend: [`transport`], and [`link_table`] to number its links;
-//! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults, for
-//!   tests.
+//! - with the feature `loopback`: the module `loopback`, a backend inside one process that injects faults,
+//!   for tests.
 //!
-//! Applications use the `homespun` crate. A backend needs this crate alone, without features, and for its tests
-//! `homespun-conformance`. It implements
-//! [`Provider`](transport::Provider) and [`Transport`](transport::Transport):
+//! Applications use the `homespun` crate. A backend needs this crate alone, without features, and for its
+//! tests `homespun-conformance`. It implements [`Provider`](transport::Provider) and
+//! [`Transport`](transport::Transport):
 //!
 //! ```text
 //!           homespun: Endpoint, CompletionQueue, AddressVector

@@ -290,9 +290,9 @@ pub trait Transport: Send + 'static {
     /// method that takes `&mut self`. Things to do are frames and links that arrive or end, and
     /// room on a link whose last answer was [`Sent::Full`] or [`Sent::Partial`].
     ///
-    /// A frame or an event of a link keeps the transport awake until `receive` has reported it, however often the
-    /// transport is armed, and whichever call has found it: a connect may be refused at once. Room keeps it awake
-    /// once, since the caller then sends again. What no descriptor announces needs
+    /// A frame or an event of a link keeps the transport awake until `receive` has reported it, however often
+    /// the transport is armed, and whichever call has found it: a connect may be refused at once. Room keeps
+    /// it awake once, since the caller then sends again. What no descriptor announces needs
     /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress of a link
     /// that is [draining](Self::draining).
     fn arm(&mut self) -> Armed {
@@ -309,9 +309,9 @@ pub trait Transport: Send + 'static {
     /// might miss frames that were taken, or see another end than [`LinkError::Closed`]. An endpoint that is
     /// being closed is dropped once this is 0, or when its time is over.
     ///
-    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without any call of
-    /// the peer: it counts neither frames that wait to be read at the peer nor the peer's answer. Only if there
-    /// was no room for all that was taken, the peer must first read some of it, or end.
+    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without any call
+    /// of the peer: it counts neither frames that wait to be read at the peer nor the peer's answer. Only if
+    /// there was no room for all that was taken, the peer must first read some of it, or end.
     fn draining(&self) -> usize;
 }
 

@@ -4,7 +4,8 @@
 /// through the ring are faster than one copy and a system call.
 pub const PULL_MIN_BYTES: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted, unless the provider sets another limit (the kernel's own limit is `net.core.somaxconn`).
+/// How many connections may wait to be accepted, unless the provider sets another limit (the kernel's own
+/// limit is `net.core.somaxconn`).
 pub const BACKLOG_CONNECTIONS: u16 = 4096;
 
 /// How many connections are accepted at most before their greetings are read. Each greeting brings two

@@ -55,8 +55,9 @@ impl ShmProvider {
         self
     }
 
-    /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`), within the kernel's own
-    /// limit `net.core.somaxconn`; the default is 4096. Further ones wait at their connectors, which try again.
+    /// Sets how many connections may wait until an endpoint accepts them (`listen(2)`), within the kernel's
+    /// own limit `net.core.somaxconn`; the default is 4096. Further ones wait at their connectors, which try
+    /// again.
     #[must_use]
     pub fn with_backlog_connections(mut self, connections: u16) -> ShmProvider {
         self.backlog_connections = connections;

@@ -31,8 +31,8 @@ pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_,
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// [`draining`](Transport::draining) falls to 0 although the peer makes no call. From then on the transport may
-/// be dropped: the peer still gets all frames that were taken, and sees [`LinkError::Closed`].
+/// [`draining`](Transport::draining) falls to 0 although the peer makes no call. From then on the transport
+/// may be dropped: the peer still gets all frames that were taken, and sees [`LinkError::Closed`].
 pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for is_accepted in [false, true] {
         let ([mut a, mut b], mut link, mut peer) = backend.linked();
@@ -74,8 +74,8 @@ pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_,
     drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
 }
 
-/// A transport whose full link has [drained](Transport::draining) may be dropped: the peer still gets all frames
-/// that were taken.
+/// A transport whose full link has [drained](Transport::draining) may be dropped: the peer still gets all
+/// frames that were taken.
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.linked();
     let taken = fill(&mut endpoints[0], link, 100) - 1;

@@ -1,7 +1,8 @@
 //! Exposing and pulling payload.
 //!
-//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. It may refuse a pull at any time, and must then refuse
-//! all further ones. In any case it must not panic, nor succeed with other bytes than the payload.
+//! These tests apply only to links that pull. A transport that cannot pull says so in its caps. It may refuse
+//! a pull at any time, and must then refuse all further ones. In any case it must not panic, nor succeed with
+//! other bytes than the payload.
 
 use std::io::{IoSlice, IoSliceMut};
 

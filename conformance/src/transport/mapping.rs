@@ -1,7 +1,7 @@
 //! Shareable memory: allocating it, and mapping that of a peer.
 //!
-//! These tests apply only to backends whose links map memory of their peers. A transport maps the memory that a peer describes, or refuses; it
-//! must not panic, nor map other memory.
+//! These tests apply only to backends whose links map memory of their peers. A transport maps the memory that
+//! a peer describes, or refuses; it must not panic, nor map other memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -82,7 +82,8 @@ pub fn receive_on_an_idle_transport_returns_0<P: Provider>(backend: Backend<'_, 
 }
 
 /// [`receive`](Transport::receive) reports about as much as its budget allows. A call with a budget of one
-/// frame leaves most frames to later calls: if each of many links has one, and if one link has many large ones.
+/// frame leaves most frames to later calls: if each of many links has one, and if one link has many large
+/// ones.
 pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P>) {
     const LINKS: usize = 32;
     const LEN_BYTES: usize = 16 * 1024;

@@ -274,8 +274,8 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
-/// A transport does not sleep if something has happened since its last pass that it has not reported: a connect,
-/// a frame, or the end of a link.
+/// A transport does not sleep if something has happened since its last pass that it has not reported: a
+/// connect, a frame, or the end of a link.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b] = [backend.open(11), backend.open(22)];
     a.connect(b.address());
@@ -342,8 +342,8 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
     });
 }
 
-/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few at
-/// a time.
+/// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few
+/// at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.linked();
     let taken = fill(&mut a, link, 100) - 1;

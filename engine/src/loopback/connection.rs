@@ -102,7 +102,8 @@ pub(super) enum EndState {
     /// Closed by its owner, which has not called [`flush`](crate::transport::Transport::flush) or
     /// [`receive`](crate::transport::Transport::receive) since.
     Draining,
-    /// Closed in order. The network has everything that the other end is to read, and needs the owner no longer.
+    /// Closed in order. The network has everything that the other end is to read, and needs the owner no
+    /// longer.
     Delivered,
     Gone,
 }
