@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bitflags::bitflags;
 use homespun_engine::address::{Address, AddressFormat};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse, Unmet, Unsupported};
 use homespun_engine::rejected::Rejected;
 use parking_lot::RwLock;
 
@@ -142,12 +142,11 @@ impl AddressVector {
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        let unsupported = [
-            (attr.name.is_some(), "address vectors shared by processes"),
-            (attr.flags.contains(AvFlags::EVENT), "asynchronous insertion into address vectors"),
-        ];
-        if let Some(&(_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
-            return Err(Misuse::NotSupported(what).into());
+        if attr.name.is_some() {
+            return Err(Misuse::NotSupported(Unsupported::NamedAddressVector).into());
+        }
+        if attr.flags.contains(AvFlags::EVENT) {
+            return Err(Misuse::NotSupported(Unsupported::AsynchronousInsertion).into());
         }
         let shared = VectorShared {
             domain,
@@ -253,7 +252,7 @@ impl AddressVector {
         let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
         let fits = |address: &Address| address.format() == self.shared.format;
         let address = found.into_iter().find(fits);
-        Ok(address.ok_or(Misuse::NoData("an address of the address vector's format"))?)
+        Ok(address.ok_or(Misuse::NoData(Unmet::AddressFormat(self.shared.format)))?)
     }
 
     /// Removes addresses: all of them, or none if there is an error. Their indices may be given out
@@ -310,10 +309,7 @@ impl AddressVector {
     /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err(Rejected {
-                error: Misuse::Busy("endpoints are bound to the address vector").into(),
-                returned: self,
-            });
+            return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
         }
         Ok(())
     }
@@ -358,19 +354,22 @@ impl AddressVector {
 
     /// Whether messages could be sent to this address.
     fn check(&self, address: Address) -> Result<(), Error> {
-        let refusals = [
-            (
-                address.format() != self.shared.format,
-                "an address of another format than the address vector's",
-            ),
-            (!address.is_specific(), "a wildcard address names no peer"),
-            (address.port() == 0, "an address without a port names no peer"),
-        ];
-        match refusals.iter().find(|(refused, _)| *refused) {
-            Some(&(_, why)) => Err(Misuse::Invalid(why).into()),
-            None => Ok(()),
-        }
+        check_peer(address, self.shared.format)
     }
+}
+
+/// Whether an address of this format can be that of a peer.
+pub(crate) fn check_peer(address: Address, format: AddressFormat) -> Result<(), Error> {
+    let refused = if address.format() != format {
+        Argument::AddressFormat { accepted: format }
+    } else if !address.is_specific() {
+        Argument::WildcardPeer
+    } else if address.port() == 0 {
+        Argument::PeerWithoutPort
+    } else {
+        return Ok(());
+    };
+    Err(Misuse::Invalid(refused).into())
 }
 
 impl fmt::Debug for AddressVector {

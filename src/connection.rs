@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::connection::{Request, RequestId, Requester};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse, ObjectState};
 use homespun_engine::limits::CONNECTION_DATA_MAX_BYTES;
 use parking_lot::Mutex;
 
@@ -226,12 +226,12 @@ impl Drop for RequestShared {
 /// [`Misuse::Invalid`] if not.
 pub(crate) fn check_data(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
-        return Err(Misuse::Invalid("more data than CONNECTION_DATA_MAX_BYTES with a connection").into());
+        return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
     }
     Ok(())
 }
 
-const DECIDED: Error = Error::Misuse(Misuse::State("the request for a connection was decided already"));
+const DECIDED: Error = Error::Misuse(Misuse::State(ObjectState::RequestDecided));
 
 /// A request that an endpoint is accepting. Dropping it ends the requester's wait at the passive
 /// endpoint: the acceptor has connected or failed. It must not be dropped with any endpoint locked.

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::region::CountAccess;
 use homespun_engine::rejected::Rejected;
@@ -288,7 +288,7 @@ impl Counter {
     /// or will change it.
     pub fn close(self) -> Result<(), Rejected<Counter>> {
         if self.is_in_use() {
-            let error = Misuse::Busy("endpoints, regions, poll sets or works use the counter").into();
+            let error = Misuse::Busy(InUse::Counter).into();
             return Err(Rejected { error, returned: self });
         }
         Ok(())
@@ -483,7 +483,7 @@ impl fmt::Debug for Counter {
     }
 }
 
-const NO_WAIT_OBJECT: Error = Error::Misuse(Misuse::Invalid("the counter was opened without a wait object"));
+const NO_WAIT_OBJECT: Error = Error::Misuse(Misuse::Invalid(Argument::NoWaitObject));
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse};
 use homespun_engine::rejected::Rejected;
 
 pub use self::completion::{Completion, CompletionError, CqFormat, OperationKind};
@@ -186,7 +186,11 @@ impl CompletionQueue {
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
-            _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
+            _ => {
+                return Err(
+                    Misuse::Invalid(Argument::QueueDepth { max_entries: CQ_DEPTH_MAX_ENTRIES }).into()
+                );
+            }
         };
         let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref())?;
         let cq = CompletionQueue {
@@ -407,10 +411,7 @@ impl CompletionQueue {
     pub fn close(self) -> Result<(), Rejected<CompletionQueue>> {
         match self.shared.users.load(Ordering::Acquire) {
             0 => Ok(()),
-            _ => Err(Rejected {
-                error: Misuse::Busy("endpoints or poll sets are bound to the completion queue").into(),
-                returned: self,
-            }),
+            _ => Err(Rejected { error: Misuse::Busy(InUse::CompletionQueue).into(), returned: self }),
         }
     }
 

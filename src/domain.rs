@@ -8,7 +8,7 @@ use std::time::Duration;
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::engine::Config;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse, Unmet};
 use homespun_engine::region::Regions;
 use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
@@ -238,7 +238,7 @@ impl Domain {
     pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
         let granted = self.grant_msg_endpoint(info)?;
         if request.asked().info.domain.name.as_deref() != Some(self.name()) {
-            return Err(Misuse::Invalid("the request is for another domain").into());
+            return Err(Misuse::Invalid(Argument::RequestOfOtherDomain).into());
         }
         request.take()?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
@@ -278,7 +278,7 @@ impl Domain {
     /// What an endpoint for connections gets that is opened with an info.
     fn grant_msg_endpoint(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
-            return Err(Misuse::Invalid("connections of another endpoint type than FI_EP_MSG").into());
+            return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
         self.grant_endpoint(info)
     }
@@ -286,20 +286,20 @@ impl Domain {
     /// What an endpoint gets that is opened with an info.
     fn grant_endpoint(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
-            return Err(Misuse::Invalid("the info is for another domain").into());
+            return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
         match info.ep.ep_type {
             None | Some(EndpointType::Rdm) => {}
             // Reads of their event queue drive them, and that queue belongs to no domain.
             Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
-                return Err(Misuse::Invalid("endpoints for connections in a domain without locks").into());
+                return Err(Misuse::Invalid(Argument::UnlockedConnections).into());
             }
             Some(EndpointType::Msg) => {}
-            _ => return Err(Misuse::Invalid("the endpoint type is not one that the domain offers").into()),
+            _ => return Err(Misuse::Invalid(Argument::NotOffered(Unmet::Datagrams)).into()),
         }
         let formats = [info.addr_format, info.src_addr.map(|address| address.format())];
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {
-            return Err(Misuse::Invalid("the address format is not the domain's").into());
+            return Err(Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.format }).into());
         }
         let wanted = with_preferences(info, &self.shared.params);
         let mut granted = grant(&self.shared.attr, &wanted)?;

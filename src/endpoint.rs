@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::{Caps, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use parking_lot::Mutex;
@@ -342,7 +342,7 @@ impl EndpointShared {
         let flags = self.service.flags();
         match self.pump.get() {
             Some(pump) if flags.contains(ServiceFlags::ENABLED) => Ok((&**pump, flags)),
-            _ => Err(Misuse::State("the endpoint is not enabled").into()),
+            _ => Err(Misuse::State(ObjectState::EndpointNotEnabled).into()),
         }
     }
 
@@ -353,11 +353,7 @@ impl EndpointShared {
 
     #[cold]
     fn refuse_caps(&self, needed: Caps) -> Result<(), Error> {
-        let missing = needed - self.info.caps;
-        match missing.iter_names().next() {
-            Some((name, _)) => Err(Misuse::NoCapability(name).into()),
-            None => Ok(()),
-        }
+        Err(Misuse::NoCapability(needed - self.info.caps).into())
     }
 
     /// The source that a receive accepts: only with `FI_DIRECTED_RECV` is it looked at.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bitflags::bitflags;
 use homespun_engine::connection::RequestId;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Again, Error, Misuse};
+use homespun_engine::error::{Again, Error, InUse, Misuse, ObjectState};
 use homespun_engine::rejected::Rejected;
 use parking_lot::Mutex;
 
@@ -334,10 +334,7 @@ impl EventQueue {
     /// [`Misuse::Busy`] while an object is bound to it; the handle is handed back.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err(Rejected {
-                error: Misuse::Busy("objects are bound to the event queue").into(),
-                returned: self,
-            });
+            return Err(Rejected { error: Misuse::Busy(InUse::EventQueue).into(), returned: self });
         }
         Ok(())
     }
@@ -467,11 +464,7 @@ impl EqShared {
     }
 
     fn check_writable(&self) -> Result<(), Error> {
-        if self.is_writable {
-            Ok(())
-        } else {
-            Err(Misuse::State("the event queue was not opened for writing").into())
-        }
+        if self.is_writable { Ok(()) } else { Err(Misuse::State(ObjectState::EventQueueNotWritable).into()) }
     }
 
     /// Wakes all sleepers: a reader that only peeks leaves the event to the others.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Missing, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
@@ -123,9 +123,9 @@ impl Fabric {
 
     /// The provider of the domain that an info names.
     fn provider(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
-        let name = info.domain.name.as_deref().ok_or(Misuse::NotFound("the info names no domain"))?;
+        let name = info.domain.name.as_deref().ok_or(Misuse::NotFound(Missing::DomainName))?;
         let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
-        Ok(provider.ok_or(Misuse::NotFound("no domain of that name"))?)
+        Ok(provider.ok_or(Misuse::NotFound(Missing::Domain))?)
     }
 
     /// Opens a passive endpoint, which receives requests for connections: `fi_passive_ep` of

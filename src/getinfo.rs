@@ -6,7 +6,7 @@
 
 mod negotiate;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
@@ -35,17 +35,17 @@ pub(crate) fn getinfo_of(
     let offers = offers(providers, only, &negotiate::ep_types(hints)?, hints)?;
     let ends = ends(node, service, flags, hints)?;
     let mut infos = Vec::new();
-    let mut lacking = "an address format that the domain has";
+    let mut unmet = Unmet::DomainAddressFormat;
     for offer in &offers {
         let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) =
             ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
         infos.extend(addressed(offer, &reached));
         if reached.is_empty() && !others.is_empty() {
-            lacking = "a destination on this host";
+            unmet = Unmet::LocalDestination;
         }
     }
     if infos.is_empty() {
-        return Err(Misuse::NoData(lacking).into());
+        return Err(Misuse::NoData(unmet).into());
     }
     Ok(infos)
 }
@@ -64,7 +64,7 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
     let refuse = |refusal| match refusal {
-        Misuse::NoData(lacking) => Misuse::Invalid(lacking),
+        Misuse::NoData(unmet) => Misuse::Invalid(Argument::NotOffered(unmet)),
         other => other,
     };
     let ep_types = negotiate::ep_types(&wanted).map_err(refuse)?;
@@ -134,14 +134,14 @@ fn offers<'a>(
         |provider: &ProviderAttr, name: Option<&str>| name.is_none_or(|name| name == provider.domain);
     let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
-    let mut reason = Misuse::NoData("a domain of that name");
+    let mut reason = Misuse::NoData(Unmet::DomainName);
     if let Some(name) = only {
         if !providers.iter().any(|provider| is_named(provider, only)) {
             warn!(variable = DOMAIN.variable(), name, "there is no such domain, so nothing is offered");
-            return Err(Misuse::NoData("a domain of the name that FI_HOMESPUN_DOMAIN gives").into());
+            return Err(Misuse::NoData(Unmet::PreferredDomain).into());
         }
         if asked.is_some_and(|asked| asked != name) {
-            reason = Misuse::NoData("the domain that FI_HOMESPUN_DOMAIN names, and no other");
+            reason = Misuse::NoData(Unmet::NotPreferredDomain);
         }
     }
     let of_types = ep_types.iter().rev();

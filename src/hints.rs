@@ -1,7 +1,7 @@
 //! What an application asks `getinfo` for, said step by step.
 
 use homespun_engine::address::{Address, AddressFormat};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 
 use crate::fabric::Fabric;
@@ -240,7 +240,8 @@ impl Fabric {
     ///
     /// As [`getinfo`](crate::getinfo()).
     pub fn info(&self, hints: &Hints) -> Result<Info, Error> {
-        self.infos(hints)?.into_iter().next().ok_or_else(|| Misuse::NoData("an answer").into())
+        let best = self.infos(hints)?.into_iter().next();
+        Ok(best.expect("an answer without an info is an error"))
     }
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 
 use bitflags::bitflags;
 use homespun_engine::address::{Address, AddressFormat};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 
 /// The name of the provider, which hints may ask for (`fabric_attr->prov_name`).
@@ -338,7 +338,7 @@ const fn decimal(text: &str) -> u16 {
 /// Defines an enumeration of the C interface whose value 0 is "unspecified", which is `None` here.
 macro_rules! choices {
     (
-        $(#[$attr:meta])* pub enum $name:ident, unknown: $unknown:literal {
+        $(#[$attr:meta])* pub enum $name:ident, unknown: $unknown:ident {
             $($(#[$variant_attr:meta])* $variant:ident = $raw:literal,)*
         }
     ) => {
@@ -365,7 +365,7 @@ macro_rules! choices {
                 match raw {
                     0 => Ok(None),
                     $($raw => Ok(Some($name::$variant)),)*
-                    _ => Err(Misuse::NoData($unknown).into()),
+                    _ => Err(Misuse::NoData(Unmet::$unknown).into()),
                 }
             }
 
@@ -379,7 +379,7 @@ macro_rules! choices {
 
 choices! {
     /// The kind of an endpoint: `fi_endpoint(3)`, "type".
-    pub enum EndpointType, unknown: "an endpoint type that is not known" {
+    pub enum EndpointType, unknown: UnknownEndpointType {
         /// Connected, reliable messages (`FI_EP_MSG`).
         Msg = 1,
         /// Unconnected, unreliable datagrams (`FI_EP_DGRAM`).
@@ -391,7 +391,7 @@ choices! {
 
 choices! {
     /// What the application keeps from happening at once: `fi_domain(3)`, "threading".
-    pub enum Threading, unknown: "a threading level that is not known" {
+    pub enum Threading, unknown: UnknownThreading {
         /// Nothing: any thread may call anything at any time.
         Safe = 1,
         /// Calls that use the same object.
@@ -420,7 +420,7 @@ choices! {
     /// let domain = fabric.domain(info)?;
     /// # Ok::<(), homespun::Error>(())
     /// ```
-    pub enum Progress, unknown: "a progress model that is not known" {
+    pub enum Progress, unknown: UnknownProgress {
         /// The provider, without the application. A domain has a thread for it, from its first
         /// enabled endpoint until the last handle of the domain and of its endpoints is gone, and
         /// two file descriptors. The thread takes no processor time while nothing happens;
@@ -446,7 +446,7 @@ choices! {
 
 choices! {
     /// Whether completion queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
-    pub enum ResourceManagement, unknown: "a kind of resource management that is not known" {
+    pub enum ResourceManagement, unknown: UnknownResourceManagement {
         /// The application must not have more completions outstanding than a completion queue
         /// holds. No operation is refused for the queue's sake; a completion without room overruns
         /// it and is lost, as [`CompletionQueue`](crate::CompletionQueue) has it. The depths of
@@ -462,7 +462,7 @@ choices! {
 
 choices! {
     /// The kind of an address vector: `fi_av(3)`, "type".
-    pub enum AvType, unknown: "an address vector type that is not known" {
+    pub enum AvType, unknown: UnknownAvType {
         /// The value given for an address is up to the provider.
         Map = 1,
         /// The value given for an address is its index.
@@ -513,7 +513,7 @@ pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error>
         raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR | raw::FI_SOCKADDR_IP => Ok(None),
         raw::FI_SOCKADDR_IN => Ok(Some(AddressFormat::SockaddrIn)),
         raw::FI_SOCKADDR_IN6 => Ok(Some(AddressFormat::SockaddrIn6)),
-        _ => Err(Misuse::NoData("an address format other than IPv4 and IPv6").into()),
+        _ => Err(Misuse::NoData(Unmet::UnknownAddressFormat).into()),
     }
 }
 

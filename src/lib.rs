@@ -55,6 +55,7 @@ pub use homespun_engine::address::{Address, AddressFormat};
 pub use homespun_engine::atomic;
 pub use homespun_engine::buffer::{Buffer, Fetched, ReceivedLast, Segment, SegmentMut};
 pub use homespun_engine::errno::Errno;
+pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, InfoFlags, OpFlags};
 pub use homespun_engine::rejected::Rejected;

@@ -5,7 +5,7 @@
 //! from their default flags, from other calls and from newer headers. It refuses only a flag that changes the
 //! meaning of another argument.
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled};
 
@@ -100,7 +100,7 @@ pub(crate) fn special_receive_kind(
 ) -> Result<ReceiveKind, Misuse> {
     let has = |flag| flags.contains(flag);
     match (has(OpFlags::PEEK), has(OpFlags::CLAIM), has(OpFlags::DISCARD)) {
-        (true, true, true) => Err(Misuse::Invalid("FI_DISCARD with both FI_PEEK and FI_CLAIM")),
+        (true, true, true) => Err(Misuse::Invalid(Argument::DiscardedClaim)),
         (true, true, false) => Ok(ReceiveKind::Peek(PeekAction::Claim)),
         (true, false, true) => Ok(ReceiveKind::Peek(PeekAction::Discard)),
         (true, false, false) => Ok(ReceiveKind::Peek(PeekAction::Keep)),

@@ -1,6 +1,6 @@
 //! An endpoint with all that it needs, opened in one step.
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::{BindFlags, CounterEvents};
 
 use crate::av::{AddressVector, AvAttr};
@@ -136,7 +136,7 @@ impl EndpointBuilder {
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, cq_attr, av, av_attr, counters } = self;
         if info.ep.ep_type == Some(EndpointType::Msg) {
-            return Err(Misuse::Invalid("a connected endpoint needs a peer before it is enabled").into());
+            return Err(Misuse::Invalid(Argument::PeerNeeded).into());
         }
         let cq = cq.map_or_else(|| domain.open_cq(&cq_attr), Ok)?;
         let av = av.map_or_else(|| domain.open_av(&av_attr), Ok)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::connection::EndpointRole;
 use homespun_engine::engine::Config;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse, ObjectState};
 use homespun_engine::limits::BACKLOG_DEFAULT_REQUESTS;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -121,14 +121,14 @@ impl PassiveEndpoint {
         clock: &Clock,
     ) -> Result<PassiveEndpoint, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
-            return Err(Misuse::Invalid("a passive endpoint for another type than FI_EP_MSG").into());
+            return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
         let attr = provider.attr();
         let info = grant(&attr, info)?;
         let of_source = info.src_addr.map(|address| address.format());
         let format = info.addr_format.or(of_source).unwrap_or_else(|| attr.preferred_format());
         if of_source.is_some_and(|source| source != format) || !attr.formats.contains(&format) {
-            return Err(Misuse::Invalid("an address of another format than the info's").into());
+            return Err(Misuse::Invalid(Argument::AddressFormat { accepted: format }).into());
         }
         let setup = PassiveSetup {
             name: None,
@@ -163,7 +163,7 @@ impl PassiveEndpoint {
     pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
         let mut setup = self.idle()?;
         if setup.eq.is_some() {
-            return Err(Misuse::Busy("an event queue is bound already").into());
+            return Err(Misuse::Busy(InUse::EventQueueBound).into());
         }
         eq.shared().bind();
         setup.eq = Some((eq.clone(), object));
@@ -179,10 +179,10 @@ impl PassiveEndpoint {
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.idle()?;
         if self.shared.listener.get().is_some() {
-            return Err(Misuse::State("the passive endpoint has its address already").into());
+            return Err(Misuse::State(ObjectState::AddressAssigned).into());
         }
         if name.format() != self.shared.format {
-            return Err(Misuse::Invalid("address of another format than the info's").into());
+            return Err(Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.format }).into());
         }
         setup.name = Some(name);
         Ok(())
@@ -211,7 +211,7 @@ impl PassiveEndpoint {
     /// [`Misuse::Invalid`] for 0; [`Misuse::State`] if an endpoint has taken over the address.
     pub fn set_backlog(&self, requests: usize) -> Result<(), Error> {
         if requests == 0 {
-            return Err(Misuse::Invalid("a backlog without room").into());
+            return Err(Misuse::Invalid(Argument::EmptyBacklog).into());
         }
         let mut setup = self.shared.setup.lock();
         if let PassiveStage::TakenOver = setup.stage {
@@ -262,7 +262,7 @@ impl PassiveEndpoint {
     pub(crate) fn hand_over(&self, domain: &str, format: AddressFormat) -> Result<Arc<Listener>, Error> {
         let mut setup = self.idle()?;
         if self.shared.info.domain.name.as_deref() != Some(domain) || self.shared.format != format {
-            return Err(Misuse::Invalid("the passive endpoint is for another domain, or format").into());
+            return Err(Misuse::Invalid(Argument::PassiveOfOtherDomain).into());
         }
         let listener = self.shared.open_listener(&setup)?;
         *listener.is_taken_over.lock() = true;
@@ -274,13 +274,13 @@ impl PassiveEndpoint {
         let setup = self.shared.setup.lock();
         match setup.stage {
             PassiveStage::Idle => Ok(setup),
-            PassiveStage::Listening(_) => Err(Misuse::State("the passive endpoint listens").into()),
+            PassiveStage::Listening(_) => Err(Misuse::State(ObjectState::Listening).into()),
             PassiveStage::TakenOver => Err(TAKEN_OVER),
         }
     }
 }
 
-const TAKEN_OVER: Error = Error::Misuse(Misuse::State("an endpoint has taken over from the passive one"));
+const TAKEN_OVER: Error = Error::Misuse(Misuse::State(ObjectState::TakenOver));
 
 impl PassiveShared {
     fn open_listener(&self, setup: &PassiveSetup) -> Result<&Arc<Listener>, Error> {

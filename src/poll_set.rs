@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Missing, Misuse};
 use homespun_engine::rejected::Rejected;
 use parking_lot::Mutex;
 
@@ -83,7 +83,7 @@ impl PollSet {
         }
         let mut members = self.members.lock();
         if members.iter().any(|member| member.object.is(object)) {
-            return Err(Misuse::Invalid("the poll set has the queue or the counter already").into());
+            return Err(Misuse::Invalid(Argument::PollSetMember).into());
         }
         let added = Arc::new(Polled { object: Object::new(object), context });
         *members = members.iter().cloned().chain([added]).collect();
@@ -99,7 +99,7 @@ impl PollSet {
         let object = object.into();
         let mut members = self.members.lock();
         let Some(removed) = members.iter().find(|member| member.object.is(object)) else {
-            return Err(Misuse::NotFound("the poll set does not have the queue or the counter").into());
+            return Err(Misuse::NotFound(Missing::PollSetMember).into());
         };
         removed.object.release();
         *members = members.iter().filter(|member| !member.object.is(object)).cloned().collect();
@@ -147,7 +147,7 @@ impl PollSet {
         if self.members.lock().is_empty() {
             return Ok(());
         }
-        Err(Rejected { error: Misuse::Busy("queues or counters are in the poll set").into(), returned: self })
+        Err(Rejected { error: Misuse::Busy(InUse::PollSet).into(), returned: self })
     }
 }
 

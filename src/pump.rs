@@ -23,7 +23,7 @@ use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
 use homespun_engine::completion::{Completion, Failure};
 use homespun_engine::engine::{Config, Engine};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest};
 use homespun_engine::region::Regions;
@@ -349,7 +349,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         if state.wired.is_some() {
-            return Err(Misuse::State("the endpoint is enabled already").into());
+            return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
         if wiring.counters.events().intersects(CounterEvents::OF_REGION) {
             state.engine.observe_accesses();
@@ -567,7 +567,7 @@ impl Backoff {
     }
 }
 
-const NOT_ENABLED: Error = Error::Misuse(Misuse::State("the endpoint is not enabled"));
+const NOT_ENABLED: Error = Error::Misuse(Misuse::State(ObjectState::EndpointNotEnabled));
 
 #[cfg(test)]
 mod tests;

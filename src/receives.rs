@@ -136,7 +136,7 @@ use crate::tag::TagMatch;
 ///
 /// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
 /// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none. Tagged receives, and those with the flags above,
+/// [`Misuse::Memory`](crate::Misuse::Memory) for none. Tagged receives, and those with the flags above,
 /// ignore this one.
 ///
 /// ```

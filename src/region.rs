@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{BadMemory, Error, Misuse, ObjectState};
 use homespun_engine::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun_engine::region::{CountAccess, Region, RegionAttr};
 use homespun_engine::remote_memory::RemoteMemory;
@@ -124,13 +124,13 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0 or more memory than there is, for an offset, or for
+    /// [`Misuse::Memory`] for a length of 0 or more memory than there is, for an offset, or for
     /// memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if
     /// another region of the domain has the key; what the system says of memory that is to be
     /// [shareable](MrAttr::shareable): ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
-            return Err(Misuse::Invalid("memory of the region's own as persistent").into());
+            return Err(Misuse::Memory(BadMemory::NotPersistent).into());
         }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
@@ -156,7 +156,7 @@ impl Domain {
     /// # Errors
     ///
     /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`],
-    /// and [`Misuse::Invalid`] for no segment, for a null address with a length among others, for
+    /// and [`Misuse::Memory`] for no segment, for a null address with a length among others, for
     /// memory that is to be [shareable](MrAttr::shareable), and for other memory than files' as
     /// persistent; what the system says when it is asked how persistent memory is mapped.
     ///
@@ -169,7 +169,7 @@ impl Domain {
     /// must hold, of all that peers access while they do.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
-            return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
+            return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
         // SAFETY: the caller promises that it stays mapped as it is until the region is dropped.
         let persistent = attr
@@ -235,7 +235,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register); besides [`Misuse::Invalid`] for another offset, for more
+    /// As [`register`](Self::register); besides [`Misuse::Memory`] for another offset, for more
     /// than the file has, and for memory that is to be [shareable](MrAttr::shareable); what the
     /// system says when the file is mapped, such as EACCES for a file that is not open for reading
     /// and writing.
@@ -247,7 +247,7 @@ impl Domain {
         attr: &MrAttr,
     ) -> Result<MemoryRegion, Error> {
         if attr.shareable {
-            return Err(Misuse::Invalid("a file, to be mapped by peers").into());
+            return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
         let mapped = file::FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
         self.enter(attr, |attr| {
@@ -264,7 +264,7 @@ impl Domain {
         let MrAttr { offset, requested_key, flags, .. } = *attr;
         let access = attr.access & MrAccess::all();
         if offset != 0 {
-            return Err(Misuse::Invalid("an offset of a memory region, which must be 0").into());
+            return Err(Misuse::Memory(BadMemory::RegionOffset).into());
         }
         let is_to_be_enabled = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
@@ -352,7 +352,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space; nothing is
+    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space; nothing is
     /// copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
@@ -363,7 +363,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the
+    /// [`Misuse::Memory`] if the region does not reach so far, is the address space, or is the
     /// caller's memory that peers may not write, and that need not be writable; nothing is copied
     /// then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
@@ -455,7 +455,7 @@ impl MemoryRegion {
 
     fn check_binding(&self, is_of_domain: bool) -> Result<(), Error> {
         if self.is_to_be_enabled && self.region.is_enabled() {
-            return Err(Misuse::State("the region is enabled").into());
+            return Err(Misuse::State(ObjectState::RegionEnabled).into());
         }
         if is_of_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
     }

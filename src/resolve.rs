@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use dns_lookup::{AddrInfoHints, getaddrinfo};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse, Unmet};
 use homespun_engine::flags::InfoFlags;
 
 use crate::info::Info;
@@ -52,7 +52,7 @@ pub(crate) fn ends(
     let named = if node.is_some() || service.is_some() {
         Some(resolve(node, service, role, flags.contains(InfoFlags::NUMERIC_HOST))?)
     } else if is_source {
-        return Err(Misuse::Invalid("FI_SOURCE needs a node or a service").into());
+        return Err(Misuse::Invalid(Argument::UnnamedSource).into());
     } else {
         None
     };
@@ -79,10 +79,10 @@ pub(crate) fn ends(
     };
     let wanted = |ends: &AddressPair| hints.addr_format.is_none_or(|format| format == ends.format);
     let ends: Vec<AddressPair> = ends.into_iter().filter(wanted).collect();
-    if ends.is_empty() {
-        return Err(Misuse::NoData("an address of the format asked for").into());
+    match hints.addr_format {
+        Some(format) if ends.is_empty() => Err(Misuse::NoData(Unmet::AddressFormat(format)).into()),
+        _ => Ok(ends),
     }
-    Ok(ends)
 }
 
 /// All addresses that a node and a service name, at least one, in the resolver's order.
@@ -98,7 +98,7 @@ pub(crate) fn resolve(
 ) -> Result<Vec<Address>, Error> {
     // The resolver would take the low 16 bits of a larger number.
     if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
-        return Err(Misuse::NoData("a service that is a port").into());
+        return Err(Misuse::NoData(Unmet::Port).into());
     }
     let mut flags = 0;
     if numeric {
@@ -110,7 +110,7 @@ pub(crate) fn resolve(
     let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
     let found = getaddrinfo(node, service, Some(hints)).map_err(|error| {
         tracing::debug!(?node, ?service, ?error, "no address");
-        Misuse::NoData("a node and service that resolve")
+        Misuse::NoData(Unmet::Resolvable)
     })?;
 
     let mut addresses = Vec::new();
@@ -120,7 +120,7 @@ pub(crate) fn resolve(
         }
     }
     if addresses.is_empty() {
-        return Err(Misuse::NoData("a node and service that resolve").into());
+        return Err(Misuse::NoData(Unmet::Resolvable).into());
     }
     Ok(addresses)
 }
@@ -175,7 +175,7 @@ fn local(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, 
         }
     }
     if local.is_empty() {
-        return Err(Misuse::NoData("a source that is an address of this host").into());
+        return Err(Misuse::NoData(Unmet::LocalSource).into());
     }
     Ok(local)
 }
@@ -194,7 +194,7 @@ fn towards(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
         }
     }
     if ends.is_empty() {
-        return Err(Misuse::NoData("a destination that there is a route to").into());
+        return Err(Misuse::NoData(Unmet::Route).into());
     }
     Ok(ends)
 }
@@ -208,7 +208,7 @@ fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPai
         }
     }
     if ends.is_empty() {
-        return Err(Misuse::NoData("a source and a destination of one format").into());
+        return Err(Misuse::NoData(Unmet::OneAddressFormat).into());
     }
     Ok(ends)
 }
@@ -246,10 +246,6 @@ mod tests {
 
     fn address(text: &str) -> Address {
         Address::from(text.parse::<SocketAddr>().expect("a socket address"))
-    }
-
-    fn reason(result: Result<Vec<AddressPair>, Error>) -> String {
-        result.expect_err("this cannot be met").to_string()
     }
 
     fn host_has_ipv6() -> bool {
@@ -372,11 +368,16 @@ mod tests {
         let none = Info::default();
         let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
         let ipv6 = Info { addr_format: Some(AddressFormat::SockaddrIn6), ..Info::default() };
-        let node = |node, flags, hints| reason(ends(Some(node), Some("1"), flags, hints));
+        let node = |node, flags, hints| {
+            let Err(Error::Misuse(Misuse::NoData(unmet))) = ends(Some(node), Some("1"), flags, hints) else {
+                panic!("{node} with {hints:?}")
+            };
+            unmet
+        };
         let plain = InfoFlags::empty();
-        assert!(node("203.0.113.77", InfoFlags::SOURCE, &none).contains("an address of this host"));
-        assert!(node("127.0.0.1", plain, &ipv6).contains("the format asked for"));
-        assert!(node("::1", plain, &from("127.0.0.1:0")).contains("of one format"));
+        assert_eq!(node("203.0.113.77", InfoFlags::SOURCE, &none), Unmet::LocalSource);
+        assert_eq!(node("127.0.0.1", plain, &ipv6), Unmet::AddressFormat(AddressFormat::SockaddrIn6));
+        assert_eq!(node("::1", plain, &from("127.0.0.1:0")), Unmet::OneAddressFormat);
         let unnamed = ends(None, None, InfoFlags::SOURCE, &none);
         assert_eq!(unnamed.unwrap_err().errno(), Errno::EINVAL);
     }

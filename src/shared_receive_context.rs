@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Missing, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::matching::Criteria;
@@ -182,11 +182,7 @@ impl SharedReceiveContext {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         let is_cancelled = self.shared.receiver.cancel(context);
         self.shared.deliver_mail_and_fire();
-        if is_cancelled {
-            Ok(())
-        } else {
-            Err(Misuse::NotFound("no such receive, or it can no longer be cancelled").into())
-        }
+        if is_cancelled { Ok(()) } else { Err(Misuse::NotFound(Missing::Operation).into()) }
     }
 
     /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the
@@ -197,10 +193,7 @@ impl SharedReceiveContext {
     /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err(Rejected {
-                error: Misuse::Busy("endpoints are bound to the receive context").into(),
-                returned: self,
-            });
+            return Err(Rejected { error: Misuse::Busy(InUse::ReceiveContext).into(), returned: self });
         }
         Ok(())
     }
@@ -225,7 +218,7 @@ impl ReceiveContext {
         if self.attr.caps.contains(kinds) {
             Ok(())
         } else {
-            Err(Misuse::Invalid("receive capabilities that the receive context lacks"))
+            Err(Misuse::Invalid(Argument::ReceiveContextCaps))
         }
     }
 
@@ -242,10 +235,7 @@ impl ReceiveContext {
     #[inline]
     fn check_caps(&self, needed: Caps) -> Result<(), Error> {
         let missing = needed - self.attr.caps;
-        match missing.iter_names().next() {
-            Some((name, _)) => Err(Misuse::NoCapability(name).into()),
-            None => Ok(()),
-        }
+        if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
     /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message

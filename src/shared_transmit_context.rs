@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use homespun_engine::error::Misuse;
+use homespun_engine::error::{InUse, Misuse};
 use homespun_engine::rejected::Rejected;
 
 use crate::domain_id::DomainId;
@@ -71,10 +71,7 @@ impl SharedTransmitContext {
     /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
     pub fn close(self) -> Result<(), Rejected<SharedTransmitContext>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
-            return Err(Rejected {
-                error: Misuse::Busy("endpoints are bound to the transmit context").into(),
-                returned: self,
-            });
+            return Err(Rejected { error: Misuse::Busy(InUse::TransmitContext).into(), returned: self });
         }
         Ok(())
     }

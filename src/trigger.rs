@@ -9,7 +9,7 @@ mod work;
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, Segment, SegmentMut, Source};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::rejected::Rejected;
 
 pub(crate) use self::queue::WorkQueue;
@@ -272,7 +272,7 @@ impl Domain {
         completion: Option<&Counter>,
     ) -> Result<Action, Error> {
         if completion.is_some() {
-            return Err(Misuse::Invalid("a change of a counter has no completion to count").into());
+            return Err(Misuse::Invalid(Argument::CountedChange).into());
         }
         self.enlist(counter)?;
         Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })

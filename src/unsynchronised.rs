@@ -1,6 +1,6 @@
 //! Domains without locks: `FI_THREAD_DOMAIN`.
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 
 use crate::domain::Domain;
 use crate::fabric::Fabric;
@@ -51,13 +51,10 @@ impl Fabric {
     /// ```
     pub unsafe fn domain_unsynchronised(&self, info: &Info) -> Result<Domain, Error> {
         if info.domain.threading != Some(Threading::Domain) {
-            return Err(Misuse::Invalid(
-                "a domain without locks for another threading than FI_THREAD_DOMAIN",
-            )
-            .into());
+            return Err(Misuse::Invalid(Argument::UnlockedThreading).into());
         }
         if info.domain.data_progress == Some(Progress::Auto) {
-            return Err(Misuse::Invalid("a domain without locks that makes progress by itself").into());
+            return Err(Misuse::Invalid(Argument::UnlockedProgress).into());
         }
         // SAFETY: the caller promises that no two threads are inside the calls that take these
         // locks. Those that are excepted take none, but for one: enabling takes that of an endpoint
@@ -248,9 +245,12 @@ mod tests {
         assert!(open(&offered(Threading::Domain, Progress::Manual)).is_ok());
         for threading in [Threading::Safe, Threading::Fid, Threading::Endpoint, Threading::Completion] {
             let refused = open(&offered(threading, Progress::Manual));
-            assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{threading:?}");
+            assert!(
+                matches!(refused, Err(Error::Misuse(Misuse::Invalid(Argument::UnlockedThreading)))),
+                "{threading:?}"
+            );
         }
         let refused = open(&offered(Threading::Domain, Progress::Auto));
-        assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))));
+        assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(Argument::UnlockedProgress)))));
     }
 }

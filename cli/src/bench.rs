@@ -354,6 +354,10 @@ impl Choice {
         });
         let domains: Vec<Domain> =
             meant.filter(|domain| available.iter().any(|name| name == domain.name())).collect();
-        if domains.is_empty() { Err(Failure::NoData("a domain of that name")) } else { Ok(domains) }
+        if domains.is_empty() {
+            Err(Failure::NoData(homespun::error::Unmet::DomainName))
+        } else {
+            Ok(domains)
+        }
     }
 }

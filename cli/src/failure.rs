@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+use homespun::error::Unmet;
 use homespun::transport::LinkError;
 use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
@@ -14,7 +15,13 @@ use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 pub(crate) enum Failure {
     /// Nothing meets the request (ENODATA).
     #[error("nothing meets the request: it needs {0} (ENODATA)")]
-    NoData(&'static str),
+    NoData(Unmet),
+    /// No address of the peer is known (ENODATA).
+    #[error("nothing meets the request: it needs an address of the peer (ENODATA)")]
+    NoPeerAddress,
+    /// There is no command to run.
+    #[error("there is no command to run")]
+    EmptyCommand,
     /// The requested domain does not exist (ENODATA).
     #[error("there is no domain {requested}, only {} (ENODATA)", .available.join(" and "))]
     NoDomain {
@@ -328,7 +335,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Misuse(Misuse::NoData(reason)) => Failure::NoData(reason),
+            Error::Misuse(Misuse::NoData(unmet)) => Failure::NoData(unmet),
             error => Failure::Fabric(error),
         }
     }

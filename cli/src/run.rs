@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     // Default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::directory(arguments.provider_dir.as_deref())?;
-    let (program, rest) = arguments.command.split_first().ok_or(Failure::NoData("a command"))?;
+    let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
     if !loader::finds_libfabric() {
         // Only a warning: the command may have its own libfabric.
         console.warn(

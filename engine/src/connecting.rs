@@ -31,7 +31,7 @@ use self::passive::Passive;
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::connection::{ConnectionEvent, EndpointRole};
-use crate::error::{Error, Misuse};
+use crate::error::{Argument, Error, Misuse};
 use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkError, LinkId, Sent};
@@ -274,7 +274,7 @@ impl Connection {
 /// Checks the length of the application's data for a step.
 fn check_data(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
-        return Err(Misuse::Invalid("more data than CONNECTION_DATA_MAX_BYTES with a connection").into());
+        return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
     }
     Ok(())
 }

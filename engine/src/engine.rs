@@ -29,7 +29,7 @@ use crate::buffer::Destination;
 use crate::completion::{Failure, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
-use crate::error::{Error, Misuse};
+use crate::error::{Error, Missing, Misuse};
 use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 use crate::limits;
@@ -274,7 +274,7 @@ impl Engine {
     /// # Errors
     ///
     /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a
-    /// tagged one, which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for
+    /// tagged one, which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Memory`] for
     /// memory that is not one segment.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
@@ -370,7 +370,7 @@ impl Engine {
         if initiator.cancel(meant, &mut effects) {
             return Ok(());
         }
-        Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())
+        Err(Misuse::NotFound(Missing::Operation).into())
     }
 
     /// Reports an operation that was accepted before it could be posted, and then was refused. That

@@ -1,17 +1,42 @@
 //! Errors by their cause: the caller, the system, or a lack of room. They become an error number
 //! only at the C edge.
 
+mod argument;
+mod bad_memory;
+mod fi_names;
+mod in_use;
+mod missing;
+mod object_state;
+#[cfg(test)]
+mod tests;
+mod unmet;
+mod unsupported;
+
+use std::fmt;
+
+pub use self::argument::Argument;
+pub use self::bad_memory::BadMemory;
+use self::fi_names::FiCaps;
+pub use self::in_use::InUse;
+pub use self::missing::Missing;
+pub use self::object_state::ObjectState;
+pub use self::unmet::Unmet;
+pub use self::unsupported::Unsupported;
 use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::errno::Errno;
+use crate::flags::Caps;
 use crate::transport::LinkError;
 use crate::wire::Refusal;
+
+// Every call that posts returns one.
+const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
 
 /// Why a call failed. Nothing was changed by a call that returns one of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The caller asked for something that cannot be; repeating the call will not help.
-    #[error("{0}")]
+    #[error(transparent)]
     Misuse(#[from] Misuse),
     /// The system or the transport beneath refused.
     #[error("{call}: {errno}")]
@@ -22,11 +47,20 @@ pub enum Error {
         errno: Errno,
     },
     /// Try again after reading completions.
-    #[error("{0}")]
+    #[error(transparent)]
     Again(#[from] Again),
 }
 
 /// What the caller did wrong, or asked for that homespun does not offer.
+///
+/// ```
+/// use homespun_engine::error::{Error, InUse, Misuse};
+///
+/// fn is_counted_already(error: &Error) -> bool {
+///     matches!(error, Error::Misuse(Misuse::Busy(InUse::CounterBound)))
+/// }
+/// # assert!(is_counted_already(&Misuse::Busy(InUse::CounterBound).into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
@@ -54,10 +88,10 @@ pub enum Misuse {
     Flags(u64),
     /// The object must be enabled, or must not be, for this call.
     #[error("not permitted in this state: {0}")]
-    State(&'static str),
+    State(ObjectState),
     /// An endpoint was enabled without a completion queue that it needs.
     #[error("no completion queue is bound for {0}")]
-    NoCompletionQueue(&'static str),
+    NoCompletionQueue(Direction),
     /// An endpoint was enabled without an address vector.
     #[error("no address vector is bound")]
     NoAddressVector,
@@ -68,8 +102,8 @@ pub enum Misuse {
     #[error("the endpoint is not connected")]
     NotConnected,
     /// The endpoint was opened without the capability that the call needs.
-    #[error("the endpoint lacks the capability {0}")]
-    NoCapability(&'static str),
+    #[error("the endpoint lacks {}", FiCaps(*.0))]
+    NoCapability(Caps),
     /// An atomic operation that is not offered for such elements, or not by such a call.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
@@ -85,22 +119,43 @@ pub enum Misuse {
     OtherDomain,
     /// The object is still used by another.
     #[error("still in use: {0}")]
-    Busy(&'static str),
+    Busy(InUse),
     /// Nothing of what is offered meets the request.
     #[error("nothing offers this: {0}")]
-    NoData(&'static str),
+    NoData(Unmet),
     /// homespun does not have this.
     #[error("not supported: {0}")]
-    NotSupported(&'static str),
+    NotSupported(Unsupported),
     /// No such thing exists (an operation to cancel, a domain by that name).
     #[error("not found: {0}")]
-    NotFound(&'static str),
+    NotFound(Missing),
     /// Another memory region has this key.
     #[error("the key {0:#x} belongs to another memory region")]
     KeyInUse(u64),
-    /// A value outside its range.
+    /// A value outside its range, or an object that does not go with another.
     #[error("invalid argument: {0}")]
-    Invalid(&'static str),
+    Invalid(Argument),
+    /// Memory that cannot be used as it is described.
+    #[error("invalid memory: {0}")]
+    Memory(BadMemory),
+}
+
+/// One of the two directions of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Sends, and accesses to peers' memory (`FI_TRANSMIT`).
+    Transmit,
+    /// Receives (`FI_RECV`).
+    Receive,
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Transmit => "transmit operations",
+            Direction::Receive => "receives",
+        })
+    }
 }
 
 /// What has to get free first.
@@ -127,7 +182,10 @@ impl Misuse {
     /// The error number that a C caller gets, positive.
     pub fn errno(&self) -> Errno {
         match self {
-            Misuse::UnknownAddress(_) | Misuse::Invalid(_) | Misuse::TooManySegments { .. } => Errno::EINVAL,
+            Misuse::UnknownAddress(_)
+            | Misuse::Invalid(_)
+            | Misuse::Memory(_)
+            | Misuse::TooManySegments { .. } => Errno::EINVAL,
             Misuse::TooLong { .. } => Errno::EMSGSIZE,
             Misuse::Flags(_) => Errno::EBADFLAGS,
             Misuse::State(_) => Errno::EOPBADSTATE,
@@ -168,7 +226,7 @@ pub enum OperationError {
     /// The target refused access to its memory. It did not happen, or only in part if the region
     /// was closed meanwhile.
     #[error("refused by the target: {0}")]
-    Refused(#[from] Refusal),
+    Refused(Refusal),
     /// It was written, but the target could not make it durable, so a loss of power may lose it.
     #[error("written, but not made durable")]
     NotDurable,
@@ -176,7 +234,7 @@ pub enum OperationError {
     #[error("refused when it was due: {0}")]
     Deferred(Misuse),
     /// The link to the peer ended, or could not be made.
-    #[error("{0}")]
+    #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
     /// asked for such senders' addresses (`FI_SOURCE_ERR`). The endpoint reports it, not the

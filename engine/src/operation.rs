@@ -10,7 +10,7 @@ pub use self::level::{Level, Signalled};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
 use crate::completion::{Completion, Failure};
-use crate::error::{Misuse, OperationError};
+use crate::error::{BadMemory, Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
 use crate::link::MessageMark;
@@ -240,7 +240,7 @@ impl AtomicLocal {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Invalid`] for a part of an element, or
+    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Memory`] for a part of an element, or
     /// lengths that differ.
     pub(crate) fn form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
@@ -256,11 +256,11 @@ impl AtomicLocal {
         let mut lens_bytes = others.into_iter().chain([operand_bytes]).flatten();
         let len_bytes = lens_bytes.next().unwrap_or_default();
         if lens_bytes.any(|other| other != len_bytes) {
-            return Err(Misuse::Invalid("operands, comparands or results of different lengths"));
+            return Err(Misuse::Memory(BadMemory::UnequalOperands));
         }
         let size_bytes = datatype.size_bytes();
         if len_bytes % size_bytes != 0 {
-            return Err(Misuse::Invalid("a part of an element"));
+            return Err(Misuse::Memory(BadMemory::PartialElement));
         }
         let max_bytes = (count_max * size_bytes) as u64;
         let too_long = Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes };

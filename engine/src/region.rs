@@ -30,7 +30,7 @@ pub use self::table::Regions;
 pub(crate) use self::window::Window;
 use crate::buffer::SegmentMut;
 use crate::errno::Errno;
-use crate::error::Misuse;
+use crate::error::{BadMemory, InUse, Misuse};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
 use crate::transport::SharedMemory;
@@ -124,12 +124,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, or for more memory than there is.
+    /// [`Misuse::Memory`] for a length of 0, or for more memory than there is.
     pub fn owned(len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         let mut words = Vec::new();
         let count = len_bytes.div_ceil(WORD_BYTES);
         if words.try_reserve_exact(count).is_err() {
-            return Err(Misuse::Invalid("a memory region larger than the memory that there is"));
+            return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
         words.resize_with(count, AtomicU64::default);
         Region::with_bytes(len_bytes, Memory::Owned(words.into()), attr)
@@ -141,7 +141,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for no segment, for a
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Memory`] for no segment, for a
     /// null address with a length among others, or for lengths that add up to more than the address
     /// space.
     ///
@@ -158,13 +158,13 @@ impl Region {
         }
         let is_null = |segment: &SegmentMut| segment.address.is_null() && segment.len_bytes > 0;
         if segments.len() > 1 && segments.iter().any(is_null) {
-            return Err(Misuse::Invalid("a null address with a length"));
+            return Err(Misuse::Memory(BadMemory::NullWithLength));
         }
         if segments.is_empty() {
-            return Err(Misuse::Invalid("a memory region without memory"));
+            return Err(Misuse::Memory(BadMemory::NoSegment));
         }
         let total = segments.iter().try_fold(0_usize, |sum, segment| sum.checked_add(segment.len_bytes));
-        let len_bytes = total.ok_or(Misuse::Invalid("more bytes than there are addresses"))?;
+        let len_bytes = total.ok_or(Misuse::Memory(BadMemory::LengthOverflow))?;
         Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
@@ -173,14 +173,14 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, or more than there is.
+    /// [`Misuse::Memory`] for a length of 0, or more than there is.
     pub fn shareable(
         memory: Arc<dyn SharedMemory>,
         len_bytes: usize,
         attr: RegionAttr,
     ) -> Result<Region, Misuse> {
         if len_bytes.div_ceil(WORD_BYTES) > memory.words().len() {
-            return Err(Misuse::Invalid("a memory region larger than its memory"));
+            return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
         Region::with_bytes(len_bytes, Memory::Shared(memory), attr)
     }
@@ -189,10 +189,10 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, or more than there is.
+    /// [`Misuse::Memory`] for a length of 0, or more than there is.
     pub fn kept(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
-            return Err(Misuse::Invalid("a memory region larger than its memory"));
+            return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
         Region::with_bytes(len_bytes, Memory::Kept(keeper), attr)
     }
@@ -210,7 +210,7 @@ impl Region {
 
     fn with_bytes(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes == 0 {
-            return Err(Misuse::Invalid("a memory region without a byte"));
+            return Err(Misuse::Memory(BadMemory::EmptyRegion));
         }
         Ok(Region::new(len_bytes, memory, attr))
     }
@@ -257,7 +257,7 @@ impl Region {
     ///
     /// [`rma_events`]: crate::engine::Config::rma_events
     pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
-        const BUSY: Misuse = Misuse::Busy("a counter is bound already");
+        const BUSY: Misuse = Misuse::Busy(InUse::CounterBound);
         let places = || {
             self.counters
                 .iter()
@@ -341,12 +341,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space. Nothing is
+    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space. Nothing is
     /// copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, into.len())?;
         if self.is_address_space() {
-            return Err(Misuse::Invalid("memory that need not be there"));
+            return Err(Misuse::Memory(BadMemory::AddressSpace));
         }
         self.copy_out(offset_bytes, into);
         Ok(())
@@ -356,14 +356,16 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the
+    /// [`Misuse::Memory`] if the region does not reach so far, is the address space, or is the
     /// caller's memory that peers may not write, and that need not be writable. Nothing is copied
     /// then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
-        let is_raw = matches!(self.memory, Memory::Raw(_));
-        if self.is_address_space() || is_raw && !self.access.contains(MrAccess::REMOTE_WRITE) {
-            return Err(Misuse::Invalid("memory that need not be writable"));
+        if self.is_address_space() {
+            return Err(Misuse::Memory(BadMemory::AddressSpace));
+        }
+        if matches!(self.memory, Memory::Raw(_)) && !self.access.contains(MrAccess::REMOTE_WRITE) {
+            return Err(Misuse::Memory(BadMemory::NotWritable));
         }
         self.copy_in(offset_bytes, from);
         Ok(())
@@ -376,7 +378,7 @@ impl Region {
 
     fn check_range(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Misuse> {
         let is_within = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes);
-        if is_within { Ok(()) } else { Err(Misuse::Invalid("beyond the memory region")) }
+        if is_within { Ok(()) } else { Err(Misuse::Memory(BadMemory::BeyondRegion)) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -484,13 +486,13 @@ mod tests {
 
     #[test]
     fn empty_or_null_region_is_refused() {
-        assert!(matches!(Region::owned(0, ATTR), Err(Misuse::Invalid(_))));
-        assert!(matches!(Region::owned(usize::MAX, ATTR), Err(Misuse::Invalid(_))));
+        assert!(matches!(Region::owned(0, ATTR), Err(Misuse::Memory(BadMemory::EmptyRegion))));
+        assert!(matches!(Region::owned(usize::MAX, ATTR), Err(Misuse::Memory(BadMemory::RegionTooLarge))));
         let null = SegmentMut { address: ptr::null_mut(), len_bytes: 1 };
         // SAFETY: all are refused, so nothing is ever read.
         unsafe {
-            assert!(matches!(Region::raw(&[], ATTR), Err(Misuse::Invalid(_))));
-            assert!(matches!(Region::raw(&[null; 2], ATTR), Err(Misuse::Invalid(_))));
+            assert!(matches!(Region::raw(&[], ATTR), Err(Misuse::Memory(BadMemory::NoSegment))));
+            assert!(matches!(Region::raw(&[null; 2], ATTR), Err(Misuse::Memory(BadMemory::NullWithLength))));
             assert!(matches!(Region::raw(&[null; IOV_LIMIT + 1], ATTR), Err(Misuse::TooManySegments { .. })));
         }
     }
@@ -503,7 +505,8 @@ mod tests {
         let regions = Regions::default();
         // SAFETY: what is accessed is an atomic that outlives the region.
         let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
-        assert!(region.read_at(1, &mut [0]).is_err() && region.write_at(1, &[0]).is_err());
+        let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
+        assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
         let window = regions.window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
         assert!(window.copy_in(0, &[9; 8]));
         assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
@@ -522,7 +525,7 @@ mod tests {
         let attr = RegionAttr { access: MrAccess::REMOTE_READ, ..ATTR };
         // SAFETY: it is readable for ever, and peers may not write.
         let region = unsafe { Region::raw(&[segment], attr).unwrap() };
-        assert!(matches!(region.write_at(0, b"x"), Err(Misuse::Invalid(_))));
+        assert_eq!(region.write_at(0, b"x"), Err(Misuse::Memory(BadMemory::NotWritable)));
         let mut bytes = [0; 4];
         region.read_at(0, &mut bytes).unwrap();
         assert_eq!(bytes, BYTES);

@@ -9,6 +9,7 @@ use crate::abi::domain::FidDomain;
 use crate::abi::eq::{FiCntrAttr, FiOpsCntr, FidCntr};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_SETOPSFLAG};
+use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
@@ -70,7 +71,7 @@ pub(crate) unsafe extern "C" fn open_counter(
         let (events, wait_obj, wait_set, flags) =
             unsafe { ((*attr).events, (*attr).wait_obj, (*attr).wait_set, (*attr).flags) };
         if events != FI_CNTR_EVENTS_COMP {
-            return Err(Misuse::NotSupported("counters of anything but completions").into());
+            return Err(CMisuse::CounterEvents.into());
         }
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());

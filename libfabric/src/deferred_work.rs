@@ -9,7 +9,7 @@ use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::OpFlags;
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Domain, FabricAddress, Misuse, Segment, SegmentMut, TagMatch};
+use homespun::{Domain, FabricAddress, Segment, SegmentMut, TagMatch};
 use libc::{c_int, iovec};
 
 use crate::abi::endpoint::FidEp;
@@ -22,6 +22,7 @@ use crate::abi::{
     FI_OP_RECV, FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE,
 };
 use crate::atomic::{self, AtomicMessage};
+use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::message::segments_to_fill;
 use crate::posting::{self, context, described, remote_data, segments, segments_mut};
@@ -60,7 +61,7 @@ pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) ->
                 let FiOpCntr { cntr, value } = *described(op.cast::<FiOpCntr>())?;
                 queue(DeferredAction::Add { counter: counter(cntr)?.clone(), value })
             }
-            _ => Err(Misuse::NotSupported("deferred work of this kind").into()),
+            _ => Err(CMisuse::DeferredWork.into()),
         }?;
     }
     Ok(0)

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use homespun::{Errno, Error, Misuse};
 
+use crate::c_misuse::CMisuse;
 use crate::unsupported::Status;
 
 /// Why a call fails, as C sees it.
@@ -37,6 +38,13 @@ impl From<Error> for Failure {
 impl From<Misuse> for Failure {
     fn from(misuse: Misuse) -> Self {
         Error::from(misuse).into()
+    }
+}
+
+impl From<CMisuse> for Failure {
+    fn from(misuse: CMisuse) -> Self {
+        tracing::debug!(error = %misuse, "call failed");
+        Failure(misuse.errno())
     }
 }
 
@@ -117,7 +125,7 @@ mod tests {
         let edge = Edge::new();
         assert_eq!(edge.enter(|| Ok(7)), 7);
         assert_eq!(edge.enter::<isize>(|| Err(Failure(Errno::EAGAIN))), -11);
-        assert_eq!(edge.enter::<c_int>(|| Err(Misuse::NotSupported("this").into())), -38);
+        assert_eq!(edge.enter::<c_int>(|| Err(CMisuse::DeferredWork.into())), -38);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::abi::{
     FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
 };
 use crate::av::AvState;
+use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::edge::{Failure, enter};
@@ -79,7 +80,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         let (endpoint, request) = match handles::named(handle) {
             _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
             None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
-            None => return Err(Misuse::Invalid("a handle that names nothing").into()),
+            None => return Err(CMisuse::UnknownHandle.into()),
             Some(Handle::PassiveEndpoint(passive)) => {
                 (domain.domain.endpoint_for_passive(&info, &passive)?, None)
             }
@@ -226,7 +227,7 @@ impl Direction {
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
             (true, false) => Ok((Direction::Transmit, rest)),
             (false, true) => Ok((Direction::Receive, rest)),
-            _ => Err(Misuse::Invalid("not exactly one of FI_TRANSMIT and FI_RECV").into()),
+            _ => Err(CMisuse::NotOneDirection.into()),
         }
     }
 }

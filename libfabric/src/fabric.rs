@@ -1,5 +1,6 @@
 //! `fi_fabric(3)`.
 
+use homespun::error::Unmet;
 use homespun::info::{FABRIC_NAME, Version};
 use homespun::{Errno, Fabric, Misuse};
 use libc::{c_int, c_void};
@@ -7,6 +8,7 @@ use libc::{c_int, c_void};
 use crate::abi::fabric::{FiOpsFabric, FidFabric};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiFabricAttr;
+use crate::c_misuse::CMisuse;
 use crate::domain::open_domain;
 use crate::edge::enter;
 use crate::eq::open_eq;
@@ -47,8 +49,8 @@ pub(crate) unsafe extern "C" fn open_fabric(
         let (name, api_version) = unsafe { (string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         match name.as_deref() {
             Some(FABRIC_NAME) => {}
-            Some(_) => return Err(Misuse::NoData("a fabric of that name").into()),
-            None => return Err(Misuse::Invalid("a fabric without a name").into()),
+            Some(_) => return Err(Misuse::NoData(Unmet::FabricName).into()),
+            None => return Err(CMisuse::NamelessFabric.into()),
         }
         let front = FidFabric {
             fid: object::fid::<FabricState>(context, &FID_OPS),

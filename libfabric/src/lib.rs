@@ -18,6 +18,7 @@
 pub mod abi;
 mod atomic;
 mod av;
+mod c_misuse;
 mod connection;
 mod counter;
 mod cq;

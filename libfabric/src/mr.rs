@@ -11,6 +11,7 @@ use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
 use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_REFRESH};
+use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, Lease, State};
@@ -101,7 +102,7 @@ unsafe extern "C" fn regattr(
         // exist in every version of the structure, but for the size of a key, which came with 1.5.
         let (segments, attr, context) = unsafe {
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
-                return Err(Misuse::NotSupported("authorization keys of memory regions").into());
+                return Err(CMisuse::RegionAuthorization.into());
             }
             let attr = attr((*from).access, (*from).offset, (*from).requested_key, flags);
             (segments_mut((*from).mr_iov, (*from).iov_count)?, attr, (*from).context)

@@ -6,10 +6,11 @@
 use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::Arc;
 
-use homespun::{Errno, Misuse};
+use homespun::Errno;
 use libc::c_void;
 
 use crate::abi::fid::{FiOps, Fid};
+use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 
 /// What stands behind one kind of object. C calls from any thread.
@@ -83,7 +84,7 @@ pub(crate) unsafe fn close<S: State>(
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise is ours.
     if in_use(unsafe { state::<S>(object) }?) {
-        return Err(Misuse::Busy("other objects depend on it").into());
+        return Err(CMisuse::InUse.into());
     }
     let object: *mut Object<S> = object.cast();
     // SAFETY: `state` has established that this came from `open`, and the caller gives it up: there

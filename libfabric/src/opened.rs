@@ -8,11 +8,12 @@
 use std::ptr;
 
 use homespun::info::{EndpointType, FABRIC_NAME, Info, Progress, ResourceManagement, Threading};
-use homespun::{AddressFormat, Domain, Misuse, PassiveEndpoint};
+use homespun::{AddressFormat, Domain, PassiveEndpoint};
 use libc::c_void;
 use parking_lot::Mutex;
 
 use crate::abi::info::FiInfo;
+use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::handles::{self, Handle};
 
@@ -112,13 +113,13 @@ impl Named {
         }
         let opened = OPENED.lock();
         if self.fabric != 0 && !opened.fabrics.contains(&self.fabric) {
-            return Err(Misuse::NoData("the open fabric that the hints name").into());
+            return Err(CMisuse::FabricNotOpen.into());
         }
         if self.domain == 0 {
             return Ok(());
         }
         let Some(domain) = opened.domains.iter().find(|open| open.at == self.domain) else {
-            return Err(Misuse::NoData("the open domain that the hints name").into());
+            return Err(CMisuse::DomainNotOpen.into());
         };
         let is_another = hints.domain.name.as_ref().is_some_and(|name| *name != domain.name)
             || hints.addr_format.is_some_and(|format| format != domain.format)
@@ -127,7 +128,7 @@ impl Named {
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
             || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.connects);
         if is_another {
-            return Err(Misuse::NoData("something else than the open domain that the hints name").into());
+            return Err(CMisuse::NotOfDomain.into());
         }
         hints.domain.name = Some(domain.name.clone());
         hints.addr_format = Some(domain.format);
@@ -185,8 +186,7 @@ fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> 
         || hints.domain.name.is_some() && hints.domain.name != passive.domain.name
         || hints.addr_format.is_some() && hints.addr_format != passive.addr_format;
     if is_another {
-        let why = "something else than what the passive endpoint is for that the hints name";
-        return Err(Misuse::NoData(why).into());
+        return Err(CMisuse::NotOfPassive.into());
     }
     hints.ep.ep_type = Some(EndpointType::Msg);
     hints.domain.name.clone_from(&passive.domain.name);

@@ -9,6 +9,7 @@ use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{FI_BACKLOG, FI_CLASS_EQ, FI_CLASS_PEP};
+use crate::c_misuse::CMisuse;
 use crate::connection::data;
 use crate::edge::enter;
 use crate::eq::EqState;
@@ -181,8 +182,7 @@ unsafe extern "C" fn reject(
     enter(|| {
         // SAFETY: the caller passes an open passive endpoint.
         unsafe { object::state::<PassiveState>(pep.cast())? };
-        let request = handles::request_at(pep, handle)
-            .ok_or(Misuse::Invalid("a handle that names no request to this passive endpoint"))?;
+        let request = handles::request_at(pep, handle).ok_or(CMisuse::NoRequest)?;
         // SAFETY: the caller passes data of this length.
         request.reject(unsafe { data(param, paramlen)? })?;
         handles::forget(&request);

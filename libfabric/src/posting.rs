@@ -10,6 +10,7 @@ use libc::{c_void, iovec};
 use smallvec::SmallVec;
 
 use crate::abi::endpoint::FidEp;
+use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::object;
 use crate::states::EndpointState;
@@ -201,7 +202,7 @@ pub(crate) unsafe fn remote<R>(
             // SAFETY: the caller promises it.
             let (remote, len_bytes) = place(unsafe { &*places })?;
             if len_bytes != local_bytes {
-                return Err(Misuse::Invalid("remote memory of another length than the local one").into());
+                return Err(CMisuse::RemoteLength.into());
             }
             Ok(remote)
         }

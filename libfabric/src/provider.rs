@@ -6,11 +6,12 @@ use std::ptr;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
-use homespun::{Errno, Error, Fabric, Misuse};
+use homespun::{Errno, Fabric};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
 use crate::abi::provider::FiProvider;
+use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, enter};
 use crate::fabric::open_fabric;
 use crate::info::{Extent, read, write_list};
@@ -97,7 +98,7 @@ unsafe extern "C" fn provider_getinfo(
             let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.as_deref());
             let host_version = host::current().map(|host| host.version());
             if !layers::allows_layer(provider_name, host_version) {
-                return Err(Misuse::NoData("homespun in the hints of a layer").into());
+                return Err(CMisuse::LayerHints.into());
             }
         }
         if let Some(hints) = &mut hints {
@@ -139,5 +140,5 @@ unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> {
     // SAFETY: not null, so a string.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
     // No host or service has such a name.
-    Ok(Some(text.map_err(|_| Error::from(Misuse::NoData("a name that is UTF-8")))?))
+    Ok(Some(text.map_err(|_| CMisuse::NotUtf8)?))
 }

@@ -2,7 +2,7 @@
 //! to them are in [`shared_receives`](crate::shared_receives).
 
 use homespun::flags::OpFlags;
-use homespun::{Errno, Misuse, SharedReceiveContext};
+use homespun::{Errno, SharedReceiveContext};
 use libc::{c_int, c_void};
 
 use crate::abi::domain::FidDomain;
@@ -10,6 +10,7 @@ use crate::abi::endpoint::{FiOpsEp, FidEp};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiRxAttr;
 use crate::abi::{FI_CLASS_SRX_CTX, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT};
+use crate::c_misuse::CMisuse;
 use crate::edge::{Failure, enter};
 use crate::endpoint::COLLECTIVE_OPS;
 use crate::info::read_rx_attr;
@@ -137,7 +138,7 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
 /// The flags of a command that is for receives, the only direction of a context.
 fn receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
-        return Err(Misuse::Invalid("another direction than FI_RECV").into());
+        return Err(CMisuse::NotReceiving.into());
     }
     Ok(OpFlags::from_bits_retain(flags & !FI_RECV))
 }

@@ -3,12 +3,13 @@
 
 use homespun::flags::{Caps, OpFlags};
 use homespun::trigger::{Operation, Trigger};
-use homespun::{Counter, Endpoint, Error, Misuse, Segment, SegmentMut};
+use homespun::{Counter, Endpoint, Error, Segment, SegmentMut};
 use libc::c_void;
 
 use crate::abi::FI_TRIGGER_THRESHOLD;
 use crate::abi::eq::FidCntr;
 use crate::abi::trigger::FiTriggeredContext;
+use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
 use crate::edge::Failure;
 use crate::object;
@@ -38,7 +39,7 @@ pub(crate) unsafe fn post<'a>(
     // SAFETY: the caller promises it.
     let triggered = unsafe { described(ctx.cast::<FiTriggeredContext>())? };
     if triggered.event_type != FI_TRIGGER_THRESHOLD {
-        return Err(Misuse::NotSupported("triggers other than thresholds of counters").into());
+        return Err(CMisuse::Trigger.into());
     }
     let threshold = &triggered.trigger.threshold;
     // SAFETY: the counter of the context is open.

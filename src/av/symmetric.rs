@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homespun_engine::address::Address;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 
 use super::{AddressVector, FabricAddress};
 
@@ -50,7 +50,7 @@ impl AddressVector {
     }
 }
 
-const BEYOND: Misuse = Misuse::Invalid("a range of nodes or services beyond what can be counted to");
+const BEYOND: Misuse = Misuse::Invalid(Argument::AddressRange);
 
 /// The name of the node `steps` nodes later, if there is one.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, InUse, Misuse};
 use homespun_engine::flags::CounterEvents;
 
 use super::{Counter, CounterShared};
@@ -37,7 +37,7 @@ impl BoundCounters {
     /// [`Misuse::Busy`] if one is.
     pub(crate) fn check_free(&self, events: CounterEvents) -> Result<(), Misuse> {
         if self.events().intersects(events) {
-            return Err(Misuse::Busy("a counter is bound already"));
+            return Err(Misuse::Busy(InUse::CounterBound));
         }
         Ok(())
     }

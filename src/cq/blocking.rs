@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::signals::WaitingReader;
@@ -265,5 +265,4 @@ impl CqShared {
     }
 }
 
-const NO_WAIT_OBJECT: Error =
-    Error::Misuse(Misuse::Invalid("the completion queue was opened without a wait object"));
+const NO_WAIT_OBJECT: Error = Error::Misuse(Misuse::Invalid(Argument::NoWaitObject));

@@ -101,7 +101,7 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail as
 /// [`post_send`](Self::post_send) does, and hand back then what was handed over; also with
 /// [`Misuse::NoAtomic`] for what the elements or the call do not have, [`Misuse::TooLong`] for too many
-/// elements, and [`Misuse::Invalid`] for a part of one, or buffers of different lengths.
+/// elements, and [`Misuse::Memory`] for a part of one, or buffers of different lengths.
 ///
 /// An operation on no elements changes nothing and may name any key and any address. It completes and takes
 /// its place in the order as others do; the counter of a region counts it if it names a range that the peer
@@ -430,10 +430,11 @@ fn all_back<S: Owned, D: Owned>(
     compare: Result<Option<Source>, Rejected<S>>,
     result: Result<Destination, Rejected<D>>,
 ) -> Rejected<Box<Fetched>> {
-    let mut error = Misuse::Invalid("memory that cannot be lent").into();
+    let mut error = None;
     let operand = back(operand, Source::into_buffer, &mut error);
     let compare = back(compare, |source| source.map_or(Buffer::None, Source::into_buffer), &mut error);
     let result = back(result, Destination::into_buffer, &mut error);
+    let error = error.expect("some of the memory cannot be lent");
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
@@ -441,12 +442,12 @@ fn all_back<S: Owned, D: Owned>(
 fn back<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,
-    error: &mut Error,
+    error: &mut Option<Error>,
 ) -> Buffer {
     match lent {
         Ok(lent) => into_buffer(lent),
         Err(rejected) => {
-            *error = rejected.error;
+            *error = Some(rejected.error);
             rejected.returned.into_buffer()
         }
     }

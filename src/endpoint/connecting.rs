@@ -5,9 +5,10 @@ use std::sync::Arc;
 use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 
 use super::{Endpoint, EndpointShared};
+use crate::av::check_peer;
 use crate::connection::{ConnectionRequest, Listener, check_data};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
@@ -40,11 +41,9 @@ impl Endpoint {
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connects()?;
         if let EndpointOrigin::Request(_) = self.shared.origin {
-            return Err(Misuse::State("the endpoint was opened to accept a request").into());
+            return Err(Misuse::State(ObjectState::OpenedForRequest).into());
         }
-        if to.format() != self.shared.domain.format() || !to.is_specific() || to.port() == 0 {
-            return Err(Misuse::Invalid("an address at which no passive endpoint can be").into());
-        }
+        check_peer(to, self.shared.domain.format())?;
         let number = getrandom::u64().map_err(|error| Error::System {
             call: "drawing a random number",
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
@@ -67,7 +66,7 @@ impl Endpoint {
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
         self.shared.check_connects()?;
         let EndpointOrigin::Request(request) = &self.shared.origin else {
-            return Err(Misuse::State("the endpoint was not opened for a request").into());
+            return Err(Misuse::State(ObjectState::NotOpenedForRequest).into());
         };
         check_data(data)?;
         self.enable()?;
@@ -114,11 +113,7 @@ impl EndpointShared {
     }
 
     fn check_connects(&self) -> Result<(), Error> {
-        if self.connects() {
-            Ok(())
-        } else {
-            Err(Misuse::NotSupported("connections of endpoints of another type than FI_EP_MSG").into())
-        }
+        if self.connects() { Ok(()) } else { Err(Misuse::NotSupported(Unsupported::Connections).into()) }
     }
 
     /// Makes or accepts a connection to this peer, whose address the application can look up before

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use homespun_engine::buffer::{Buffer, Destination, Source};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Signalled};
 use homespun_engine::rejected::Rejected;
@@ -116,7 +116,7 @@ impl Endpoint {
                 post.signalled = Signalled::Deferred;
             }
             DeferredPost::Receive(_) => {
-                return Err(Misuse::NotSupported("deferred receives of several messages").into());
+                return Err(Misuse::NotSupported(Unsupported::DeferredMultiReceive).into());
             }
         }
         Ok(pump)
@@ -134,15 +134,14 @@ impl Endpoint {
             DeferredPost::Receive(post) => {
                 self.prepare_receive(post, flags)?;
                 if self.shared.shares_receive_context() {
-                    let receives = "receives of an endpoint with a shared context";
-                    return Err(Misuse::NotSupported(receives).into());
+                    return Err(Misuse::NotSupported(Unsupported::SharedContextReceive).into());
                 }
                 if !matches!(post.kind, ReceiveKind::Single | ReceiveKind::Multi { .. }) {
-                    return Err(Misuse::NotSupported("peeks and claims that wait for a counter").into());
+                    return Err(Misuse::NotSupported(Unsupported::DeferredPeek).into());
                 }
             }
         }
-        self.shared.pump.get().ok_or(Misuse::State("the endpoint is not enabled").into())
+        self.shared.pump.get().ok_or(Misuse::State(ObjectState::EndpointNotEnabled).into())
     }
 
     /// The works of its domain.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use bitflags::bitflags;
 use homespun_engine::address::Address;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Direction, Error, InUse, Misuse, ObjectState};
 use homespun_engine::flags::{BindFlags, Caps, CounterEvents, OpFlags};
 use homespun_engine::operation::Signalled;
 
@@ -113,7 +113,7 @@ impl Endpoint {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
         if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
-            return Err(Misuse::Busy("a completion queue is bound already").into());
+            return Err(Misuse::Busy(InUse::CompletionQueueBound).into());
         }
         let pump = self.shared.pump_in_service();
         let is_new = (transmits || receives)
@@ -196,7 +196,7 @@ impl Endpoint {
             return Err(Misuse::OtherDomain.into());
         }
         if setup.av.is_some() {
-            return Err(Misuse::Busy("an address vector is bound already").into());
+            return Err(Misuse::Busy(InUse::AddressVectorBound).into());
         }
         av.bind();
         setup.av = Some(av.clone());
@@ -217,16 +217,16 @@ impl Endpoint {
             return Err(Misuse::OtherDomain.into());
         }
         if !self.shared.shares_transmit_context() {
-            return Err(Misuse::Invalid("the endpoint was opened without a shared transmit context").into());
+            return Err(Misuse::Invalid(Argument::OwnTransmitContext).into());
         }
         if setup.transmit_context.is_some() {
-            return Err(Misuse::Busy("a transmit context is bound already").into());
+            return Err(Misuse::Busy(InUse::TransmitContextBound).into());
         }
         if self.shared.service.is_enabled() {
-            return Err(Misuse::State("the endpoint is enabled").into());
+            return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
         if !context.attr().caps.contains(self.shared.info.tx.caps) {
-            return Err(Misuse::Invalid("the endpoint can do more than its transmit context").into());
+            return Err(Misuse::Invalid(Argument::TransmitContextCaps).into());
         }
         context.bind();
         setup.transmit_context = Some(context.clone());
@@ -244,11 +244,7 @@ impl Endpoint {
         let mut setup = self.shared.setup.lock();
         if let Some((bound, _)) = &setup.eq {
             let is_same = Arc::ptr_eq(bound.shared(), eq.shared());
-            return if is_same {
-                Ok(())
-            } else {
-                Err(Misuse::Busy("an event queue is bound already").into())
-            };
+            return if is_same { Ok(()) } else { Err(Misuse::Busy(InUse::EventQueueBound).into()) };
         }
         eq.shared().bind();
         setup.eq = Some((eq.clone(), object));
@@ -266,10 +262,12 @@ impl Endpoint {
         let mut setup = self.shared.setup.lock();
         let has_name = matches!(self.shared.origin, EndpointOrigin::Request(_));
         if has_name || self.shared.pump.get().is_some() {
-            return Err(Misuse::State("the endpoint has its address already").into());
+            return Err(Misuse::State(ObjectState::AddressAssigned).into());
         }
         if name.format() != self.shared.domain.format() {
-            return Err(Misuse::Invalid("address of another format than the domain's").into());
+            return Err(
+                Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.domain.format() }).into()
+            );
         }
         setup.name = Some(name);
         Ok(())
@@ -304,7 +302,7 @@ impl Endpoint {
             None => return Err(Misuse::NoAddressVector.into()),
         };
         if self.shared.shares_transmit_context() && setup.transmit_context.is_none() {
-            return Err(Misuse::State("no shared transmit context is bound").into());
+            return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
         let reporter = self.shared.reporter(setup.eq.as_ref())?;
         setup.check_reports(caps)?;
@@ -401,10 +399,10 @@ impl Setup {
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let uncounted = begun - self.counters.events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
-            return Err(Misuse::NoCompletionQueue("transmit"));
+            return Err(Misuse::NoCompletionQueue(Direction::Transmit));
         }
         if uncounted.contains(CounterEvents::RECV) && self.receive_cq.is_none() {
-            return Err(Misuse::NoCompletionQueue("receive"));
+            return Err(Misuse::NoCompletionQueue(Direction::Receive));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse, ObjectState};
 use homespun_engine::shared_receiver::MemberId;
 
 use super::setup::{ServiceFlags, Setup};
@@ -44,13 +44,13 @@ impl Endpoint {
             return Err(Misuse::OtherDomain.into());
         }
         if !self.shared.shares_receive_context() {
-            return Err(Misuse::Invalid("a shared receive context for an endpoint with its own").into());
+            return Err(Misuse::Invalid(Argument::OwnReceiveContext).into());
         }
         if setup.receive_context.is_some() {
-            return Err(Misuse::Busy("a receive context is bound already").into());
+            return Err(Misuse::Busy(InUse::ReceiveContextBound).into());
         }
         if self.shared.service.is_enabled() {
-            return Err(Misuse::State("the endpoint is enabled already").into());
+            return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
         shared.check_info(&self.shared.info)?;
         shared.bind();
@@ -68,7 +68,7 @@ impl EndpointShared {
     /// Whether the endpoint has the receive context that it needs.
     pub(super) fn check_receive_context(&self, setup: &Setup) -> Result<(), Misuse> {
         if self.shares_receive_context() && setup.receive_context.is_none() {
-            return Err(Misuse::State("no shared receive context is bound"));
+            return Err(Misuse::State(ObjectState::NoReceiveContext));
         }
         Ok(())
     }

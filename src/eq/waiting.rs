@@ -4,7 +4,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::{EqReadError, EqShared, Event, EventLists, EventQueue, Taken};
@@ -124,5 +124,4 @@ impl Member for EqShared {
     }
 }
 
-const NO_WAIT_OBJECT: Error =
-    Error::Misuse(Misuse::Invalid("the event queue was opened without a wait object"));
+const NO_WAIT_OBJECT: Error = Error::Misuse(Misuse::Invalid(Argument::NoWaitObject));

@@ -5,7 +5,7 @@
 //! for nothing.
 
 use homespun_engine::address::AddressFormat;
-use homespun_engine::error::Misuse;
+use homespun_engine::error::{Misuse, Unmet};
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 use homespun_engine::limits::{
     CONNECTION_DATA_MAX_BYTES, DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS,
@@ -125,7 +125,7 @@ pub(super) fn ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
     match hints.ep.ep_type {
         None => Ok(EP_TYPES.to_vec()),
         Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
-        Some(_) => Err(Misuse::NoData("endpoints of type FI_EP_DGRAM")),
+        Some(_) => Err(Misuse::NoData(Unmet::Datagrams)),
     }
 }
 
@@ -171,21 +171,21 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
         return Ok(offered);
     }
     let of_sources = asked & (UNCONNECTED_CAPS | Caps::SOURCE_ERR);
-    require(of_sources.is_empty() || !is_connected, "sources of messages over a connection")?;
+    require(of_sources.is_empty() || !is_connected, Unmet::ConnectionSource)?;
     let missing = asked.difference(offered | CAPS_IF_ASKED);
-    require(missing.is_empty(), lacking(missing))?;
+    require(missing.is_empty(), Unmet::Caps(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
-    require(names_source, "FI_SOURCE_ERR without FI_SOURCE")?;
+    require(names_source, Unmet::SourceErrAlone)?;
     let asked = with_primaries(asked);
     let mut caps = with_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach(provider);
     // A fence that is not used costs nothing.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
     // Nor does a multi-receive buffer, which is for untagged messages alone.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
-    require(has_buffers || !asked.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without FI_RECV")?;
+    require(has_buffers || !asked.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
     caps.set(Caps::MULTI_RECV, has_buffers);
     let is_target = caps.intersects(ACCESSES) && caps.intersects(TARGETED);
-    require(is_target || !asked.intersects(TARGET_CAPS), "FI_RMA_EVENT without being the target of access")?;
+    require(is_target || !asked.intersects(TARGET_CAPS), Unmet::RmaEventAlone)?;
     caps.set(TARGET_CAPS, is_target);
     caps.set(RMA_EXTRAS, caps.contains(Caps::RMA));
     Ok(caps)
@@ -223,31 +223,18 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
     asked | implied & possible
 }
 
-/// Names the first of some capabilities that homespun lacks.
-fn lacking(missing: Caps) -> &'static str {
-    const NAMES: &[(Caps, &str)] = &[
-        (Caps::HMEM, "the capability FI_HMEM"),
-        (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
-        (Caps::REMOTE_COMM, "the capability FI_REMOTE_COMM"),
-    ];
-    NAMES
-        .iter()
-        .find(|(cap, _)| missing.intersects(*cap))
-        .map_or("a capability that is not known", |&(_, name)| name)
-}
-
 fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
     let asked_caps = asked.caps - RX_CAPS.difference(TX_CAPS);
-    require(caps.contains(asked_caps), "transmit capabilities that the endpoint has")?;
-    require(TRANSMIT_DEFAULT_FLAGS.contains(asked.op_flags), "these default flags of transmit operations")?;
+    require(caps.contains(asked_caps), Unmet::TransmitCaps)?;
+    require(TRANSMIT_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::TransmitFlags)?;
     let is_to_be_durable = asked.op_flags.contains(OpFlags::COMMIT_COMPLETE);
-    require(!is_to_be_durable || caps.contains(Caps::RMA_PMEM), "FI_COMMIT_COMPLETE without FI_RMA_PMEM")?;
-    require(Order::STRICT.contains(asked.comp_order), "this order of transmit completions")?;
+    require(!is_to_be_durable || caps.contains(Caps::RMA_PMEM), Unmet::CommitAlone)?;
+    require(Order::STRICT.contains(asked.comp_order), Unmet::TransmitCompletionOrder)?;
     let inject_max_bytes = INJECT_MAX_BYTES.min(max_msg_size_bytes(provider));
-    require(asked.inject_size_bytes <= inject_max_bytes, "a larger inject size")?;
-    require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper transmit queue")?;
-    require(asked.iov_limit <= IOV_LIMIT, "more segments in a transmit operation")?;
-    require(asked.rma_iov_limit <= RMA_IOV_LIMIT, "several remote segments in an operation")?;
+    require(asked.inject_size_bytes <= inject_max_bytes, Unmet::InjectSize { max_bytes: inject_max_bytes })?;
+    require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::TransmitDepth)?;
+    require(asked.iov_limit <= IOV_LIMIT, Unmet::TransmitSegments)?;
+    require(asked.rma_iov_limit <= RMA_IOV_LIMIT, Unmet::RemoteSegments)?;
     Ok(TxAttr {
         caps: side(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
@@ -264,13 +251,13 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
 
 fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     let asked_caps = asked.caps - TX_CAPS.difference(RX_CAPS);
-    require(caps.contains(asked_caps), "receive capabilities that the endpoint has")?;
-    require(RECEIVE_DEFAULT_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
+    require(caps.contains(asked_caps), Unmet::ReceiveCaps)?;
+    require(RECEIVE_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::ReceiveFlags)?;
     let needs_buffers = asked.op_flags.contains(OpFlags::MULTI_RECV);
-    require(!needs_buffers || caps.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
-    require(asked.comp_order.is_empty(), "ordered receive completions")?;
-    require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper receive queue")?;
-    require(asked.iov_limit <= IOV_LIMIT, "more segments in a receive")?;
+    require(!needs_buffers || caps.contains(Caps::MULTI_RECV), Unmet::MultiReceiveAlone)?;
+    require(asked.comp_order.is_empty(), Unmet::ReceiveCompletionOrder)?;
+    require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::ReceiveDepth)?;
+    require(asked.iov_limit <= IOV_LIMIT, Unmet::ReceiveSegments)?;
     Ok(RxAttr {
         caps: side(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
@@ -290,7 +277,7 @@ pub(crate) fn grant_receive_context(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     if asked.caps.is_empty() {
         granted.caps -= CAPS_IF_ASKED | Caps::DIRECTED_RECV;
     }
-    require(Order::all().contains(asked.msg_order), "a message order that is not known")?;
+    require(Order::all().contains(asked.msg_order), Unmet::MessageOrder)?;
     granted.msg_order = with_parts(asked.msg_order) | ORDERS_FOR_FREE;
     Ok(granted)
 }
@@ -301,7 +288,7 @@ pub(crate) fn grant_receive_context(asked: &RxAttr) -> Result<RxAttr, Misuse> {
 fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
-        require(Order::all().contains(asked), "a message order that is not known")?;
+        require(Order::all().contains(asked), Unmet::MessageOrder)?;
     }
     let EpAttr { max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes, .. } =
         hints.ep;
@@ -348,13 +335,17 @@ fn ep(
     rx: &RxAttr,
     provider: &ProviderAttr,
 ) -> Result<EpAttr, Misuse> {
-    require(asked.protocol == 0 || asked.protocol == PROTOCOL, "another protocol")?;
-    require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
-    require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
+    require(asked.protocol == 0 || asked.protocol == PROTOCOL, Unmet::Protocol)?;
+    require(asked.protocol_version <= PROTOCOL_VERSION, Unmet::ProtocolVersion)?;
+    let message_max_bytes = max_msg_size_bytes(provider);
+    require(
+        asked.max_msg_size_bytes <= message_max_bytes,
+        Unmet::MessageSize { max_bytes: message_max_bytes },
+    )?;
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
     let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
-    require(contexts.iter().all(is_offered), "several contexts in one endpoint")?;
-    require(asked.auth_key.is_empty(), "authorization keys")?;
+    require(contexts.iter().all(is_offered), Unmet::SeveralContexts)?;
+    require(asked.auth_key.is_empty(), Unmet::AuthorizationKeys)?;
     // What keeps its order does so whatever its size.
     let order = tx.msg_order | rx.msg_order;
     let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
@@ -362,7 +353,7 @@ fn ep(
         ep_type: Some(ep_type),
         protocol: PROTOCOL,
         protocol_version: PROTOCOL_VERSION,
-        max_msg_size_bytes: max_msg_size_bytes(provider),
+        max_msg_size_bytes: message_max_bytes,
         msg_prefix_size_bytes: 0,
         max_order_raw_size_bytes: ordered(RAW_ORDERS),
         max_order_war_size_bytes: ordered(WAR_ORDERS),
@@ -377,15 +368,18 @@ fn ep(
 /// The counts and the key size describe the domain: they are answered, and not compared with hints.
 fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
     let reach = reach(provider);
+    require(asked.data_progress != Some(Progress::ControlUnified), Unmet::UnifiedDataProgress)?;
     require(
-        asked.data_progress != Some(Progress::ControlUnified),
-        "data progress of a kind that control has",
+        asked.cq_data_size_bytes <= CQ_DATA_BYTES,
+        Unmet::CompletionDataSize { max_bytes: CQ_DATA_BYTES },
     )?;
-    require(asked.cq_data_size_bytes <= CQ_DATA_BYTES, "more remote completion data")?;
-    require(asked.mr_iov_limit <= IOV_LIMIT, "memory regions of more segments")?;
-    require(reach.contains(asked.caps), "domain capabilities that the domain has")?;
-    require(asked.auth_key.is_empty(), "authorization keys")?;
-    require(asked.max_err_data_bytes <= ERR_DATA_MAX_BYTES, "more error data")?;
+    require(asked.mr_iov_limit <= IOV_LIMIT, Unmet::RegionSegments)?;
+    require(reach.contains(asked.caps), Unmet::DomainCaps)?;
+    require(asked.auth_key.is_empty(), Unmet::AuthorizationKeys)?;
+    require(
+        asked.max_err_data_bytes <= ERR_DATA_MAX_BYTES,
+        Unmet::ErrorDataSize { max_bytes: ERR_DATA_MAX_BYTES },
+    )?;
     Ok(DomainAttr {
         name: Some(provider.domain.clone()),
         threading: Some(asked.threading.unwrap_or(Threading::Safe)),
@@ -432,8 +426,8 @@ fn mr_mode(asked: MrMode, api_version: Version) -> MrMode {
 }
 
 fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
-    require(asked.name.as_deref().is_none_or(|name| name == FABRIC_NAME), "a fabric of that name")?;
-    require(asked.prov_name.as_deref().is_none_or(|name| name == PROVIDER_NAME), "a provider of that name")?;
+    require(asked.name.as_deref().is_none_or(|name| name == FABRIC_NAME), Unmet::FabricName)?;
+    require(asked.prov_name.as_deref().is_none_or(|name| name == PROVIDER_NAME), Unmet::ProviderName)?;
     Ok(FabricAttr {
         name: Some(FABRIC_NAME.into()),
         prov_name: Some(PROVIDER_NAME.into()),
@@ -458,8 +452,8 @@ fn or(asked: usize, default: usize) -> usize {
     if asked == 0 { default } else { asked }
 }
 
-fn require(met: bool, what: &'static str) -> Result<(), Misuse> {
-    if met { Ok(()) } else { Err(Misuse::NoData(what)) }
+fn require(is_met: bool, requirement: Unmet) -> Result<(), Misuse> {
+    if is_met { Ok(()) } else { Err(Misuse::NoData(requirement)) }
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn providers_are_answered_in_their_order_and_by_name() {
     let mut other = Info::default();
     other.domain.name = Some("eth0".into());
     let refused = ask(&providers, &other);
-    assert_eq!(refused, Err(Misuse::NoData("a domain of that name").into()));
+    assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainName).into()));
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn domain_parameter_leaves_only_that_domain() {
     let mut named = Info::default();
     named.domain.name = Some("shm".into());
     assert_eq!(domains(&ask_only(&providers, Some("shm"), &named).expect("the one left")), ["shm"]);
-    let reason = "the domain that FI_HOMESPUN_DOMAIN names, and no other";
-    assert_eq!(ask_only(&providers, Some("tcp"), &named), Err(Misuse::NoData(reason).into()));
-    let reason = "a domain of the name that FI_HOMESPUN_DOMAIN gives";
+    let unmet = Unmet::NotPreferredDomain;
+    assert_eq!(ask_only(&providers, Some("tcp"), &named), Err(Misuse::NoData(unmet).into()));
+    let unmet = Unmet::PreferredDomain;
     for hints in [any, named] {
         let refused = ask_only(&providers, Some("token-ring"), &hints).expect_err("there is none");
-        assert_eq!(refused, Misuse::NoData(reason).into());
+        assert_eq!(refused, Misuse::NoData(unmet).into());
         assert_eq!(refused.errno(), Errno::ENODATA);
     }
 }
@@ -117,7 +117,7 @@ fn refusal_reason_is_from_the_named_domain() {
     assert_eq!(domains(&found), ["tcp"]);
     hints.domain.name = Some("shm".into());
     let refused = ask(&providers, &hints);
-    assert_eq!(refused, Err(Misuse::NoData("the capability FI_REMOTE_COMM").into()));
+    assert_eq!(refused, Err(Misuse::NoData(Unmet::Caps(Caps::REMOTE_COMM)).into()));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn formats_come_in_the_order_of_the_provider() {
     assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
     let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..provider("tcp") };
     let refused = ask(&[only], &Info::default());
-    assert_eq!(refused, Err(Misuse::NoData("an address format that the domain has").into()));
+    assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainAddressFormat).into()));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
     };
     if let Ok(found) = elsewhere(&[local.clone(), provider("tcp")]) {
         assert_eq!(domains(&found), ["tcp"]);
-        assert_eq!(elsewhere(&[local]), Err(Misuse::NoData("a destination on this host").into()));
+        assert_eq!(elsewhere(&[local]), Err(Misuse::NoData(Unmet::LocalDestination).into()));
     }
 }
 

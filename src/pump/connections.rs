@@ -5,7 +5,7 @@ use std::sync::Arc;
 use homespun_engine::address::Address;
 use homespun_engine::connection::{RequestId, Requester};
 use homespun_engine::engine::{Config, Engine};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::region::Regions;
 use homespun_engine::transport::Transport;
 
@@ -84,7 +84,7 @@ impl<T: Transport> Connect for Pump<T> {
     fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error> {
         let mut guard = self.state.lock();
         let Some(State { engine, transport, wired: None, .. }) = &mut *guard else {
-            return Err(Misuse::State("the endpoint is in use").into());
+            return Err(Misuse::State(ObjectState::EndpointInUse).into());
         };
         engine.close_links(transport);
         *engine = Engine::with_regions(config, regions);

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{BadMemory, Error, Misuse};
 use homespun_engine::region::{Persist, Words};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
@@ -40,7 +40,7 @@ impl MappedFile {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0, a place that is not a multiple of the size of a page,
+    /// [`Misuse::Memory`] for a length of 0, a place that is not a multiple of the size of a page,
     /// or more than the file has; what the system says, such as EACCES for a file that is not open
     /// for reading and writing.
     pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
@@ -48,14 +48,14 @@ impl MappedFile {
         let metadata =
             file.metadata().map_err(|error| refused(error.raw_os_error().map_or(Errno::EIO, Errno::new)))?;
         if len_bytes == 0 {
-            return Err(Misuse::Invalid("a memory region without a byte").into());
+            return Err(Misuse::Memory(BadMemory::EmptyRegion).into());
         }
         if !offset_bytes.is_multiple_of(page_size() as u64) {
-            return Err(Misuse::Invalid("a place in a file where no page begins").into());
+            return Err(Misuse::Memory(BadMemory::FileOffset).into());
         }
         let end_bytes = offset_bytes.checked_add(len_bytes as u64);
         if end_bytes.is_none_or(|end_bytes| end_bytes > metadata.len()) {
-            return Err(Misuse::Invalid("a memory region larger than its file").into());
+            return Err(Misuse::Memory(BadMemory::LargerThanFile).into());
         }
         // SAFETY: the system chooses the place, where nothing was before.
         let map = |flags| unsafe {

@@ -8,7 +8,7 @@
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{BadMemory, Error, Misuse};
 use homespun_engine::region::Persist;
 use rustix::mm::{MsyncFlags, msync};
 use rustix::param::page_size;
@@ -36,7 +36,7 @@ impl Persistent {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for memory that is not all that of shared mappings of files; what the
+    /// [`Misuse::Memory`] for memory that is not all that of shared mappings of files; what the
     /// system says when it is asked.
     ///
     /// # Safety
@@ -100,8 +100,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
 
 /// The pieces of which segments are made, if all of them are of files.
 fn pieces(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
-    const NOT_OF_FILES: Misuse =
-        Misuse::Invalid("memory as persistent that is not a shared mapping of a file");
+    const NOT_OF_FILES: Misuse = Misuse::Memory(BadMemory::NotPersistent);
     let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
     for segment in segments {
         let (mut address, mut left_bytes) = (segment.address, segment.len_bytes);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use homespun_engine::address::Address;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::shared_receiver::MemberId;
 use parking_lot::Mutex;
 
@@ -44,7 +44,7 @@ impl Members {
         if let (Some(av), Some(others)) = (av, others)
             && !av.is_same(others)
         {
-            return Err(Misuse::Invalid("another address vector than other endpoints of the context").into());
+            return Err(Misuse::Invalid(Argument::OtherAddressVector).into());
         }
         let id = join()?;
         list.members.push(Member { id, pump: Arc::downgrade(pump), av: av.cloned() });

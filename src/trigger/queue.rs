@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::{Arc, Weak};
 
 use homespun_engine::completion::WorkEnd;
-use homespun_engine::error::{Error, Misuse, OperationError};
+use homespun_engine::error::{Error, Missing, Misuse, OperationError};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::transport::LinkError;
 
@@ -309,7 +309,7 @@ impl WorkQueue {
             .while_nothing_fires(|| self.waiting.lock().take_oldest(WorkName::Deferred(context), |_| true))
         {
             Some(_) => Ok(()),
-            None => Err(Misuse::NotFound("no such work, or it was carried out").into()),
+            None => Err(Misuse::NotFound(Missing::Work).into()),
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Error, InUse, Misuse};
 use homespun_engine::rejected::Rejected;
 
 use self::members::{AnyMember, Members};
@@ -171,10 +171,7 @@ impl WaitSet {
         if self.shared.members.lock().is_empty() {
             return Ok(());
         }
-        Err(Rejected {
-            error: Misuse::Busy("queues or counters are members of the wait set").into(),
-            returned: self,
-        })
+        Err(Rejected { error: Misuse::Busy(InUse::WaitSet).into(), returned: self })
     }
 
     /// Makes room for a member, on which threads sleep so.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::{Argument, Error, Misuse, Unsupported};
 
 use super::awaited::Awaited;
 use super::deadline::Deadline;
@@ -60,9 +60,9 @@ impl Waiter {
             WaitObject::Set => match set.map(WaitSet::wait_object) {
                 Some(WaitObject::Yield) => None,
                 Some(_) => Some(Sleepers::new(true)?),
-                None => return Err(Misuse::Invalid("a member of a wait set without the set").into()),
+                None => return Err(Misuse::Invalid(Argument::NoWaitSet).into()),
             },
-            WaitObject::PollFd => return Err(Misuse::NotSupported("this wait object").into()),
+            WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
         };
         let membership = set.map(|set| set.admit(sleepers.as_ref())).transpose()?;
         Ok(Some(Waiter { object, sleepers, watcher: OnceLock::new(), membership }))
@@ -78,9 +78,9 @@ impl Waiter {
         let sleepers = match object {
             WaitObject::Yield => None,
             WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::of_set()?),
-            WaitObject::PollFd => return Err(Misuse::NotSupported("this wait object").into()),
+            WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
             WaitObject::None | WaitObject::Set => {
-                return Err(Misuse::Invalid("not a wait object of a wait set").into());
+                return Err(Misuse::Invalid(Argument::WaitSetObject).into());
             }
         };
         Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
-use homespun::flags::CompletionFlags;
+use homespun::error::{Argument, BadMemory, Missing, ObjectState};
+use homespun::flags::{Caps, CompletionFlags};
 use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
@@ -294,8 +295,8 @@ enum MisuseForm {
         max: usize,
     },
     Flags(u64),
-    State(#[serde(with = "constant")] Constant),
-    NoCapability(#[serde(with = "constant")] Constant),
+    NotEnabled,
+    NoCapability(u64),
     NoAtomic {
         #[serde(with = "atomic_kind")]
         kind: AtomicKind,
@@ -304,9 +305,12 @@ enum MisuseForm {
         #[serde(with = "datatype")]
         datatype: Datatype,
     },
-    NotFound(#[serde(with = "constant")] Constant),
+    NoOperation,
+    NoClaimedMessage,
     KeyInUse(u64),
-    Invalid(#[serde(with = "constant")] Constant),
+    ClaimedContext,
+    UnequalOperands,
+    PartialElement,
 }
 
 impl From<&Misuse> for MisuseForm {
@@ -316,12 +320,15 @@ impl From<&Misuse> for MisuseForm {
             Misuse::TooLong { len_bytes, max_bytes } => MisuseForm::TooLong { len_bytes, max_bytes },
             Misuse::TooManySegments { count, max } => MisuseForm::TooManySegments { count, max },
             Misuse::Flags(bits) => MisuseForm::Flags(bits),
-            Misuse::State(what) => MisuseForm::State(what),
-            Misuse::NoCapability(name) => MisuseForm::NoCapability(name),
+            Misuse::State(ObjectState::EndpointNotEnabled) => MisuseForm::NotEnabled,
+            Misuse::NoCapability(missing) => MisuseForm::NoCapability(missing.bits()),
             Misuse::NoAtomic { kind, op, datatype } => MisuseForm::NoAtomic { kind, op, datatype },
-            Misuse::NotFound(what) => MisuseForm::NotFound(what),
+            Misuse::NotFound(Missing::Operation) => MisuseForm::NoOperation,
+            Misuse::NotFound(Missing::ClaimedMessage) => MisuseForm::NoClaimedMessage,
             Misuse::KeyInUse(key) => MisuseForm::KeyInUse(key),
-            Misuse::Invalid(what) => MisuseForm::Invalid(what),
+            Misuse::Invalid(Argument::ClaimedContext) => MisuseForm::ClaimedContext,
+            Misuse::Memory(BadMemory::UnequalOperands) => MisuseForm::UnequalOperands,
+            Misuse::Memory(BadMemory::PartialElement) => MisuseForm::PartialElement,
             ref other => panic!("no call of a party in another process was expected to answer {other:?}"),
         }
     }
@@ -334,12 +341,15 @@ impl From<MisuseForm> for Misuse {
             MisuseForm::TooLong { len_bytes, max_bytes } => Misuse::TooLong { len_bytes, max_bytes },
             MisuseForm::TooManySegments { count, max } => Misuse::TooManySegments { count, max },
             MisuseForm::Flags(bits) => Misuse::Flags(bits),
-            MisuseForm::State(what) => Misuse::State(what),
-            MisuseForm::NoCapability(name) => Misuse::NoCapability(name),
+            MisuseForm::NotEnabled => Misuse::State(ObjectState::EndpointNotEnabled),
+            MisuseForm::NoCapability(missing) => Misuse::NoCapability(Caps::from_bits_retain(missing)),
             MisuseForm::NoAtomic { kind, op, datatype } => Misuse::NoAtomic { kind, op, datatype },
-            MisuseForm::NotFound(what) => Misuse::NotFound(what),
+            MisuseForm::NoOperation => Misuse::NotFound(Missing::Operation),
+            MisuseForm::NoClaimedMessage => Misuse::NotFound(Missing::ClaimedMessage),
             MisuseForm::KeyInUse(key) => Misuse::KeyInUse(key),
-            MisuseForm::Invalid(what) => Misuse::Invalid(what),
+            MisuseForm::ClaimedContext => Misuse::Invalid(Argument::ClaimedContext),
+            MisuseForm::UnequalOperands => Misuse::Memory(BadMemory::UnequalOperands),
+            MisuseForm::PartialElement => Misuse::Memory(BadMemory::PartialElement),
         }
     }
 }

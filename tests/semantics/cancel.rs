@@ -1,6 +1,7 @@
 //! Cancelling operations: `fi_cancel(3)`.
 
 use homespun::endpoint::SendMsg;
+use homespun::error::Missing;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
@@ -28,7 +29,7 @@ pub(crate) fn cancelled_receive_completes_with_ecanceled(net: &Net) {
 
 pub(crate) fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.pair();
-    let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(_))));
+    let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(Missing::Operation))));
     assert!(is_unknown(bob.endpoint.cancel(1)));
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
@@ -93,7 +94,7 @@ pub(crate) fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
             .unwrap();
         // The first message has arrived when this one has.
         alice.send_and_wait(SendMsg { to, context: 2, ..SendMsg::default() });
-        assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
+        assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(Missing::Operation)))));
         alice.silence();
         bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 3).unwrap();
         assert!(received(&bob.completion().buffer) == payload(1, len_bytes));

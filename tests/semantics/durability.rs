@@ -204,7 +204,7 @@ pub(crate) fn commit_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup::default());
     let commit = OpFlags::COMMIT_COMPLETE;
-    assert_eq!(alice.endpoint.set_tx_op_flags(commit), Err(Misuse::NoCapability("RMA_PMEM").into()));
+    assert_eq!(alice.endpoint.set_tx_op_flags(commit), Err(Misuse::NoCapability(Caps::RMA_PMEM).into()));
     let (region, _file) = persistent(&bob, false, 1);
     let refused = alice.endpoint.rma(committing(&alice, &region, 1, 0, 8));
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);

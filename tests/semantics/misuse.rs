@@ -1,6 +1,7 @@
 //! Refused calls: their errors, and that they have no effect.
 
 use homespun::endpoint::SendMsg;
+use homespun::error::Direction;
 use homespun::flags::{BindFlags, Caps, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
@@ -53,7 +54,7 @@ pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
     endpoint.bind_av(&av).unwrap();
     assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
-    assert_eq!(endpoint.enable(), Err(Misuse::NoCompletionQueue("receive").into()));
+    assert_eq!(endpoint.enable(), Err(Misuse::NoCompletionQueue(Direction::Receive).into()));
     assert_eq!(errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
     endpoint.enable().unwrap();
@@ -131,20 +132,20 @@ pub(crate) fn operations_without_the_capability_are_refused(net: &Net) {
         party.meet(party);
     }
     let own = FabricAddress(0);
-    let cannot = |name| Err(Error::Misuse(Misuse::NoCapability(name)));
-    assert_eq!(messages.endpoint.tsend(payload(1, 8), own, 1, 1), cannot("TAGGED"));
-    assert_eq!(messages.endpoint.inject(b"", own, Some(1), None), cannot("TAGGED"));
-    assert_eq!(messages.endpoint.trecv(room(8), ANY, 1, 0, 1), cannot("TAGGED"));
-    assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot("MSG"));
-    assert_eq!(tagged.endpoint.recv(room(8), ANY, 1), cannot("MSG"));
-    assert_eq!(tagged.endpoint.recv_multi(room(8), ANY, 1), cannot("MSG"));
-    assert_eq!(tagged.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV), cannot("MULTI_RECV"));
+    let cannot = |missing| Err(Error::Misuse(Misuse::NoCapability(missing)));
+    assert_eq!(messages.endpoint.tsend(payload(1, 8), own, 1, 1), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.inject(b"", own, Some(1), None), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.trecv(room(8), ANY, 1, 0, 1), cannot(Caps::TAGGED));
+    assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot(Caps::MSG));
+    assert_eq!(tagged.endpoint.recv(room(8), ANY, 1), cannot(Caps::MSG));
+    assert_eq!(tagged.endpoint.recv_multi(room(8), ANY, 1), cannot(Caps::MSG | Caps::MULTI_RECV));
+    assert_eq!(tagged.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV), cannot(Caps::MULTI_RECV));
 
     let (sender, receiver) = (open(Caps::MSG | Caps::SEND), open(Caps::MSG | Caps::RECV));
     sender.meet(&receiver);
     receiver.meet(&sender);
-    assert_eq!(sender.endpoint.recv(room(8), ANY, 1), cannot("RECV"));
-    assert_eq!(receiver.endpoint.send(payload(1, 8), own, 1), cannot("SEND"));
+    assert_eq!(sender.endpoint.recv(room(8), ANY, 1), cannot(Caps::RECV));
+    assert_eq!(receiver.endpoint.send(payload(1, 8), own, 1), cannot(Caps::SEND));
     check_untouched(&sender, &receiver);
 }
 

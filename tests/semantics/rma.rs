@@ -153,9 +153,9 @@ pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
     assert_eq!(alice.failure().errno(), Errno::EACCES);
     assert!(read(&alice, reading(&alice, &region, 2, 10)) == room(10));
     let own = writing(&bob, &region, 3, 10);
-    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability("WRITE")))));
+    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability(Caps::WRITE)))));
     let own = reading(&bob, &region, 3, 10);
-    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability("READ")))));
+    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability(Caps::READ)))));
 }
 
 pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
@@ -427,8 +427,10 @@ pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
-    for call in [writing(&alice, &region, 1, 8), reading(&alice, &region, 1, 8)] {
-        assert_eq!(alice.endpoint.rma(call), Err(Misuse::NoCapability("RMA").into()));
+    for (call, direction) in
+        [(writing(&alice, &region, 1, 8), Caps::WRITE), (reading(&alice, &region, 1, 8), Caps::READ)]
+    {
+        assert_eq!(alice.endpoint.rma(call), Err(Misuse::NoCapability(Caps::RMA | direction).into()));
     }
     alice.exchange(&bob);
 }

@@ -7,9 +7,7 @@ use bytes::{Bytes, BytesMut};
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{
-    Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected, RemoteMemory, Tag,
-};
+use homespun::{Address, CompletionError, Error, FabricAddress, OperationError, Rejected, RemoteMemory, Tag};
 
 use super::pattern::{Direction, Pattern};
 use super::port::{Event, PROBE_TAG, Port};
@@ -123,8 +121,7 @@ pub(crate) fn kind(tagged: bool, check: bool) -> String {
 
 impl<'a> Channel<'a> {
     pub(crate) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
-        let inserted = port.av.insert(&[address]).into_iter().next();
-        let peer = inserted.unwrap_or(Err(Misuse::Invalid("the address of the peer").into()))?;
+        let peer = port.av.insert_one(address)?;
         let contexts = Contexts { conversation: port.next_conversation() };
         Ok(Channel { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
     }

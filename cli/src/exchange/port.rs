@@ -101,7 +101,7 @@ impl Port {
         extra: Caps,
     ) -> Result<(Port, Address), Failure> {
         let info = Fabric::new().info(&hints(peer, domain, extra))?;
-        let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
+        let address = info.dest_addr.ok_or(Failure::NoPeerAddress)?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
     }

@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 
 use super::Buffer;
 use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, checked_total, total};
-use crate::error::Misuse;
+use crate::error::{BadMemory, Misuse};
 use crate::rejected::Rejected;
 use crate::transport::Space;
 
@@ -72,7 +72,7 @@ impl Destination {
     /// # Errors
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT);
-    /// [`Misuse::Invalid`] for lengths that add up to more than the address space.
+    /// [`Misuse::Memory`] for lengths that add up to more than the address space.
     ///
     /// # Safety
     ///
@@ -93,7 +93,7 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Invalid`] for none.
+    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none.
     pub(crate) fn in_one_piece(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
@@ -106,7 +106,7 @@ impl Destination {
             DestinationMemory::RawVector(segments) => segments.len(),
         };
         let misuse = match count {
-            0 => Misuse::Invalid("a multi-receive buffer without a segment"),
+            0 => Misuse::Memory(BadMemory::NoSegment),
             _ => Misuse::TooManySegments { count, max: 1 },
         };
         Err(Rejected { error: misuse.into(), returned: self })
@@ -292,7 +292,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::error::Error;
     use crate::limits::IOV_LIMIT;
 
     proptest! {
@@ -380,7 +379,7 @@ mod tests {
         let one = Destination::owned_vector(buffers(1)).unwrap().in_one_piece().unwrap();
         assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
         let none = Destination::owned_vector(buffers(0)).unwrap().in_one_piece().unwrap_err();
-        assert!(matches!(none.error, Error::Misuse(Misuse::Invalid(_))));
+        assert_eq!(none.error, Misuse::Memory(BadMemory::NoSegment).into());
         let many = Destination::owned_vector(buffers(3)).unwrap().in_one_piece().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
         assert_eq!(many.returned.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use crate::error::Misuse;
+use crate::error::{BadMemory, Misuse};
 use crate::limits::IOV_LIMIT;
 
 /// A piece of memory to read from: the raw tier's `struct iovec`.
@@ -72,7 +72,7 @@ impl SegmentMut {
 }
 
 /// A piece that is not there.
-pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Invalid("null buffer with a length");
+pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Memory(BadMemory::NullWithLength);
 
 /// # Errors
 ///
@@ -89,5 +89,5 @@ pub(super) fn checked_total(lengths: impl ExactSizeIterator<Item = usize>) -> Re
 
 /// How long pieces are together.
 pub(super) fn total(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
-    lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Invalid("segment lengths overflow"))
+    lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Memory(BadMemory::LengthOverflow))
 }

@@ -52,7 +52,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a null address
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Memory`] for a null address
     /// with a length, or lengths that add up to more than the address space.
     ///
     /// # Safety
@@ -217,6 +217,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::BadMemory;
 
     fn concat(slices: &[IoSlice<'_>]) -> Vec<u8> {
         slices.iter().flat_map(|slice| slice.iter().copied()).collect()
@@ -278,7 +279,8 @@ mod tests {
     fn invalid_segments_are_refused() {
         let null = Segment { address: ptr::null(), len_bytes: 1 };
         // SAFETY: a null segment is refused, so nothing is ever read through it.
-        assert!(matches!(unsafe { Source::raw(&[null]) }, Err(Misuse::Invalid(_))));
+        let refused = unsafe { Source::raw(&[null]) };
+        assert!(matches!(refused, Err(Misuse::Memory(BadMemory::NullWithLength))));
         let empty = Segment { address: ptr::null(), len_bytes: 0 };
         // SAFETY: segments of length 0 are never read.
         let source = unsafe { Source::raw(&[empty; IOV_LIMIT]) }.unwrap();
@@ -290,6 +292,7 @@ mod tests {
         let byte = 0u8;
         let huge = Segment { address: &raw const byte, len_bytes: usize::MAX };
         // SAFETY: refused for their total length, so nothing is ever read.
-        assert!(matches!(unsafe { Source::raw(&[huge, huge]) }, Err(Misuse::Invalid(_))));
+        let refused = unsafe { Source::raw(&[huge, huge]) };
+        assert!(matches!(refused, Err(Misuse::Memory(BadMemory::LengthOverflow))));
     }
 }

@@ -34,7 +34,7 @@ use crate::address::Address;
 use crate::breach::Breach;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
 use crate::errno::Errno;
-use crate::error::{Error, Misuse, OperationError};
+use crate::error::{Error, Misuse, ObjectState, OperationError};
 use crate::limits::UNANSWERED_MAX_MS;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
@@ -219,7 +219,7 @@ impl Connection {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
                 Ok(&mut connected.stage)
             }
-            _ => Err(Misuse::State("an endpoint asks for a connection, or accepts one, once").into()),
+            _ => Err(Misuse::State(ObjectState::ConnectionBegun).into()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Connection, ConnectionEffects, RoleState, check_data};
 use crate::connection::{ConnectionEvent, Request, RequestId, Requester};
-use crate::error::{Error, Misuse};
+use crate::error::{Error, Misuse, ObjectState};
 use crate::transport::LinkId;
 use crate::wire::{Handshake, HandshakeStep};
 
@@ -88,7 +88,7 @@ impl Connection {
     fn passive(&mut self) -> Result<&mut Passive, Error> {
         match &mut self.role {
             RoleState::Passive(passive) => Ok(passive),
-            _ => Err(Misuse::State("it is no passive endpoint").into()),
+            _ => Err(Misuse::State(ObjectState::NotPassive).into()),
         }
     }
 

@@ -36,7 +36,7 @@ impl Engine {
     /// [`Misuse::NoAtomic`](crate::error::Misuse::NoAtomic),
     /// [`Misuse::TooLong`](crate::error::Misuse::TooLong) for more elements than
     /// [`count_max`](crate::atomic::AtomicKind::count_max), and
-    /// [`Misuse::Invalid`](crate::error::Misuse::Invalid) for a part of an element, or lengths that differ.
+    /// [`Misuse::Memory`](crate::error::Misuse::Memory) for a part of an element, or lengths that differ.
     pub fn post_atomic(
         &mut self,
         request: AtomicRequest,

@@ -9,7 +9,7 @@ use crate::breach::Breach;
 use crate::buffer::Destination;
 use crate::completion::{Failure, Sink};
 use crate::connection::EndpointRole;
-use crate::error::{Error, Misuse, OperationError};
+use crate::error::{Error, Misuse, OperationError, Unsupported};
 use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::receiver::{KeptCredit, MemberId, Receiver, ReceiverEffects};
@@ -40,7 +40,7 @@ macro_rules! ask {
     };
 }
 
-const SHARED: Error = Error::Misuse(Misuse::NotSupported("receives of an endpoint with a shared context"));
+const SHARED: Error = Error::Misuse(Misuse::NotSupported(Unsupported::SharedContextReceive));
 
 impl Reception {
     #[inline(always)]

@@ -4,7 +4,7 @@
 use super::{Receiver, ReceiverEffects};
 use crate::buffer::{Buffer, Destination};
 use crate::completion::Completion;
-use crate::error::{Again, Error, Misuse, OperationError};
+use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
 use crate::filling::clamp;
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
@@ -13,7 +13,7 @@ use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
+const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessage));
 
 impl Receiver {
     /// Looks for an unexpected message, and reports what it finds at once. Untagged messages cannot be looked
@@ -34,7 +34,7 @@ impl Receiver {
         }
         let PeekRequest { tagged, context, then, .. } = request;
         if then == PeekAction::Claim && self.claimed.contains_key(&(tagged, context)) {
-            return Err(Misuse::Invalid("a message is claimed with this context already").into());
+            return Err(Misuse::Invalid(Argument::ClaimedContext).into());
         }
         if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };

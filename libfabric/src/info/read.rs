@@ -3,15 +3,16 @@
 use std::ffi::CStr;
 use std::slice;
 
+use homespun::Address;
 use homespun::flags::{Caps, Mode, OpFlags, Order};
 use homespun::info::{
     AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, MrMode, Progress, ResourceManagement, RxAttr,
     Threading, TxAttr, Version, address_format_from_raw,
 };
-use homespun::{Address, Error, Misuse};
 use libc::{c_char, c_void};
 
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 use crate::sockaddr;
 
@@ -250,7 +251,7 @@ pub(crate) unsafe fn string(from: *const c_char) -> Result<Option<String>, Failu
     // SAFETY: it is not null.
     let text = unsafe { CStr::from_ptr(from) };
     // All names that homespun gives are UTF-8, so no other name matches.
-    let text = text.to_str().map_err(|_| Error::from(Misuse::NoData("a name that is UTF-8")))?;
+    let text = text.to_str().map_err(|_| CMisuse::NotUtf8)?;
     Ok(Some(text.to_owned()))
 }
 
@@ -272,7 +273,7 @@ unsafe fn key(from: *const u8, len_bytes: usize) -> Result<Vec<u8>, Failure> {
     match (from.is_null(), len_bytes) {
         (_, 0) => Ok(Vec::new()),
         // Since 1.20 a size without a key means keys in the address vector.
-        (true, _) => Err(Misuse::NoData("authorization keys in the address vector").into()),
+        (true, _) => Err(CMisuse::VectorAuthorization.into()),
         // SAFETY: the caller promises it.
         (false, _) => Ok(unsafe { slice::from_raw_parts(from, len_bytes) }.to_vec()),
     }

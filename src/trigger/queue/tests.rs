@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_engine::buffer::Source;
-use homespun_engine::error::Again;
+use homespun_engine::error::{Again, Missing};
 
 use super::*;
 use crate::av::FabricAddress;
@@ -46,7 +46,7 @@ impl Poster for Crowded {
     }
 
     fn cancel_work(&self, _: u64) -> Result<(), Error> {
-        Err(Misuse::NotFound("no work is posted here").into())
+        Err(Misuse::NotFound(Missing::Work).into())
     }
 
     fn refuse(&self, _: RefusedPost) {}

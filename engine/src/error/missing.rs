@@ -1,0 +1,25 @@
+//! The things that calls do not find.
+
+/// What the call was to find, and does not exist: ENOENT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// An operation to cancel. If there was one, it ends by itself.
+    #[error("no such operation, or it can no longer be cancelled")]
+    Operation,
+    /// Deferred work to cancel.
+    #[error("no such work, or it was carried out")]
+    Work,
+    /// A message that a peek has claimed.
+    #[error("no message was claimed with this context")]
+    ClaimedMessage,
+    /// The name of a domain, which an info of `getinfo` has.
+    #[error("the info names no domain")]
+    DomainName,
+    /// The domain that the info names.
+    #[error("no domain of that name")]
+    Domain,
+    /// A queue or a counter to remove from a poll set.
+    #[error("the poll set does not have the queue or the counter")]
+    PollSetMember,
+}

@@ -1,0 +1,52 @@
+//! The states in which objects refuse a call.
+
+/// The state of an object that does not permit the call: FI_EOPBADSTATE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectState {
+    /// The endpoint must be enabled first.
+    #[error("the endpoint is not enabled")]
+    EndpointNotEnabled,
+    /// The call must come before the endpoint is enabled.
+    #[error("the endpoint is enabled already")]
+    EndpointEnabled,
+    /// The endpoint is in use, so that it cannot become a connected one.
+    #[error("the endpoint is in use")]
+    EndpointInUse,
+    /// The address must be chosen before the endpoint has one.
+    #[error("the endpoint has its address already")]
+    AddressAssigned,
+    /// The endpoint shares a receive context, which must be bound before it is enabled.
+    #[error("no shared receive context is bound")]
+    NoReceiveContext,
+    /// The endpoint shares a transmit context, which must be bound before it is enabled.
+    #[error("no shared transmit context is bound")]
+    NoTransmitContext,
+    /// An endpoint asks for a connection, or accepts one, once.
+    #[error("the endpoint has asked for a connection, or accepted one, already")]
+    ConnectionBegun,
+    /// The endpoint accepts a request, and cannot ask for a connection.
+    #[error("the endpoint was opened to accept a request")]
+    OpenedForRequest,
+    /// The endpoint has no request that it could accept.
+    #[error("the endpoint was not opened for a request")]
+    NotOpenedForRequest,
+    /// Only a passive endpoint receives requests.
+    #[error("the endpoint is not a passive endpoint")]
+    NotPassive,
+    /// The call must come before the passive endpoint listens.
+    #[error("the passive endpoint listens already")]
+    Listening,
+    /// An endpoint was opened at the address of the passive endpoint.
+    #[error("an endpoint has taken over from the passive one")]
+    TakenOver,
+    /// The request was accepted or rejected, or an endpoint is open for it.
+    #[error("the request for a connection was decided already")]
+    RequestDecided,
+    /// The event queue was opened without `FI_WRITE`.
+    #[error("the event queue was not opened for writing")]
+    EventQueueNotWritable,
+    /// The call must come before the memory region is enabled.
+    #[error("the memory region is enabled already")]
+    RegionEnabled,
+}

@@ -1,0 +1,28 @@
+//! The parts of libfabric that homespun does not have.
+
+/// What homespun does not have: ENOSYS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// Address vectors that have a name.
+    #[error("address vectors shared by processes")]
+    NamedAddressVector,
+    /// Address vectors that report insertions as events (`FI_EVENT`).
+    #[error("asynchronous insertion into address vectors")]
+    AsynchronousInsertion,
+    /// Connections of endpoints without them.
+    #[error("connections of endpoints of another type than FI_EP_MSG")]
+    Connections,
+    /// Receives that an endpoint posts or defers itself although it shares a receive context.
+    #[error("receives of an endpoint with a shared receive context; post them to the context")]
+    SharedContextReceive,
+    /// Multi-receive buffers, peeks and claims as deferred work.
+    #[error("deferred receives of several messages")]
+    DeferredMultiReceive,
+    /// Peeks and claims that are triggered, or deferred.
+    #[error("peeks and claims that wait for a counter")]
+    DeferredPeek,
+    /// `FI_WAIT_POLLFD`.
+    #[error("the wait object FI_WAIT_POLLFD; FI_WAIT_FD and FI_WAIT_MUTEX_COND are supported")]
+    PollFd,
+}

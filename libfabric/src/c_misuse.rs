@@ -1,0 +1,71 @@
+//! The mistakes that only a C program can make: natively the types rule them out.
+
+use homespun::Errno;
+
+/// What the C program did wrong, or asked for that the plugin does not offer. It gets the error
+/// number; the log has the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CMisuse {
+    #[error("a fabric without a name")]
+    NamelessFabric,
+    #[error("a handle that is neither a passive endpoint nor a request for a connection")]
+    UnknownHandle,
+    #[error("a handle that is no request to this passive endpoint")]
+    NoRequest,
+    #[error("not exactly one of FI_TRANSMIT and FI_RECV")]
+    NotOneDirection,
+    #[error("another direction than FI_RECV")]
+    NotReceiving,
+    #[error("remote memory of another length than the local one")]
+    RemoteLength,
+    #[error("other objects depend on the object")]
+    InUse,
+    #[error("counters of other events than completions are not supported")]
+    CounterEvents,
+    #[error("deferred work of this kind is not supported")]
+    DeferredWork,
+    #[error("authorization keys of memory regions are not supported")]
+    RegionAuthorization,
+    #[error("triggers other than thresholds of counters are not supported")]
+    Trigger,
+    #[error("the hints of a layer exclude homespun")]
+    LayerHints,
+    #[error("a name that is not UTF-8")]
+    NotUtf8,
+    #[error("the hints name a fabric that is not open")]
+    FabricNotOpen,
+    #[error("the hints name a domain that is not open")]
+    DomainNotOpen,
+    #[error("the hints ask for something else than the open domain that they name")]
+    NotOfDomain,
+    #[error("the hints ask for something else than what the passive endpoint that they name is for")]
+    NotOfPassive,
+    #[error("authorization keys in the address vector")]
+    VectorAuthorization,
+}
+
+impl CMisuse {
+    /// The error number that the program gets, positive.
+    pub(crate) fn errno(self) -> Errno {
+        match self {
+            CMisuse::NamelessFabric
+            | CMisuse::UnknownHandle
+            | CMisuse::NoRequest
+            | CMisuse::NotOneDirection
+            | CMisuse::NotReceiving
+            | CMisuse::RemoteLength => Errno::EINVAL,
+            CMisuse::InUse => Errno::EBUSY,
+            CMisuse::CounterEvents
+            | CMisuse::DeferredWork
+            | CMisuse::RegionAuthorization
+            | CMisuse::Trigger => Errno::ENOSYS,
+            CMisuse::LayerHints
+            | CMisuse::NotUtf8
+            | CMisuse::FabricNotOpen
+            | CMisuse::DomainNotOpen
+            | CMisuse::NotOfDomain
+            | CMisuse::NotOfPassive
+            | CMisuse::VectorAuthorization => Errno::ENODATA,
+        }
+    }
+}
