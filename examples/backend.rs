@@ -23,17 +23,19 @@
 //! `homespun-conformance`, in one line. Check yours in the same way. The semantic suite in `tests/` runs over
 //! it as well.
 
-#![expect(clippy::print_stdout, reason = "an example says what happened")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example says what happened")]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::Info;
-use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Error, Fabric, FabricAddress};
+use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Entry, Fabric, FabricAddress};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
@@ -310,7 +312,17 @@ fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
 }
 
 /// Sends two messages over the backend. Only the first line differs from an application over another backend.
-pub fn main() -> Result<(), Error> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub fn run() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();
     hints.domain.name = Some("channel".into());
@@ -323,7 +335,7 @@ pub fn main() -> Result<(), Error> {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
         endpoint.bind_av(&av)?;
         endpoint.enable()?;
-        Ok::<_, Error>(endpoint)
+        Ok::<_, homespun::Error>(endpoint)
     };
     let (alice, bob) = (open_endpoint()?, open_endpoint()?);
     println!("alice is at {}, bob at {}", alice.name()?, bob.name()?);
@@ -336,8 +348,7 @@ pub fn main() -> Result<(), Error> {
         alice.send(message.clone(), to_bob, 2)?;
         // Reading the queue makes progress at both endpoints, since both report to it.
         let received = loop {
-            let entry = cq.read_entry().expect("a queue that is not overrun");
-            let completed = entry.map(|entry| entry.into_result().expect("no operation fails"));
+            let completed = cq.read_entry()?.map(Entry::into_result).transpose()?;
             if let Some(Buffer::Received(received)) = completed.map(|completion| completion.buffer) {
                 break received;
             }

@@ -97,7 +97,7 @@ fn listen() -> Result<(), Box<dyn Error>> {
             Ok(_) => continue,
             Err(EqReadError::ErrorAvailable) => {
                 if let Some(error) = queues.eq.read_error() {
-                    println!("not connected: {}", error.errno);
+                    println!("{error}");
                 }
                 continue;
             }
@@ -153,7 +153,7 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
         Err(EqReadError::ErrorAvailable) => {
             let error = queues.eq.read_error().ok_or("the error is gone")?;
             println!("not connected: {}", String::from_utf8_lossy(&error.err_data));
-            return Err(error.errno.description().into());
+            return Err(error.into());
         }
         other => return Err(format!("no connection: {other:?}").into()),
     }

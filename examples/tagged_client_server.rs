@@ -18,8 +18,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, Bytes, BytesMut, Caps, Completion, CompletionQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
-    OperationKind, Tag,
+    Address, Bytes, BytesMut, Caps, Completion, CompletionError, CompletionQueue, Fabric, FabricAddress,
+    Hints, OpenEndpoint, OperationKind, Tag,
 };
 
 /// The bit that distinguishes a request from an answer.
@@ -61,21 +61,16 @@ fn open() -> Result<OpenEndpoint, homespun::Error> {
     Fabric::new().open_endpoint(&hints)
 }
 
-/// Waits for the next message.
-fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Completion, Box<dyn Error>> {
+/// A received message, or an operation that has failed.
+type Ended = Result<Completion, CompletionError>;
+
+/// Waits for the next message, or for an operation to fail.
+fn next_message(cq: &CompletionQueue, timeout: Option<Duration>) -> Result<Ended, Box<dyn Error>> {
     loop {
         let entry = cq.sread_entry(timeout)?.ok_or("the server takes its time")?;
         match entry.into_result() {
             Ok(completion) if completion.kind() == OperationKind::Send => {}
-            Ok(completion) => return Ok(completion),
-            Err(failed) if failed.completion.kind() == OperationKind::Send => {
-                println!("a peer could not be reached: {}", failed.error);
-            }
-            // The message was longer than its buffer, for example. The truncated part is of no use.
-            Err(failed) => {
-                println!("a message was lost: {}", failed.error);
-                return Ok(Completion { len_bytes: 0, ..failed.completion });
-            }
+            ended => return Ok(ended),
         }
     }
 }
@@ -88,7 +83,19 @@ fn serve() -> Result<(), Box<dyn Error>> {
         endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
     loop {
-        let Completion { context: slot, tag, len_bytes, buffer, .. } = next_message(&cq, None)?;
+        let received = match next_message(&cq, None)? {
+            Ok(received) => received,
+            // The client was gone before its answer, or a message was longer than its buffer, for
+            // example. The truncated part is of no use.
+            Err(failed) => {
+                println!("{failed}");
+                if failed.completion.kind() == OperationKind::Send {
+                    continue;
+                }
+                Completion { len_bytes: 0, ..failed.completion }
+            }
+        };
+        let Completion { context: slot, tag, len_bytes, buffer, .. } = received;
         let mut buffer = buffer.into_received().unwrap_or_default();
         buffer.truncate(len_bytes);
         let request = String::from_utf8_lossy(&buffer).into_owned();
@@ -133,7 +140,7 @@ fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
         endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), SENT)?;
     }
     for _ in calls {
-        let Completion { context: number, len_bytes, buffer, .. } = next_message(&cq, Some(PATIENCE))?;
+        let Completion { context: number, len_bytes, buffer, .. } = next_message(&cq, Some(PATIENCE))??;
         let mut answer = buffer.into_received().unwrap_or_default();
         answer.truncate(len_bytes);
         println!("{} -> {}", calls[number as usize], String::from_utf8_lossy(&answer));

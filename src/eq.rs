@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bitflags::bitflags;
+use homespun_engine::address::Address;
 use homespun_engine::connection::RequestId;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Again, Error, InUse, Misuse, ObjectState};
@@ -93,7 +94,20 @@ pub struct EventError {
     /// More about the error, as the operation defines it: of a connection that was rejected, what
     /// the peer's application had to say.
     pub err_data: Vec<u8>,
+    /// The other end of the connection that failed. Not part of `struct fi_eq_err_entry`.
+    pub peer: Option<Address>,
 }
+
+impl fmt::Display for EventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.peer {
+            Some(peer) => write!(f, "there is no connection to {peer}: {}", self.errno),
+            None => write!(f, "an operation on object {} failed: {}", self.object, self.errno),
+        }
+    }
+}
+
+impl std::error::Error for EventError {}
 
 /// Why a read of an event queue fails. An empty queue is no failure: a read of it answers `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

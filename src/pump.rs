@@ -336,7 +336,7 @@ impl<T: Transport> Poster for Pump<T> {
             wiring.counters.count_error(CounterEvents::of(flags));
         }
         let completion = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
-        engine.report_refused(Failure { completion, error }, &mut wired.queues());
+        engine.report_refused(Failure { completion, error, target: None }, &mut wired.queues());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The example of a backend, held against the contract of a transport.
 
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
+#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../examples/backend.rs"]
 mod backend;
 
@@ -10,5 +11,5 @@ homespun_conformance::transport_contract!(ChannelProvider::new(), features: [spl
 
 #[test]
 fn example_backend_keeps_the_contract() {
-    backend::main().expect("two messages arrive");
+    backend::run().expect("two messages arrive");
 }

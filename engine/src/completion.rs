@@ -33,6 +33,17 @@ pub struct Failure {
     pub completion: Completion,
     /// Why it failed.
     pub error: OperationError,
+    /// The peer that a send or an access was meant for, where it is known as that ends. A receive
+    /// has its peer, if one is known, as the source of its completion.
+    pub target: Option<PeerId>,
+}
+
+impl Failure {
+    /// The other end of the operation, if it is known: its target, its sender, or the only sender that it
+    /// would have accepted a message of.
+    pub fn peer(&self) -> Option<PeerId> {
+        self.target.or(self.completion.source)
+    }
 }
 
 /// What to report of deferred work that has ended, beside its end itself.

@@ -22,7 +22,6 @@ pub use self::missing::Missing;
 pub use self::object_state::ObjectState;
 pub use self::unmet::Unmet;
 pub use self::unsupported::Unsupported;
-use crate::address::Address;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::errno::Errno;
 use crate::flags::Caps;
@@ -31,6 +30,8 @@ use crate::wire::Refusal;
 
 // Every call that posts returns one.
 const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
+// Each failure has one, and a sink without room hands failures back by value.
+const _: () = assert!(size_of::<OperationError>() <= 24);
 
 /// Why a call failed. Nothing was changed by a call that returns one of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -232,15 +233,15 @@ pub enum OperationError {
     NotDurable,
     /// The operation was deferred, and refused when it was due: the reason is what a call would have got.
     #[error("refused when it was due: {0}")]
-    Deferred(Misuse),
+    Deferred(Box<Misuse>),
     /// The link to the peer ended, or could not be made.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
     /// asked for such senders' addresses (`FI_SOURCE_ERR`). The endpoint reports it, not the
-    /// engine, which knows no address vector.
-    #[error("the message is from {0}, which is not in the address vector")]
-    UnknownSource(Address),
+    /// engine, which knows no address vector. The address is that of the failure's peer.
+    #[error("the sender is not in the address vector")]
+    UnknownSource,
 }
 
 impl OperationError {
@@ -258,7 +259,7 @@ impl OperationError {
             OperationError::NotDurable => Errno::EIO,
             OperationError::Deferred(misuse) => misuse.errno(),
             OperationError::Link(error) => error.errno(),
-            OperationError::UnknownSource(_) => Errno::EADDRNOTAVAIL,
+            OperationError::UnknownSource => Errno::EADDRNOTAVAIL,
         }
     }
 }

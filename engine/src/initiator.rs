@@ -184,16 +184,17 @@ impl Initiator {
         self.reports.report_failure(failure, effects);
     }
 
-    /// Operations have failed, and end.
+    /// Operations on this peer, if it is known, have failed, and end.
     pub(crate) fn failed(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
+        target: Option<PeerId>,
         error: &OperationError,
         effects: &mut impl InitiatorEffects,
     ) {
         for send in sends {
             if let Some(send) = self.sends.remove(send) {
-                self.reports.send_failed(send, error.clone(), effects);
+                self.reports.send_failed(send, target, error.clone(), effects);
             }
         }
     }
@@ -206,7 +207,7 @@ impl Initiator {
         effects: &mut impl InitiatorEffects,
     ) {
         let queued = self.queues.take(peer);
-        self.failed(queued, error, effects);
+        self.failed(queued, Some(peer), error, effects);
     }
 
     /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns
@@ -214,9 +215,9 @@ impl Initiator {
     pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let is_meant = |id: SendId| sends.get(id).is_some_and(|send| meant.is(send.context, send.signalled));
-        let found = self.queues.remove_first(is_meant);
-        self.failed(found, &OperationError::Cancelled, effects);
-        found.is_some()
+        let Some((peer, send)) = self.queues.remove_first(is_meant) else { return false };
+        self.failed([send], Some(peer), &OperationError::Cancelled, effects);
+        true
     }
 
     /// Whether an operation that ends as soon as it was posted can be reported at once: no earlier

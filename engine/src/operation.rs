@@ -494,6 +494,7 @@ impl Receive {
                 buffer: self.destination.take_buffer(placed_bytes),
             },
             error,
+            target: None,
         }
     }
 }

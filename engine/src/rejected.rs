@@ -25,7 +25,7 @@ use crate::error::Error;
 /// }
 /// # assert_eq!(try_send(vec![7]), Ok(Some(vec![7])));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Rejected<B> {
     /// Why.
     pub error: Error,
@@ -58,7 +58,14 @@ impl<B> fmt::Display for Rejected<B> {
     }
 }
 
-impl<B: fmt::Debug> error::Error for Rejected<B> {
+/// Leaves out what was handed back, which may be long: a `main` that returns an error prints it so.
+impl<B> fmt::Debug for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<B> error::Error for Rejected<B> {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.error.source()
     }

@@ -95,7 +95,24 @@ pub enum OperationKind {
 ///
 /// With a failed operation comes as much of its completion as there is; and it comes also where its
 /// success would not have been reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// The text names the peer, and so does what `main` prints that returns this error:
+///
+/// ```
+/// # use homespun::transport::LinkError;
+/// # use homespun::{Completion, CompletionError, CompletionFlags, Errno, FabricAddress, OperationError};
+/// # let flags = CompletionFlags::SEND | CompletionFlags::MSG;
+/// # let failed = CompletionError {
+/// #     completion: Completion { context: 7, flags, ..Completion::default() },
+/// #     error: OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),
+/// #     source: FabricAddress::UNSPECIFIED,
+/// #     peer: Some(Box::new("127.0.0.1:4711".parse()?)),
+/// # };
+/// let text = "the send with context 7 failed: the link to 127.0.0.1:4711 ended: Connection refused";
+/// assert_eq!(failed.to_string(), text);
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
 pub struct CompletionError {
     /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
     pub completion: Completion,
@@ -103,6 +120,12 @@ pub struct CompletionError {
     pub error: OperationError,
     /// The sender of a message that a receive failed on.
     pub source: FabricAddress,
+    /// The other end of the operation, where it is known: the target of a send or an access, the sender of a
+    /// message, or the only sender that a receive accepts messages of. In a box, so that an [`Entry`] stays
+    /// small.
+    ///
+    /// [`Entry`]: super::Entry
+    pub peer: Option<Box<Address>>,
 }
 
 impl Completion {
@@ -137,17 +160,60 @@ impl Completion {
     }
 }
 
-impl fmt::Display for CompletionError {
+impl fmt::Display for OperationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {} failed: {}", self.completion.context, self.error)
+        f.write_str(match self {
+            OperationKind::Send => "send",
+            OperationKind::Receive => "receive",
+            OperationKind::Write => "write",
+            OperationKind::Read => "read",
+            OperationKind::Atomic => "atomic operation",
+            OperationKind::FetchAtomic => "fetching atomic operation",
+            OperationKind::RemoteWrite => "write of a peer",
+            OperationKind::RemoteRead => "read of a peer",
+            OperationKind::Unknown => "operation",
+        })
     }
 }
 
-impl std::error::Error for CompletionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CompletionError { completion, error, peer, .. } = self;
+        write!(f, "the {} with context {}", completion.kind(), completion.context)?;
+        match (peer, error) {
+            (Some(peer), OperationError::Link(error)) => {
+                write!(f, " failed: the link to {peer} ended: {error}")
+            }
+            (Some(peer), OperationError::UnknownSource) => {
+                write!(f, " has a message from {peer}, which is not in the address vector")
+            }
+            (Some(peer), _) => {
+                let takes = matches!(completion.kind(), OperationKind::Receive | OperationKind::Read);
+                let direction = if takes { "from" } else { "to" };
+                write!(f, " {direction} {peer} failed: {error}")
+            }
+            (None, _) => write!(f, " failed: {error}"),
+        }
     }
 }
+
+/// Begins with the text, since a `main` that returns an error prints it so; and leaves out the
+/// buffer, which may be long.
+impl fmt::Debug for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionError")
+            .field("message", &self.to_string())
+            .field("error", &self.error)
+            .field("peer", &self.peer)
+            .field("context", &self.completion.context)
+            .field("flags", &self.completion.flags)
+            .field("len_bytes", &self.completion.len_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Without a source: the text has all of it.
+impl std::error::Error for CompletionError {}
 
 impl CompletionError {
     /// The positive error number (`err`).
@@ -168,7 +234,7 @@ impl CompletionError {
     /// `err_data`). Ready for [`AddressVector::insert`](crate::AddressVector::insert).
     pub fn unknown_source(&self) -> Option<Address> {
         match self.error {
-            OperationError::UnknownSource(address) => Some(address),
+            OperationError::UnknownSource => self.peer.as_deref().copied(),
             _ => None,
         }
     }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::error::OperationError;
 
 use super::{Completion, CompletionError, CompletionQueue, ReadError};
 use crate::av::FabricAddress;
@@ -38,9 +37,9 @@ impl Entry {
 
 impl From<CompletionError> for Entry {
     fn from(error: CompletionError) -> Entry {
-        match error.error {
-            OperationError::UnknownSource(sender) => Entry::UnknownSource(error.completion, sender),
-            _ => Entry::Failed(error),
+        match error.unknown_source() {
+            Some(sender) => Entry::UnknownSource(error.completion, sender),
+            None => Entry::Failed(error),
         }
     }
 }

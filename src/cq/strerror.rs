@@ -33,7 +33,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Cancelled => CANCELLED,
         OperationError::NoMessage => NO_MESSAGE,
         OperationError::Fault => FAULT,
-        OperationError::UnknownSource(_) => UNKNOWN_SOURCE,
+        OperationError::UnknownSource => UNKNOWN_SOURCE,
         OperationError::Refused(Refusal::Key) => NO_KEY,
         OperationError::Refused(Refusal::Access) => NO_RIGHT,
         OperationError::Refused(Refusal::Range) => OUT_OF_RANGE,
@@ -76,23 +76,21 @@ mod tests {
 
     use super::*;
     use std::collections::BTreeSet;
-    use std::net::SocketAddr;
 
     #[test]
     fn every_error_has_a_number_and_a_text_of_its_own() {
-        let stranger = SocketAddr::from(([127, 0, 0, 1], 7)).into();
         let errors = [
             OperationError::Truncated { overflow_bytes: 1 },
             OperationError::Cancelled,
             OperationError::NoMessage,
             OperationError::Fault,
-            OperationError::UnknownSource(stranger),
+            OperationError::UnknownSource,
             OperationError::Refused(Refusal::Key),
             OperationError::Refused(Refusal::Access),
             OperationError::Refused(Refusal::Range),
             OperationError::Refused(Refusal::Volatile),
             OperationError::NotDurable,
-            OperationError::Deferred(Misuse::NotConnected),
+            OperationError::Deferred(Box::new(Misuse::NotConnected)),
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied("why")),
             OperationError::Link(LinkError::Protocol("why")),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::error::OperationError;
+use homespun_engine::flags::CompletionFlags;
+use homespun_engine::transport::LinkError;
 
 use super::*;
 
@@ -21,7 +23,7 @@ fn completion(context: u64) -> Completion {
 
 fn failure(context: u64) -> CompletionError {
     let source = FabricAddress::UNSPECIFIED;
-    CompletionError { completion: completion(context), error: OperationError::Cancelled, source }
+    CompletionError { completion: completion(context), error: OperationError::Cancelled, source, peer: None }
 }
 
 fn push(cq: &CompletionQueue, context: u64) {
@@ -166,7 +168,8 @@ fn entry_is_a_success_an_unknown_source_or_a_failure() {
     assert_eq!(cq.read_entry(), Ok(None));
     push(&cq, 1);
     let sender: Address = "127.0.0.1:7".parse().expect("an address");
-    let unknown = CompletionError { error: OperationError::UnknownSource(sender), ..failure(2) };
+    let unknown =
+        CompletionError { error: OperationError::UnknownSource, peer: Some(Box::new(sender)), ..failure(2) };
     cq.shared().lock().push_failed(unknown);
     cq.shared().lock().push_failed(failure(3));
     let entries = [(); 3].map(|()| cq.read_entry().expect("no overrun").expect("an entry"));
@@ -180,4 +183,35 @@ fn entry_is_a_success_an_unknown_source_or_a_failure() {
     assert_eq!(polled.read_entry(), Err(ReadError::Overrun));
     assert_eq!(polled.sread_entry(None), Err(ReadError::Overrun));
     assert_eq!(open(ResourceManagement::Enabled).sread_entry(None), Err(ReadError::NoWaitObject));
+}
+
+#[test]
+fn failure_text_names_the_operation_and_its_peer() {
+    let text = |flags, error, peer: Option<&str>| {
+        let peer = peer.map(|peer| Box::new(peer.parse().expect("an address")));
+        let completion = Completion { flags, ..completion(7) };
+        CompletionError { completion, error, peer, ..failure(7) }.to_string()
+    };
+    let (send, receive) = (CompletionFlags::SEND | CompletionFlags::MSG, CompletionFlags::RECV);
+    let (read, peer) = (CompletionFlags::READ | CompletionFlags::RMA, Some("127.0.0.1:4711"));
+    assert_eq!(
+        text(send, OperationError::Link(LinkError::Closed), peer),
+        "the send with context 7 failed: the link to 127.0.0.1:4711 ended: the peer closed the connection"
+    );
+    assert_eq!(
+        text(send, OperationError::Cancelled, peer),
+        "the send with context 7 to 127.0.0.1:4711 failed: cancelled"
+    );
+    assert_eq!(
+        text(read, OperationError::Fault, peer),
+        "the read with context 7 from 127.0.0.1:4711 failed: the memory of the message could not be read"
+    );
+    assert_eq!(
+        text(receive, OperationError::Cancelled, None),
+        "the receive with context 7 failed: cancelled"
+    );
+    assert_eq!(
+        text(receive, OperationError::UnknownSource, peer),
+        "the receive with context 7 has a message from 127.0.0.1:4711, which is not in the address vector"
+    );
 }

@@ -124,6 +124,9 @@ impl EndpointShared {
         connect: impl FnOnce(&dyn EndpointPump) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (pump, _) = self.driven()?;
+        if let Some(reporter) = self.reporter.get() {
+            reporter.set_peer(peer);
+        }
         let before = self.peer.lock().replace(peer);
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }

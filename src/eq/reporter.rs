@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use homespun_engine::address::Address;
 use homespun_engine::connection as engine;
 use homespun_engine::connection::ConnectionError;
 use homespun_engine::errno::Errno;
@@ -19,6 +20,8 @@ pub(crate) struct Reporter {
     /// What the application calls the endpoint.
     object: u64,
     subject: ReportedEndpoint,
+    /// The other end of its connection, or of what is to be one.
+    peer: Mutex<Option<Address>>,
     /// The accept to settle when the requester has confirmed it, or it has failed.
     unsettled: Mutex<Option<PendingAccept>>,
 }
@@ -44,8 +47,14 @@ impl Reporter {
             origin: EventOrigin::unused(),
             object,
             subject,
+            peer: Mutex::default(),
             unsettled: Mutex::default(),
         }
+    }
+
+    /// An attempt to connect to this peer begins.
+    pub(crate) fn set_peer(&self, peer: Address) {
+        *self.peer.lock() = Some(peer);
     }
 
     /// Settles this accept when the requester has confirmed it, or it has failed.
@@ -104,6 +113,7 @@ impl Reporter {
             ConnectionError::Rejected { data } => data.into_vec(),
             _ => Vec::new(),
         };
-        EventError { object: self.object, context: 0, data: 0, errno, prov_errno: errno.raw(), err_data }
+        let (object, prov_errno, peer) = (self.object, errno.raw(), *self.peer.lock());
+        EventError { object, context: 0, data: 0, errno, prov_errno, err_data, peer }
     }
 }

@@ -28,6 +28,7 @@ fn failure(context: u64) -> EventError {
         errno: Errno::EADDRNOTAVAIL,
         prov_errno: Errno::EADDRNOTAVAIL.raw(),
         err_data: vec![4, 5],
+        peer: None,
     }
 }
 

@@ -7,7 +7,6 @@ use homespun_engine::completion::{Sink, WorkEnd};
 use homespun_engine::connection::ConnectionEvent;
 use homespun_engine::error::OperationError;
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
-use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
 use super::names::AddressCache;
@@ -102,18 +101,17 @@ impl<'a, 'r> Queues<'a, 'r> {
     fn report_unknown_source(
         &mut self,
         completion: completion::Completion,
-        source: PeerId,
         peers: &Peers,
     ) -> Result<(), completion::Completion> {
-        let error = OperationError::UnknownSource(peers.address(source));
-        let failure = completion::Failure { completion, error };
-        self.report(failure, FabricAddress::UNSPECIFIED).map_err(|failure| failure.completion)
+        let failure = completion::Failure { completion, error: OperationError::UnknownSource, target: None };
+        self.report(failure, FabricAddress::UNSPECIFIED, peers).map_err(|failure| failure.completion)
     }
 
     fn report(
         &mut self,
         failure: completion::Failure,
         source: FabricAddress,
+        peers: &Peers,
     ) -> Result<(), completion::Failure> {
         let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
         let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
@@ -125,8 +123,9 @@ impl<'a, 'r> Queues<'a, 'r> {
             self.unlock_if_shared();
             return if is_protected { Err(failure) } else { Ok(()) };
         }
-        let completion::Failure { completion, error } = failure;
-        ring.push_failed(CompletionError { completion: completion.into(), error, source });
+        let peer = failure.peer().map(|peer| Box::new(peers.address(peer)));
+        let completion::Failure { completion, error, .. } = failure;
+        ring.push_failed(CompletionError { completion: completion.into(), error, source, peer });
         self.unlock_if_shared();
         Ok(())
     }
@@ -151,9 +150,9 @@ impl Sink for Queues<'_, '_> {
         let source = self.source(&completion, peers);
         if self.wiring.reports_unknown_sources
             && source == FabricAddress::UNSPECIFIED
-            && let Some(peer) = completion.source
+            && completion.source.is_some()
         {
-            return self.report_unknown_source(completion, peer, peers);
+            return self.report_unknown_source(completion, peers);
         }
         // A direction without a queue reports nothing.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
@@ -184,7 +183,7 @@ impl Sink for Queues<'_, '_> {
 
     fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
         let source = self.source(&failure.completion, peers);
-        self.report(failure, source)
+        self.report(failure, source, peers)
     }
 
     #[inline(always)]

@@ -414,7 +414,7 @@ fn post_to(pump: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
 fn refusal(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,
-        Error::Misuse(misuse) => Some(OperationError::Deferred(misuse)),
+        Error::Misuse(misuse) => Some(OperationError::Deferred(Box::new(misuse))),
         Error::System { errno, .. } => Some(LinkError::System(errno).into()),
     }
 }

@@ -75,6 +75,9 @@ macro_rules! travels_as {
 travels_as! { address: Address, SocketAddr, Address::socket_addr, Address::from }
 travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
 |address| address.map(|address| address.socket_addr()), |address| address.map(Address::from) }
+travels_as! { boxed_address: Option<Box<Address>>, Option<SocketAddr>,
+|address| address.as_ref().map(|address| address.socket_addr()),
+|address| address.map(|address| Box::new(address.into())) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
 travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }
 travels_as! { optional_flags: Option<homespun::flags::OpFlags>, Option<u64>,
@@ -219,6 +222,8 @@ pub(crate) struct CompletionErrorForm {
     error: OperationError,
     #[serde(with = "fabric_address")]
     source: FabricAddress,
+    #[serde(with = "boxed_address")]
+    peer: Option<Box<Address>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -229,10 +234,10 @@ enum OperationErrorForm {
     NoMessage,
     Fault,
     NotDurable,
-    Deferred(#[serde(with = "misuse")] Misuse),
+    Deferred(#[serde(with = "boxed_misuse")] Box<Misuse>),
     Refused(#[serde(with = "RefusalForm")] Refusal),
     Link(#[serde(with = "LinkErrorForm")] LinkError),
-    UnknownSource(#[serde(with = "address")] Address),
+    UnknownSource,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -280,6 +285,8 @@ enum AgainForm {
     QueueFull,
 }
 
+travels_as! { boxed_misuse: Box<Misuse>, MisuseForm, |misuse| MisuseForm::from(&**misuse),
+|form| Box::new(form.into()) }
 travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }
 
 /// The mistakes that a party's calls can report.

@@ -62,14 +62,34 @@ fn hello() {
 }
 
 #[test]
-fn hello_without_a_receiver_fails() {
+fn client_of_a_dead_server_names_it() {
     // The port is bound, but no socket listens there.
     let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
     let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
-    let mut greeter = Program::start("hello", "tcp", &[&address.to_string()]);
-    assert_eq!(greeter.await_text(FAILED), "operation 1 failed: Connection refused");
-    assert!(!greeter.succeeds());
+    let address = &address.to_string()[..];
+    let link = format!("the link to {address} ended: Connection refused");
+    for (name, arguments, failed) in [
+        ("hello", &[address][..], format!("the send with context 1 failed: {link}")),
+        ("multi_receive_server", &[address, "hello"], format!("the send with context 0 failed: {link}")),
+        ("remote_memory", &[address, "a note"], format!("the send with context 0 failed: {link}")),
+        (
+            "tagged_client_server",
+            &["client", address, "add 1 2"],
+            format!("the send with context {} failed: {link}", u64::MAX),
+        ),
+        ("unknown_source", &[address, "hello"], format!("the send with context 2 failed: {link}")),
+        ("wait_fd", &[address, "hello"], format!("the send with context 0 failed: {link}")),
+        (
+            "connected",
+            &[address, "ann", "hello"],
+            format!("there is no connection to {address}: Connection refused"),
+        ),
+    ] {
+        let mut client = Program::start(name, "tcp", arguments);
+        assert_eq!(client.await_text(FAILED), failed);
+        assert!(!client.succeeds());
+    }
 }
 
 #[test]
@@ -123,7 +143,8 @@ fn connected() {
         let address = server.await_text("listening at ");
         let mut rejected = Program::start("connected", domain, &[&address, "mallory", "hello"]);
         assert_eq!(rejected.await_text("not connected: "), "mallory is not welcome");
-        assert_eq!(rejected.await_text(FAILED), "Connection refused");
+        let refused = format!("there is no connection to {address}: Connection refused");
+        assert_eq!(rejected.await_text(FAILED), refused);
         assert!(!rejected.succeeds());
         for (client, last) in [("ann", "two"), ("bob", "stop")] {
             let mut program = Program::start("connected", domain, &[&address, client, "one", last]);

@@ -158,7 +158,10 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
         }
         deadline.pause("an answer");
     };
-    assert_eq!(heard.expect_err("it has no connections").errno, Errno::ECONNREFUSED);
+    let refused = heard.expect_err("it has no connections");
+    let name = alice.endpoint.name().unwrap();
+    assert_eq!((refused.errno, refused.peer), (Errno::ECONNREFUSED, Some(name)));
+    assert_eq!(refused.to_string(), format!("there is no connection to {name}: Connection refused"));
     alice.exchange(&bob);
     // Nor does one that has a connection.
     let (one, other) = pair(&client, &server);

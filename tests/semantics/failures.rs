@@ -50,6 +50,10 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
             let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
             assert_eq!(failed.completion.flags, CompletionFlags::SEND | kind);
             assert_eq!(failed.overflow_bytes(), 0);
+            assert_eq!(failed.peer.as_deref(), Some(&vacancy.address));
+            let link = format!("the link to {} ended: Connection refused", vacancy.address);
+            assert_eq!(failed.to_string(), format!("the send with context {context} failed: {link}"));
+            assert!(format!("{failed:?}").contains(&link), "{failed:?}");
         }
         assert_eq!(failed[0].completion.buffer, Buffer::Sent(payload(1, 10)), "the buffer comes back");
         let injected = vec![payload(5, 10)];
@@ -117,6 +121,7 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
             .unwrap();
     }
     alice.silence();
+    let addresses = [sleeping.endpoint.name().unwrap(), bob.endpoint.name().unwrap()];
     drop(sleeping);
     drop(bob);
     // The receive directed to bob ends as well.
@@ -128,7 +133,9 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
                     .contains(&failed.errno()),
                 "{failed:?}"
             );
-            failed.completion.context
+            let context = failed.completion.context;
+            assert_eq!(failed.peer.as_deref(), Some(&addresses[usize::from(context == 101)]), "{failed}");
+            context
         })
         .collect();
     contexts.sort_unstable();

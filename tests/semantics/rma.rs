@@ -150,7 +150,11 @@ pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
     let region = bob.register(memory(100, Kind::Owned)).unwrap();
     alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
-    assert_eq!(alice.failure().errno(), Errno::EACCES);
+    let failed = alice.failure();
+    assert_eq!(
+        (failed.errno(), failed.peer.as_deref()),
+        (Errno::EACCES, Some(&bob.endpoint.name().unwrap()))
+    );
     assert!(read(&alice, reading(&alice, &region, 2, 10)) == room(10));
     let own = writing(&bob, &region, 3, 10);
     assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability(Caps::WRITE)))));

@@ -538,7 +538,7 @@ pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
         let failed = alice.failure();
         let misuse = Misuse::UnknownAddress(gone.0);
         assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
-        assert_eq!(failed.error, OperationError::Deferred(misuse));
+        assert_eq!(failed.error, OperationError::Deferred(Box::new(misuse)));
         assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
         await_counts(&alice, &done, (0, errors));
         alice.counts(&[(SEND, (0, counted))]);

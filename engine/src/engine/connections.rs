@@ -137,10 +137,10 @@ impl Engine {
         let unended = self.end(id, &OperationError::Cancelled, sink);
         if is_cut_off {
             transport.close(id, Close::Drain);
-            self.fail_sends(unended, &OperationError::Cancelled, sink);
+            self.fail_unended(unended, &OperationError::Cancelled, sink);
             self.report_lost(sink);
         } else {
-            self.fail_sends(unended, &OperationError::Cancelled, sink);
+            self.fail_unended(unended, &OperationError::Cancelled, sink);
             self.connection.leave(established, (self.peers.address(peer), instance), rest, answers);
             self.transmit_handshakes(transport, sink);
         }
@@ -214,9 +214,9 @@ impl Engine {
             Ok(HandshakeResult::Nothing) => {}
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);
-                let exposed = self.end(id, &error, sink);
+                let unended = self.end(id, &error, sink);
                 // The peer has said that it reads nothing more.
-                self.fail_sends(exposed, &error, sink);
+                self.fail_unended(unended, &error, sink);
                 self.condemned.push(Condemned::idle(id, Close::Drain));
                 self.report_lost(sink);
             }

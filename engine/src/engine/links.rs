@@ -26,7 +26,13 @@ pub(super) struct Condemned {
     pub(super) link: LinkId,
     pub(super) how: Close,
     error: OperationError,
-    /// Sends that the peer can still read from their memory, so they must not end before the link does.
+    unended: Unended,
+}
+
+/// Sends to one peer, which can still read them from their memory: they must not end before their link does.
+#[derive(Debug, Default)]
+pub(super) struct Unended {
+    peer: Option<PeerId>,
     exposed: Vec<SendId>,
 }
 
@@ -34,7 +40,7 @@ impl Condemned {
     /// A link that nothing hangs on.
     pub(super) fn idle(link: LinkId, how: Close) -> Condemned {
         let error = OperationError::Link(LinkError::Closed);
-        Condemned { link, how, error, exposed: Vec::new() }
+        Condemned { link, how, error, unended: Unended::default() }
     }
 }
 
@@ -118,14 +124,14 @@ impl Engine {
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The number is free now; closing it later would hit another link.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
-            let Condemned { error, exposed, .. } = self.condemned.swap_remove(place);
-            self.fail_sends(exposed, &error, sink);
+            let Condemned { error, unended, .. } = self.condemned.swap_remove(place);
+            self.fail_unended(unended, &error, sink);
             return self.report_lost(sink);
         }
         let peer = self.links.of(id).filter(|link| link.is_current()).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
-        let exposed = self.end(id, &operation_error, sink);
-        self.fail_sends(exposed, &operation_error, sink);
+        let unended = self.end(id, &operation_error, sink);
+        self.fail_unended(unended, &operation_error, sink);
         self.report_lost(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.of(peer).links.clone() {
@@ -138,8 +144,8 @@ impl Engine {
 
     /// Ends everything that hangs on a link, except what the peer can still read: these sends are
     /// returned, to be ended when it no longer can.
-    pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
-        let Some(link) = self.links.remove(id) else { return Vec::new() };
+    pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Unended {
+        let Some(link) = self.links.remove(id) else { return Unended::default() };
         let may_be_retried = is_to_be_retried(&link, error);
         let peer = link.peer();
         let UnendedSends { sends, exposed } = link.tx.into_unended();
@@ -150,7 +156,7 @@ impl Engine {
         if state.links.is_empty() {
             state.instance = None;
         }
-        self.fail_sends(sends, error, sink);
+        self.fail_sends(sends, Some(peer), error, sink);
         let state = self.peers.of_mut(peer);
         if state.transmit == Some(id) {
             if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
@@ -173,7 +179,7 @@ impl Engine {
             (true, OperationError::Cancelled) => receiver.end_all(Some(peer), error, &mut effects),
             (true, _) => receiver.end_all_in_next_pass(Some(peer), error, &mut effects),
         }
-        exposed
+        Unended { peer: Some(peer), exposed }
     }
 
     /// The link that a peer's sends travel on can no longer be used. Those that wait for it fail.
@@ -185,14 +191,20 @@ impl Engine {
         initiator.fail_queued(peer, error, &mut effects);
     }
 
-    pub(super) fn fail_sends(
+    /// The peer can no longer read what was left of a link that has ended.
+    pub(super) fn fail_unended(&mut self, unended: Unended, error: &OperationError, sink: &mut impl Sink) {
+        self.fail_sends(unended.exposed, unended.peer, error, sink);
+    }
+
+    fn fail_sends(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
+        target: Option<PeerId>,
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
         let (initiator, mut effects) = self.initiating(sink);
-        initiator.failed(sends, error, &mut effects);
+        initiator.failed(sends, target, error, &mut effects);
     }
 
     /// Ends a link whose peer broke the protocol.
@@ -206,14 +218,14 @@ impl Engine {
     /// at the transport; until then what it still reports of the link is ignored.
     pub(super) fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
-        let exposed = self.end(id, &error, sink);
-        self.condemned.push(Condemned { link: id, how: Close::Abort, error, exposed });
+        let unended = self.end(id, &error, sink);
+        self.condemned.push(Condemned { link: id, how: Close::Abort, error, unended });
     }
 
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        for Condemned { link, how, error, exposed } in mem::take(&mut self.condemned) {
+        for Condemned { link, how, error, unended } in mem::take(&mut self.condemned) {
             transport.close(link, how);
-            self.fail_sends(exposed, &error, sink);
+            self.fail_unended(unended, &error, sink);
         }
         self.report_lost(sink);
     }

@@ -66,8 +66,7 @@ impl Engine {
             Err(Breach(reason)) => return self.condemn(id, reason, sink),
         };
         let outcome = if fault { Outcome::Fault } else { Outcome::Done };
-        let (initiator, mut effects) = self.initiating(sink);
-        initiator.answered(send, outcome, &mut effects);
+        self.answered(id, send, outcome, sink);
     }
 
     /// Sends the payload that the peer has asked for. Returns whether the link is free for messages.

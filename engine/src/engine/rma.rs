@@ -21,7 +21,7 @@ use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Frame, MessageMark, OpClass, RequestStage, op_of};
+use crate::link::{Frame, Link, MessageMark, OpClass, RequestStage, op_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::remote_memory::RemoteMemory;
@@ -231,8 +231,25 @@ impl Engine {
                 link.tx.deferred_ended(OpClass::of(send), self.config.transmit_order);
             }
         }
+        self.answered(id, send_id, outcome, sink);
+    }
+
+    /// The peer has answered an operation, which ends.
+    #[inline(always)]
+    pub(super) fn answered(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
+        if outcome != Outcome::Done {
+            return self.answered_otherwise(id, send, outcome, sink);
+        }
         let (initiator, mut effects) = self.initiating(sink);
-        initiator.answered(send_id, outcome, &mut effects);
+        initiator.completed(send, &mut effects);
+    }
+
+    /// The peer has answered that it has not done an operation.
+    #[cold]
+    fn answered_otherwise(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
+        let Some(peer) = self.links.get(id).map(Link::peer) else { return };
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.answered(send, peer, outcome, &mut effects);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::error::OperationError;
 use crate::filling::{Filling, clamp};
 use crate::link::RequestStage;
 use crate::operation::{Send, SendId};
+use crate::peer_id::PeerId;
 use crate::transport::Space;
 use crate::wire::{Durable, Outcome};
 
@@ -86,14 +87,19 @@ impl Initiator {
     }
 
     /// The peer has answered an operation, which ends.
-    #[inline]
-    pub(crate) fn answered(&mut self, id: SendId, outcome: Outcome, effects: &mut impl InitiatorEffects) {
+    pub(crate) fn answered(
+        &mut self,
+        id: SendId,
+        peer: PeerId,
+        outcome: Outcome,
+        effects: &mut impl InitiatorEffects,
+    ) {
         let error = match outcome {
             Outcome::Done => return self.completed(id, effects),
             Outcome::Refused(refusal) => OperationError::Refused(refusal),
             Outcome::Fault => OperationError::Fault,
             Outcome::NotDurable => OperationError::NotDurable,
         };
-        self.failed([id], &error, effects);
+        self.failed([id], Some(peer), &error, effects);
     }
 }

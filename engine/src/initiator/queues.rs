@@ -51,13 +51,13 @@ impl PeerQueues {
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
     }
 
-    /// Takes the first operation out of its queue that is meant.
-    pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<SendId> {
+    /// Takes the first operation out of the queue to its peer that is meant.
+    pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {
             let sends = &mut by_peer.get_mut(peer.index())?.sends;
             let place = sends.iter().position(|send| is_meant(*send))?;
-            sends.remove(place)
+            Some((*peer, sends.remove(place)?))
         })
     }
 

@@ -145,11 +145,12 @@ impl Reports {
     pub(super) fn send_failed(
         &mut self,
         send: Send,
+        target: Option<PeerId>,
         error: OperationError,
         effects: &mut impl InitiatorEffects,
     ) {
         let Send { turn, signalled, .. } = send;
-        let failure = Failure { completion: send.completion(), error };
+        let failure = Failure { completion: send.completion(), error, target };
         match turn {
             Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure), signalled), effects),
             None => self.failed(failure, signalled, effects),

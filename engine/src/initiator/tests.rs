@@ -129,7 +129,7 @@ fn operation_ends_once_and_is_counted() {
     assert_eq!(initiator.awaits(send), Awaits::Arrival);
     initiator.completed(send, &mut asked);
     initiator.completed(send, &mut asked);
-    initiator.failed([send], &OperationError::Fault, &mut asked);
+    initiator.failed([send], None, &OperationError::Fault, &mut asked);
     assert_eq!((&asked.ended[..], &asked.counted[..]), (&[(1, None)][..], &[CounterEvents::SEND][..]));
     assert_eq!((initiator.outstanding(), asked.errors_counted), (0, 0));
 }
@@ -153,7 +153,7 @@ fn deferred_work_is_reported_by_number_or_as_completion() {
             };
             let [done, failed] = [work(1), work(2)];
             initiator.completed(done, &mut asked);
-            initiator.failed([failed], &OperationError::Fault, &mut asked);
+            initiator.failed([failed], None, &OperationError::Fault, &mut asked);
             assert_eq!(asked.works, [(1, true), (2, false)]);
             let failure = (102, Some(OperationError::Fault));
             let ended = if reports_work { vec![(101, None), failure] } else { vec![failure] };
@@ -171,7 +171,7 @@ fn completion_without_room_is_outstanding_until_it_is_delivered() {
     asked.is_full = true;
     initiator.completed(sends[0], &mut asked);
     asked.is_full = false;
-    initiator.failed([sends[1]], &OperationError::Cancelled, &mut asked);
+    initiator.failed([sends[1]], None, &OperationError::Cancelled, &mut asked);
     assert!(asked.ended.is_empty() && initiator.has_held() && !initiator.is_up_to_date());
     assert_eq!(initiator.outstanding(), 2);
     initiator.deliver_held(&mut asked);
@@ -233,7 +233,7 @@ fn read_is_answered_when_all_its_pieces_are_there() {
         assert!(piece.advance(bytes.len()) && !initiator.piece_arrived(&piece));
     }
     assert!(initiator.is_due(read, RequestStage::Requested, Outcome::Done));
-    initiator.answered(read, Outcome::Done, &mut asked);
+    initiator.answered(read, PEER, Outcome::Done, &mut asked);
     assert_eq!(asked.ended, [(1, None)]);
     assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
 }
@@ -252,7 +252,7 @@ fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
     assert!(initiator.is_due(write, RequestStage::Exposed, Outcome::Fault));
     assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
     assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::NotDurable), "it was not to be durable");
-    initiator.answered(write, refused, &mut asked);
+    initiator.answered(write, PEER, refused, &mut asked);
     assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
 }
 

@@ -152,7 +152,8 @@ impl Receiver {
     ) {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
-        let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
+        let completion = receive.completion(source, message, placed_bytes);
+        let failure = Failure { completion, error, target: None };
         self.failed(failure, receive.signalled, Some(member), effects);
     }
 

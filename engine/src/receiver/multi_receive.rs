@@ -452,7 +452,7 @@ impl Receiver {
             Some(End::Failed { source, error }) => {
                 let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
                 let completion = Completion { flags, source, ..completion };
-                self.failed(Failure { completion, error }, Signalled::Yes, to, effects);
+                self.failed(Failure { completion, error, target: None }, Signalled::Yes, to, effects);
             }
             Some(End::Consumed) | None => self.report(completion, to, effects),
         }

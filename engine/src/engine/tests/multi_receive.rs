@@ -226,7 +226,7 @@ fn cancelled_buffer_is_released_after_arriving_messages() {
     post(&mut engine, &mut sink, 16, 1);
     engine.cancel(BUFFER, &mut sink).unwrap();
     let released = CompletionFlags::RECV | CompletionFlags::MSG | RELEASED;
-    let Err(Failure { completion, error }) = sink.take().remove(0) else { panic!("cancelled") };
+    let Err(Failure { completion, error, .. }) = sink.take().remove(0) else { panic!("cancelled") };
     assert_eq!((completion.flags, error), (released, OperationError::Cancelled));
     assert_eq!(completion.buffer, Buffer::Unused(BytesMut::zeroed(16)));
 
