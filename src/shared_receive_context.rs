@@ -44,7 +44,8 @@ use crate::tag::TagMatch;
 /// - Messages of one peer to one endpoint keep their order. There is none between endpoints.
 /// - Unconnected endpoints that share a context share an address vector, too. It names the source of a
 ///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends
-///   with the last link of its source to any of the endpoints.
+///   with the last link of its source to any of the endpoints, or when an endpoint fails to connect to
+///   that source and no other has a link to it.
 /// - Where an endpoint's queue is full, its completions wait, and those of others do not.
 /// - An endpoint that is closed takes the messages along that no receive has taken. A receive that one of
 ///   them was filling fails, [`OperationError::Cancelled`](crate::OperationError::Cancelled), at another

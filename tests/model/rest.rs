@@ -201,6 +201,18 @@ impl Runner<'_> {
         (peek.ended.is_none() || is_claim_open) && self.history.lives(peek.at)
     }
 
+    /// Nothing waits for messages of a peer alone that could not be reached: the last message to it has failed.
+    pub(crate) fn check_directed_receives(&self) {
+        for (number, receive) in self.history.receives.iter().enumerate() {
+            let waits = receive.ended.is_none() && self.history.lives(receive.at);
+            let is_gone = |from: usize| self.history.places[from].is_vacant;
+            assert!(
+                !(waits && receive.from.is_some_and(is_gone)),
+                "receive {number} waits for a peer that is gone: {receive:?}"
+            );
+        }
+    }
+
     /// Cancels all posted receives. Each cancel must succeed, since no message is arriving.
     pub(crate) fn cancel_receives(&mut self) {
         let deadline = Deadline::new();

@@ -76,6 +76,7 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
     }
     runner.finish();
     runner.look_at_everything();
+    runner.check_directed_receives();
     runner.cancel_receives();
     runner.history
 }

@@ -1,8 +1,8 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::Caps;
-use homespun::{Error, FabricAddress, Misuse, OperationError};
+use homespun::flags::{Caps, OpFlags};
+use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
 use homespun_suite::payload::{payload, received, room};
 use homespun_suite::{Net, Party, Setup};
@@ -95,7 +95,7 @@ pub(crate) fn source_is_ignored_without_the_capability(net: &Net) {
 pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     let (receiver, [first, second]) = three(net, net.info.caps);
     let names = [FabricAddress(0), FabricAddress(1)];
-    // Before there is a link, the absence of a peer goes unnoticed.
+    // A receive alone connects to no peer, so the absence of one goes unnoticed.
     receiver.endpoint.recv(room(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(room(16), names[0], 5, 0, 2).unwrap();
     receiver.endpoint.recv(room(16), names[1], 3).unwrap();
@@ -117,4 +117,71 @@ pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {
     deliver(&second, 13);
     expect_message(&receiver, 4, 13, names[1]);
     receiver.silence();
+}
+
+/// The contexts of so many failures with a broken link, in the order of the contexts.
+#[track_caller]
+fn failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec<u64> {
+    let mut contexts: Vec<u64> = (0..count)
+        .map(|_| {
+            let failed = party.failure();
+            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            assert!(errors.contains(&failed.errno()), "{failed:?}");
+            failed.completion.context
+        })
+        .collect();
+    contexts.sort_unstable();
+    party.silence();
+    contexts
+}
+
+pub(crate) fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
+    let receiver = net.party();
+    let vacancy = net.vacancy();
+    let address = vacancy.address;
+    let absent = receiver.av.insert(&[address]).remove(0).unwrap();
+    receiver.endpoint.recv(room(16), absent, 1).unwrap();
+    receiver.endpoint.trecv(room(16), absent, 5, 0, 2).unwrap();
+    receiver.endpoint.recv_multi(room(16), absent, 3).unwrap();
+    receiver.endpoint.recv(room(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.silence();
+    receiver.endpoint.send(payload(1, 16), absent, 5).unwrap();
+    assert_eq!(failed_contexts(&receiver, 4, &[Errno::ECONNREFUSED]), [1, 2, 3, 5]);
+    // A receive that is posted later waits for the next attempt, which fails too.
+    receiver.endpoint.recv(room(16), absent, 6).unwrap();
+    receiver.silence();
+    receiver.endpoint.inject(&payload(2, 16), absent, Some(5), None).unwrap();
+    assert_eq!(failed_contexts(&receiver, 2, &[Errno::ECONNREFUSED]), [0, 6]);
+    // The peer comes, and a receive that is waiting then takes its message.
+    receiver.endpoint.trecv(room(16), absent, 5, 0, 7).unwrap();
+    drop(vacancy);
+    let source = net.open(Setup { at: Some(address), ..Setup::default() });
+    source.meet(&receiver);
+    source.endpoint.inject(&payload(8, 16), source.peer(), Some(5), None).unwrap();
+    expect_message(&receiver, 7, 8, absent);
+    deliver(&source, 9);
+    expect_message(&receiver, 4, 9, absent);
+}
+
+pub(crate) fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {
+    const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
+    let (receiver, [first, second]) = three(net, net.info.caps);
+    let names = [FabricAddress(0), FabricAddress(1)];
+    for (context, name) in (1..).zip(names) {
+        receiver.endpoint.recv(room(16), name, context).unwrap();
+    }
+    drop(first);
+    receiver.silence();
+    receiver.endpoint.send(payload(1, 16), names[0], 3).unwrap();
+    assert_eq!(failed_contexts(&receiver, 2, &GONE), [1, 3]);
+    deliver(&second, 10);
+    expect_message(&receiver, 2, 10, names[1]);
+    // This one closes while the link to it is being made, or just after.
+    let third = net.party();
+    let to = receiver.meet(&third);
+    receiver.endpoint.recv(room(16), to, 4).unwrap();
+    let (buffers, flags) = (vec![payload(2, 16)], OpFlags::MATCH_COMPLETE);
+    receiver.endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
+    drop(third);
+    assert_eq!(failed_contexts(&receiver, 2, &GONE), [4, 5]);
 }

@@ -124,6 +124,8 @@ macro_rules! tests_of_parties {
                 receive_from_unspecified_source_takes_any_message
                 directed_and_undirected_receives_match_in_posting_order
                 directed_receive_fails_when_its_source_closes
+                directed_receive_fails_when_a_send_to_its_source_is_refused
+                directed_receive_fails_when_its_source_closed_before_the_first_send
                 source_is_ignored_without_the_capability;
             truncation:
                 long_message_is_truncated_with_etrunc
@@ -467,6 +469,7 @@ macro_rules! tests_of_objects {
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
+                directed_receive_ends_when_no_endpoint_reaches_its_source
                 multi_receive_buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
                 peek_finds_messages_of_any_endpoint
@@ -741,6 +744,7 @@ macro_rules! tests_of_connections_by_themselves {
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
+                directed_receive_ends_when_no_endpoint_reaches_its_source
                 multi_receive_buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
                 peek_finds_messages_of_any_endpoint

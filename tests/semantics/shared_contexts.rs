@@ -13,7 +13,7 @@ use homespun::{
 
 use homespun_suite::party::poll;
 use homespun_suite::payload::{payload, received, room};
-use homespun_suite::{Deadline, Ended, Net, Party};
+use homespun_suite::{Deadline, Ended, Net, Party, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
@@ -323,6 +323,37 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
     sharers.context.cancel(3).expect("it accepts messages of others");
+}
+
+pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let vacancy = net.vacancy();
+    let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
+    sharers.context.recv(room(8), absent, 1).unwrap();
+    sharers.context.trecv(room(8), absent, Tag(7), 2).unwrap();
+    sharers.context.recv(room(8), ANY, 3).unwrap();
+    sharers.settle();
+    assert!(poll(&sharers.members[0].cq).is_none(), "a receive connects to no peer");
+    sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
+    let refused = sharers.next(1).unwrap_err();
+    assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));
+    let mut ended = [sharers.next(0).unwrap_err(), sharers.next(0).unwrap_err()].map(|failed| {
+        assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
+        failed.completion.context
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 2]);
+    // One that is posted later waits, and a peer that is heard at the other endpoint is not unreachable.
+    sharers.context.recv(room(8), absent, 5).unwrap();
+    let address = vacancy.address;
+    drop(vacancy);
+    let source = net.open(Setup { at: Some(address), ..Setup::default() });
+    source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
+    sharers.deliver(&source, 0, payload(6, 8), None);
+    // The oldest receive that accepts the message takes it.
+    assert_eq!(sharers.receipt(0).context, 3);
+    sharers.deliver(&source, 0, payload(7, 8), None);
+    assert_eq!(sharers.receipt(0).context, 5);
 }
 
 pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {

@@ -151,17 +151,21 @@ impl Engine {
         let UnendedSends { sends, exposed } = link.tx.into_unended();
         let state = self.peers.of_mut(peer);
         state.links.retain(|other| *other != id);
+        let was_last = state.links.is_empty();
         // Another link of it may have been up when this one never was.
-        let was_last_of_known = state.links.is_empty() && state.instance.is_some();
-        if state.links.is_empty() {
+        let was_met = state.instance.is_some();
+        if was_last {
             state.instance = None;
         }
         self.fail_sends(sends, Some(peer), error, sink);
+        let is_awaited = !self.initiator.has_none_queued(peer);
         let state = self.peers.of_mut(peer);
+        let mut is_retried = false;
         if state.transmit == Some(id) {
             if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
                 state.connect_retries += 1;
                 state.transmit = None;
+                is_retried = is_awaited;
             } else {
                 self.stop_sending_on(peer, error, sink);
             }
@@ -171,7 +175,7 @@ impl Engine {
         let address = self.peers.address(peer);
         let (receiver, mut effects) = self.receiving(sink);
         receiver.link_ended(id, error, &mut effects);
-        if was_last_of_known {
+        if was_last && (was_met || !is_retried) {
             receiver.peer_ended(peer, address, error, &mut effects);
         }
         match (is_connection, error) {

@@ -157,7 +157,7 @@ impl Receiver {
         self.failed(failure, receive.signalled, Some(member), effects);
     }
 
-    /// A peer is gone: receives that accept messages of it alone fail.
+    /// A peer is gone, or could not be reached: receives that accept messages of it alone fail.
     pub(crate) fn peer_ended(
         &mut self,
         peer: PeerId,

@@ -302,6 +302,49 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
 }
 
 #[test]
+fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    transport.answers = [Sent::Full; 6].into();
+    let peer = engine.peer(address(2));
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 1) }, &mut sink).unwrap();
+    engine.post_receive(receive(1, 2), &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
+    for attempt in 0..CONNECT_RETRIES_MAX {
+        engine.arrivals(&mut sink).link(LinkId(attempt), LinkEvent::Down(RESET));
+        engine.transmit(&mut transport, &mut sink);
+        assert!(sink.ended.is_empty(), "attempt {attempt} is repeated");
+    }
+    engine.arrivals(&mut sink).link(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
+    assert_eq!(sink.contexts(), [3, 1]);
+    // A later receive waits for a later attempt.
+    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 4) }, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sink.contexts().len(), engine.outstanding_receives()), (2, 2));
+    engine.arrivals(&mut sink).link(LinkId(9), LinkEvent::Up { peer: address(2), instance: 1 });
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LinkId(9), &untagged(1), b"x");
+    arrivals.frame(LinkId(9), &untagged(1), b"y");
+    assert_eq!(sink.contexts(), [3, 1, 2, 4]);
+}
+
+#[test]
+fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    transport.answers = [Sent::Full].into();
+    let peer = engine.peer(address(2));
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 1) }, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    engine.cancel(2, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(LinkId(0), LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sink.contexts(), transport.connected.len()), (vec![2, 1], 1));
+}
+
+#[test]
 fn requested_payload_keeps_former_link_alive() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let len_bytes = 5;
