@@ -57,7 +57,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 
 /// An endpoint for tagged messages.
 fn open() -> Result<OpenEndpoint, homespun::Error> {
-    let hints = Hints::new().caps(Caps::TAGGED).node("127.0.0.1").source();
+    let hints = Hints::new().caps(Caps::TAGGED | Caps::DIRECTED_RECV).node("127.0.0.1").source();
     Fabric::new().open_endpoint(&hints)
 }
 
@@ -135,7 +135,8 @@ fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
     let OpenEndpoint { endpoint, cq, av, .. } = open()?;
     let (own, to) = (endpoint.name()?, av.insert_if_absent(server)?);
     for (number, call) in (0..).zip(calls) {
-        // Post the receive of the answer first, so that the answer goes directly to its buffer.
+        // Post the receive of the answer first, so that the answer goes directly to its buffer. It accepts
+        // messages of the server alone, so it fails if the server cannot be reached, or dies.
         endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, Tag(number), number)?;
         endpoint.tsend(Bytes::from(format!("{own} {call}")), to, Tag(REQUEST | number), SENT)?;
     }

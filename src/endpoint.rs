@@ -28,7 +28,6 @@ pub(crate) use self::connecting::EndpointOrigin;
 pub use self::rma::{ReadMsg, WriteMsg};
 pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
-use crate::av::FabricAddress;
 use crate::domain;
 use crate::domain_id::DomainId;
 use crate::endpoint_pump::{EndpointPump, as_drive};
@@ -156,6 +155,7 @@ impl Endpoint {
     }
 
     /// What the endpoint was opened with.
+    #[inline]
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
@@ -354,12 +354,6 @@ impl EndpointShared {
     #[cold]
     fn refuse_caps(&self, needed: Caps) -> Result<(), Error> {
         Err(Misuse::NoCapability(needed - self.info.caps).into())
-    }
-
-    /// The source that a receive accepts: only with `FI_DIRECTED_RECV` is it looked at.
-    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
-        let is_directed = self.info.caps.contains(Caps::DIRECTED_RECV) && from != FabricAddress::UNSPECIFIED;
-        is_directed.then_some(from)
     }
 }
 

@@ -178,10 +178,13 @@ impl ReceivePost {
     /// What an endpoint must be capable of to post this.
     #[inline(always)]
     pub(crate) fn needed_caps(&self) -> Caps {
-        let message = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
+        let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
+        if self.from.is_some() {
+            needed |= Caps::DIRECTED_RECV;
+        }
         match self.kind {
-            ReceiveKind::Multi { .. } => message | Caps::RECV | Caps::MULTI_RECV,
-            _ => message | Caps::RECV,
+            ReceiveKind::Multi { .. } => needed | Caps::RECV | Caps::MULTI_RECV,
+            _ => needed | Caps::RECV,
         }
     }
 

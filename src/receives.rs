@@ -184,7 +184,9 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
     /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its
     /// length.
     pub buffers: B,
-    /// The only sender to accept, with `FI_DIRECTED_RECV`; [`FabricAddress::UNSPECIFIED`] for any.
+    /// The only sender to accept, which needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV);
+    /// [`FabricAddress::UNSPECIFIED`] for any. Such a receive fails when that sender is gone, or when an
+    /// attempt to connect to it has failed, as a send to it does. The receive itself connects to no peer.
     pub from: FabricAddress,
     /// The tags to accept, for a tagged message.
     pub tagged: Option<TagMatch>,
@@ -197,9 +199,6 @@ pub struct RecvMsg<B = Vec<BytesMut>> {
 
 /// What receives are posted to.
 pub(crate) trait ReceivePoster {
-    /// The source that a receive accepts: only with `FI_DIRECTED_RECV` is it looked at.
-    fn directed(&self, from: FabricAddress) -> Option<FabricAddress>;
-
     /// With less room than this, in bytes, a multi-receive buffer is released.
     fn multi_receive_min_bytes(&self) -> usize;
 
@@ -288,7 +287,7 @@ pub(crate) trait ReceivePoster {
         destination: Destination,
         context: u64,
     ) -> ReceivePost {
-        let from = self.directed(from);
+        let from = (from != FabricAddress::UNSPECIFIED).then_some(from);
         ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
     }
 

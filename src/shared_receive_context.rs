@@ -21,7 +21,6 @@ use homespun_engine::rejected::Rejected;
 use homespun_engine::shared_receiver::SharedReceiver;
 
 use self::members::Members;
-use crate::av::FabricAddress;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_receive_flags};
@@ -309,12 +308,6 @@ fn criteria(post: &ReceivePost) -> Criteria {
 }
 
 impl ReceivePoster for SharedReceiveContext {
-    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
-        let is_directed =
-            self.shared.attr.caps.contains(Caps::DIRECTED_RECV) && from != FabricAddress::UNSPECIFIED;
-        is_directed.then_some(from)
-    }
-
     fn multi_receive_min_bytes(&self) -> usize {
         self.min_multi_recv_bytes()
     }
@@ -322,6 +315,13 @@ impl ReceivePoster for SharedReceiveContext {
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
         check_receive_flags(flags)?;
         let shared = &self.shared;
+        // As at each endpoint with a connection, a source is ignored.
+        if post.from.is_some()
+            && !shared.attr.caps.contains(Caps::DIRECTED_RECV)
+            && shared.members.are_connected()
+        {
+            post.from = None;
+        }
         // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
         shared.check_caps(post.needed_caps() - Caps::RECV)?;
         // An endpoint that is not selective reports it all the same.

@@ -140,6 +140,7 @@ unsafe fn receive(
     let MessageOp { ep, peer: from, tagged, context, flags, .. } = *op;
     // SAFETY: the caller promises it.
     unsafe {
+        let from = posting::source(from.0, posting::endpoint(ep)?.info().caps);
         let buffers = segments_to_fill(op.iov, op.iov_count, flags.bits())?;
         let receive = RecvMsg { buffers: &buffers[..], from, tagged, context, flags };
         queue(action(ep, Operation::Receive(receive))?)

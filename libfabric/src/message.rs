@@ -10,7 +10,7 @@ use crate::abi::endpoint::{FiMsg, FiOpsMsg};
 use crate::edge::Failure;
 use crate::posting::{
     Desc, Descs, SegmentsMut, context, described, entry_points, flags_or, injected, remote_data, segment,
-    segment_mut, segments, segments_mut,
+    segment_mut, segments, segments_mut, source,
 };
 use crate::triggered;
 
@@ -107,7 +107,8 @@ pub(crate) unsafe fn post_receive(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.rx_op_flags()));
+    let (context, flags) = (context(ctx), flags_or(flags, endpoint.rx_op_flags()));
+    let from = source(from, endpoint.info().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {

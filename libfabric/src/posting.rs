@@ -3,9 +3,9 @@
 
 use std::slice;
 
-use homespun::flags::OpFlags;
+use homespun::flags::{Caps, OpFlags};
 use homespun::limits::IOV_LIMIT;
-use homespun::{Endpoint, Errno, Misuse, RemoteMemory, Segment, SegmentMut};
+use homespun::{Endpoint, Errno, FabricAddress, Misuse, RemoteMemory, Segment, SegmentMut};
 use libc::{c_void, iovec};
 use smallvec::SmallVec;
 
@@ -76,6 +76,13 @@ pub(crate) fn context(context: *mut c_void) -> u64 {
 #[inline(always)]
 pub(crate) fn flags_or(flags: Option<u64>, default: OpFlags) -> OpFlags {
     flags.map_or(default, OpFlags::from_bits_retain)
+}
+
+/// The source that a receive names. Without `FI_DIRECTED_RECV` C programs rely on it being ignored
+/// (`fi_msg(3)`). Native calls refuse it then.
+#[inline(always)]
+pub(crate) fn source(from: u64, caps: Caps) -> FabricAddress {
+    if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }
 }
 
 /// The data of a message, if its flags say that it has some.

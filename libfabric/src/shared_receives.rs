@@ -1,14 +1,16 @@
 //! Receives that are posted to a context which endpoints share: `fi_msg(3)` and `fi_tagged(3)`. A
 //! context sends nothing.
 
-use homespun::{FabricAddress, RecvMsg, SegmentMut, SharedReceiveContext, TagMatch};
+use homespun::{RecvMsg, SegmentMut, SharedReceiveContext, TagMatch};
 use libc::{c_void, iovec};
 
 use crate::abi::endpoint::{FiMsg, FiOpsMsg, FidEp};
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
 use crate::edge::Failure;
 use crate::message::segments_to_fill;
-use crate::posting::{Desc, Descs, context, described, entry_points, flags_or, segment_mut, segments_mut};
+use crate::posting::{
+    Desc, Descs, context, described, entry_points, flags_or, segment_mut, segments_mut, source,
+};
 use crate::shared_receive_context::context_of;
 use crate::unsupported::Unsupported;
 
@@ -100,7 +102,8 @@ unsafe fn post_receive(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, srx.rx_op_flags()));
+    let (context, flags) = (context(ctx), flags_or(flags, srx.rx_op_flags()));
+    let from = source(from, srx.attr().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe { srx.post_receive(&receive) }.map_err(Failure::from)

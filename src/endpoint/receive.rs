@@ -9,17 +9,13 @@ use homespun_engine::rejected::Rejected;
 use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::endpoint_pump::EndpointPump;
+use crate::info::EndpointType;
 use crate::op_flags::check_receive_flags;
 use crate::post::ReceivePost;
 use crate::receives::{ReceivePoster, RecvMsg};
 use crate::tag::TagMatch;
 
 impl ReceivePoster for Endpoint {
-    #[inline(always)]
-    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
-        self.shared.directed(from)
-    }
-
     fn multi_receive_min_bytes(&self) -> usize {
         self.min_multi_recv_bytes()
     }
@@ -40,13 +36,26 @@ impl Endpoint {
     ) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.driven()?;
         check_receive_flags(flags)?;
-        self.shared.check_caps(post.needed_caps())?;
+        if !self.shared.info.caps.contains(post.needed_caps()) {
+            self.ignore_or_refuse_source(post)?;
+        }
         post.signalled = service.receive_signalled(flags);
         Ok(pump)
     }
 
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV`
-    /// alone. Where the endpoint's default flags have [`OpFlags::MULTI_RECV`], as
+    /// The endpoint lacks a capability that a receive needs. With one peer alone a source needs none: it is
+    /// ignored.
+    #[cold]
+    fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
+            post.from = None;
+        }
+        self.shared.check_caps(post.needed_caps())
+    }
+
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
+    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names the
+    /// only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's default flags have [`OpFlags::MULTI_RECV`], as
     /// [`recv_multi`](Self::recv_multi).
     pub fn recv(
         &self,

@@ -60,6 +60,12 @@ impl Members {
         drop(left);
     }
 
+    /// Whether there are endpoints, all of which have connections.
+    pub(super) fn are_connected(&self) -> bool {
+        let list = self.0.lock();
+        !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
+    }
+
     /// Where the source of a directed receive is. `None` among endpoints with connections, whose peers are
     /// not looked at.
     ///

@@ -13,8 +13,8 @@ use crate::receives::{ReceivePoster, RecvMsg};
 use crate::tag::TagMatch;
 
 impl SharedReceiveContext {
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV`
-    /// alone. Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
+    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///

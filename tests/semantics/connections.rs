@@ -183,6 +183,10 @@ pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(room(8), NOWHERE, 1).unwrap();
     assert_eq!(received(&completion(&[&server, &client]).buffer), b"injected");
+    // The other end is the only source, whatever address a receive names.
+    one.inject(b"directed", NOWHERE, None, None).unwrap();
+    other.recv(room(8), FabricAddress(17), 1).unwrap();
+    assert_eq!(received(&completion(&[&server, &client]).buffer), b"directed");
 }
 
 pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {

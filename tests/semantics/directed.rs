@@ -1,6 +1,6 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
-use homespun::endpoint::SendMsg;
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, OpFlags};
 use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
@@ -85,11 +85,26 @@ pub(crate) fn directed_and_undirected_receives_match_in_posting_order(net: &Net)
     expect_message(&receiver, 3, 13, first);
 }
 
-pub(crate) fn source_is_ignored_without_the_capability(net: &Net) {
+pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps - Caps::DIRECTED_RECV);
-    receiver.endpoint.recv(room(16), FabricAddress(1), 1).unwrap();
+    let (endpoint, only) = (&receiver.endpoint, FabricAddress(1));
+    let lacks = Error::Misuse(Misuse::NoCapability("DIRECTED_RECV"));
+    let peek = RecvMsg { from: only, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    let refusals = [
+        endpoint.recv(room(16), only, 1),
+        endpoint.trecv(room(16), only, 7, 0, 1),
+        endpoint.recv_multi(room(16), only, 1),
+        endpoint.recvmsg(RecvMsg { buffers: vec![room(16)], from: only, ..RecvMsg::default() }),
+        endpoint.recvmsg(peek),
+    ];
+    for refused in refusals {
+        assert_eq!(refused, Err(lacks.clone()));
+    }
+    // Nothing was posted.
+    endpoint.recv(room(16), FabricAddress::UNSPECIFIED, 2).unwrap();
     deliver(&senders[0], 10);
-    expect_message(&receiver, 1, 10, FabricAddress(0));
+    expect_message(&receiver, 2, 10, FabricAddress(0));
+    receiver.silence();
 }
 
 pub(crate) fn directed_receive_fails_when_its_source_closes(net: &Net) {

@@ -126,7 +126,7 @@ macro_rules! tests_of_parties {
                 directed_receive_fails_when_its_source_closes
                 directed_receive_fails_when_a_send_to_its_source_is_refused
                 directed_receive_fails_when_its_source_closed_before_the_first_send
-                source_is_ignored_without_the_capability;
+                source_without_the_capability_is_refused;
             truncation:
                 long_message_is_truncated_with_etrunc
                 truncation_affects_neither_sender_nor_next_message
@@ -491,6 +491,7 @@ macro_rules! tests_of_objects {
                 many_messages_wait_for_a_small_budget;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
+                source_without_the_capability_is_refused
                 context_with_endpoints_is_not_closed
                 invalid_use_is_refused;
             shared_context_works:
@@ -766,6 +767,7 @@ macro_rules! tests_of_connections_by_themselves {
                 many_messages_wait_for_a_small_budget;
             shared_context_misuse:
                 directed_receive_without_endpoints_is_refused
+                source_without_the_capability_is_refused
                 context_with_endpoints_is_not_closed
                 invalid_use_is_refused;
             shared_context_works:

@@ -1,7 +1,7 @@
 //! Connections whose ends share a receive context.
 
 use homespun::info::SHARED_CONTEXT;
-use homespun::{ConnectionEvent, Endpoint, Errno, FabricAddress, SharedReceiveContext};
+use homespun::{ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, SharedReceiveContext};
 
 use crate::shared_contexts::{ANY, LENS_BYTES};
 use homespun_suite::Net;
@@ -34,11 +34,17 @@ pub(crate) fn connected(
 pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    for number in 0..4 {
+    // Unconnected endpoints could still be bound, for which this source would matter.
+    let refused = context.recv(room(8), FabricAddress(0), 0).unwrap_err();
+    assert_eq!(refused.error, Misuse::NoCapability("DIRECTED_RECV").into());
+    for number in 0..2 {
+        context.recv(room(LENS_BYTES[3]), ANY, number).unwrap();
+    }
+    let (first, first_served) = connected(&client, &server, &context);
+    for number in 2..4 {
         // A connection identifies its peer.
         context.recv(room(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
     }
-    let (first, first_served) = connected(&client, &server, &context);
     let (second, second_served) = connected(&client, &server, &context);
     for (number, (from, len_bytes)) in
         [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()

@@ -75,3 +75,16 @@ pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
     let refused = sharers.context.trecv(room(8), FabricAddress(17), Tag(0), 1).unwrap_err();
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }
+
+pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
+    let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
+    let mut sharers = Sharers::empty(net, &RxAttr { caps, ..RxAttr::default() });
+    sharers.join();
+    let (_, peer) = sharers.peer();
+    let lacks = Misuse::NoCapability("DIRECTED_RECV");
+    let refused = sharers.context.recv(room(8), peer, 1).unwrap_err();
+    assert_eq!((refused.error, refused.returned.len()), (lacks.clone().into(), 8));
+    let refused = sharers.context.trecv(room(8), peer, Tag(1), 1).unwrap_err();
+    assert_eq!(refused.error, lacks.into());
+    sharers.context.recv(room(8), ANY, 1).expect("an undirected one waits");
+}

@@ -325,6 +325,19 @@ fn directed_receive(kind: Kind) {
     assert_eq!((told[0].0.op_context.addr(), bufs), (1, [*b"right", *b"left!"]));
 }
 
+#[test]
+fn source_is_ignored_without_directed_receives() {
+    for kind in Kind::ALL {
+        let pair = kind.pair(MSG | TAGGED, MSG | TAGGED);
+        let mut buf = [0u8; 5];
+        // No address vector has this one.
+        assert_eq!(recv(&pair.right, &mut buf, 12345, 1), 0);
+        assert_eq!(inject(&pair.left, b"left!", pair.to_right), 0);
+        let [_, told] = pair.completions(0, 1);
+        assert_eq!((told[0].0.op_context.addr(), buf), (1, *b"left!"));
+    }
+}
+
 fn sends_after_sends(kind: Kind) {
     let pair = kind.able();
     let messages = [vec![1u8; 300_000], vec![2; 8], vec![3; 20_000], vec![4; 1]];

@@ -23,6 +23,7 @@ const ENODATA: c_int = -61;
 const ENOENT: c_int = -2;
 const ENOSYS: isize = -38;
 const FI_COMPLETION: u64 = 1 << 24;
+const FI_DIRECTED_RECV: u64 = 1 << 59;
 const EBUSY: c_int = -16;
 const EINVAL: c_int = -22;
 const EDOMAIN: c_int = -262;
@@ -168,7 +169,10 @@ struct Sharers {
 
 impl Sharers {
     fn open() -> Sharers {
-        let infos = sharing_receive();
+        Sharers::with(&sharing_receive())
+    }
+
+    fn with(infos: &InfoList) -> Sharers {
         let fabric = open_fabric(infos.first(), API_VERSION);
         let domain = fabric.domain(infos.as_ptr()).expect("a domain");
         let srx = domain.receive_context(infos.first().rx_attr).expect("a receive context");
@@ -216,12 +220,26 @@ fn name_of(ep: &Object<FidEp>) -> [u8; 16] {
 
 #[test]
 fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
-    let (sharers, sender) = (Sharers::open(), Node::open());
+    check_every_receive(&Sharers::open(), FI_ADDR_UNSPEC);
+}
+
+#[test]
+fn receive_context_without_directed_receives_ignores_the_source() {
+    let infos = sharing_receive();
+    for info in infos.iter() {
+        // SAFETY: answers have all their attributes, and nothing else uses these.
+        unsafe { (*info.rx_attr).caps &= !FI_DIRECTED_RECV };
+    }
+    check_every_receive(&Sharers::with(&infos), 12345);
+}
+
+fn check_every_receive(sharers: &Sharers, from: u64) {
+    let sender = Node::open();
     let to = [0, 1].map(|index| sender.insert(&name_of(&sharers.ep[index])));
     let srx = sharers.srx.as_ptr();
     let mut room = [[0_u8; 8]; 6];
     let mut parts = room.each_mut().map(|room| iovec { iov_base: room.as_mut_ptr().cast(), iov_len: 8 });
-    let (none, from) = (ptr::null_mut::<c_void>(), FI_ADDR_UNSPEC);
+    let none = ptr::null_mut::<c_void>();
     let at = |index: usize| parts[index].iov_base;
     // SAFETY: the context is open; the buffers outlive the receives, and each is used once.
     unsafe {
@@ -252,7 +270,7 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
         assert_eq!((tagged.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
         // An endpoint posts no receives of its own, and a context no sends.
         let ep = sharers.ep[0].as_ptr();
-        assert_eq!(((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, none, from, none), ENOSYS);
+        assert_eq!(((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, none, FI_ADDR_UNSPEC, none), ENOSYS);
         assert_eq!((msg.send)(srx, ptr::null(), 0, none, 0, none), ENOSYS);
     }
     let ep = sender.ep.as_ptr();
