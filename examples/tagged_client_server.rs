@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use homespun::{
     Address, Bytes, BytesMut, Caps, Completion, CompletionError, CompletionQueue, Fabric, FabricAddress,
-    Hints, OpenEndpoint, OperationKind, Tag,
+    Hints, OpenEndpoint, OperationKind, ReusableBuffer, Tag,
 };
 
 /// The bit that distinguishes a request from an answer.
@@ -80,27 +80,29 @@ fn serve() -> Result<(), Box<dyn Error>> {
     println!("listening at {}", endpoint.name()?);
     let any = FabricAddress::UNSPECIFIED;
     for slot in 0..SLOTS {
-        endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
+        // A buffer that comes back at its full length, so that it can be posted again as it is.
+        let buffer = ReusableBuffer::zeroed(MESSAGE_MAX_BYTES);
+        endpoint.trecv_into(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
     loop {
-        let received = match next_message(&cq, None)? {
-            Ok(received) => received,
+        let (received, is_whole) = match next_message(&cq, None)? {
+            Ok(completion) => (completion, true),
             // The client was gone before its answer, or a message was longer than its buffer, for
-            // example. The truncated part is of no use.
+            // example. What was received of it is no request.
             Err(failed) => {
                 println!("{failed}");
                 if failed.completion.kind() == OperationKind::Send {
                     continue;
                 }
-                Completion { len_bytes: 0, ..failed.completion }
+                (failed.completion, false)
             }
         };
-        let Completion { context: slot, tag, len_bytes, buffer, .. } = received;
-        let mut buffer = buffer.into_received().unwrap_or_default();
-        buffer.truncate(len_bytes);
+        let Completion { context: slot, tag, buffer, .. } = received;
+        let buffer = buffer.into_reusable().ok_or("a receive returns its buffer")?;
         let request = String::from_utf8_lossy(&buffer).into_owned();
         // A request begins with the client's address, where the answer goes.
-        if let Some((client, call)) = request.split_once(' ')
+        if is_whole
+            && let Some((client, call)) = request.split_once(' ')
             && let Ok(client) = client.parse()
             && let Ok(to) = av.insert_if_absent(client)
         {
@@ -111,9 +113,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
                 return Ok(());
             }
         }
-        // The completion has truncated the buffer to the message.
-        buffer.resize(MESSAGE_MAX_BYTES, 0);
-        endpoint.trecv(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
+        endpoint.trecv_into(buffer, any, Tag(REQUEST).ignoring(!REQUEST), slot)?;
     }
 }
 

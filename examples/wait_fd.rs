@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use homespun::{
-    Address, Bytes, BytesMut, Caps, CqAttr, Fabric, FabricAddress, Hints, OpFlags, OpenEndpoint, WaitObject,
+    Address, Bytes, Caps, CqAttr, Fabric, FabricAddress, Hints, OpFlags, OpenEndpoint, ReusableBuffer,
+    WaitObject,
 };
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
@@ -62,19 +63,20 @@ fn count() -> Result<(), Box<dyn Error>> {
     let mut events = Events::with_capacity(2);
 
     let mut count = 0;
-    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+    // A buffer that comes back at its full length, so that it can be posted again as it is.
+    endpoint.recv_into(ReusableBuffer::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
         // Read completions until the queue says that it is safe to sleep. The reads also make progress.
         while !cq.try_wait()? {
             let Some(entry) = cq.read_entry()? else { continue };
-            let mut message = entry.into_result()?.buffer.into_received().unwrap_or_default();
+            let message =
+                entry.into_result()?.buffer.into_reusable().ok_or("a receive returns its buffer")?;
             if &message[..] == b"stop" {
                 return Ok(());
             }
             count += 1;
             println!("message {count}: {}", String::from_utf8_lossy(&message));
-            message.resize(MESSAGE_MAX_BYTES, 0);
-            endpoint.recv(message, FabricAddress::UNSPECIFIED, 0)?;
+            endpoint.recv_into(message, FabricAddress::UNSPECIFIED, 0)?;
         }
         match poll.poll(&mut events, None) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -53,7 +53,7 @@ pub mod wait;
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};
 pub use homespun_engine::atomic;
-pub use homespun_engine::buffer::{Buffer, Fetched, ReceivedLast, Segment, SegmentMut};
+pub use homespun_engine::buffer::{Buffer, Fetched, ReceivedLast, ReusableBuffer, Segment, SegmentMut};
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};

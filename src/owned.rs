@@ -1,7 +1,7 @@
 //! The owned tier of posting: memory is handed over, and comes back with the completion, or with a refusal.
 
 use bytes::{Bytes, BytesMut};
-use homespun_engine::buffer::{Buffer, Destination, Source};
+use homespun_engine::buffer::{Buffer, Destination, ReusableBuffer, Source};
 use homespun_engine::rejected::Rejected;
 
 /// Memory of the owned tier: one buffer, or several.
@@ -64,6 +64,24 @@ impl Owned for BytesMut {
 
     fn from_buffer(buffer: Buffer) -> BytesMut {
         buffer.into_received().unwrap_or_default()
+    }
+}
+
+impl Owned for ReusableBuffer {
+    type Lent = Destination;
+
+    fn lend(self) -> Result<Destination, Rejected<ReusableBuffer>> {
+        Ok(Destination::reusable(self))
+    }
+
+    fn into_buffer(self) -> Buffer {
+        Buffer::Reusable(self)
+    }
+
+    fn from_buffer(buffer: Buffer) -> ReusableBuffer {
+        let mut unused = buffer.into_reusable().unwrap_or_default();
+        unused.clear();
+        unused
     }
 }
 

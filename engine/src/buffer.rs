@@ -7,12 +7,14 @@
 //! addresses of the application's memory into slices.
 
 mod destination;
+mod reusable;
 mod segment;
 mod source;
 
 use bytes::{Bytes, BytesMut};
 
 pub use self::destination::Destination;
+pub use self::reusable::ReusableBuffer;
 pub use self::segment::{Segment, SegmentMut};
 pub use self::source::Source;
 
@@ -43,6 +45,8 @@ pub enum Buffer {
     SentVector(Vec<Bytes>),
     /// What was received, cut to the length of the message.
     Received(BytesMut),
+    /// What was received into a buffer that can be posted again as it is.
+    Reusable(ReusableBuffer),
     /// What was received by a vectored operation; the message fills the buffers in order, each is
     /// cut to what it holds.
     ReceivedVector(Vec<BytesMut>),
@@ -107,10 +111,16 @@ impl Buffer {
     pub fn into_received(self) -> Option<BytesMut> {
         match self {
             Buffer::Received(buffer) => Some(buffer),
+            Buffer::Reusable(buffer) => Some(buffer.into_message()),
             Buffer::ReceivedLast(last) => Some(last.message),
             Buffer::Fetched(fetched) => fetched.result.into_received(),
             _ => None,
         }
+    }
+
+    /// The buffer that was posted, with what was received, if it is one that can be posted again.
+    pub fn into_reusable(self) -> Option<ReusableBuffer> {
+        if let Buffer::Reusable(buffer) = self { Some(buffer) } else { None }
     }
 
     /// What was received or fetched, if several owned buffers were posted for it.

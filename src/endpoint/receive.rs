@@ -1,7 +1,7 @@
 //! Receives at an endpoint, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
 
 use bytes::BytesMut;
-use homespun_engine::buffer::SegmentMut;
+use homespun_engine::buffer::{ReusableBuffer, SegmentMut};
 use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
@@ -54,9 +54,9 @@ impl Endpoint {
     }
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names the
-    /// only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's default flags have [`OpFlags::MULTI_RECV`], as
-    /// [`recv_multi`](Self::recv_multi).
+    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names
+    /// the only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's
+    /// default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     pub fn recv(
         &self,
         buffer: BytesMut,
@@ -107,6 +107,62 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
         self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
+    }
+
+    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. It comes back as
+    /// [`Buffer::Reusable`](crate::Buffer::Reusable), with a failure too, and then with as much of the message
+    /// as was received.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv); and where the default flags have [`OpFlags::MULTI_RECV`],
+    /// [`Misuse::Invalid`](crate::Misuse::Invalid): the messages of a multi-receive buffer are parts of it,
+    /// and the application has them while others are still arriving, so there is no whole to come back.
+    ///
+    /// ```
+    /// # use homespun::{Bytes, Fabric, FabricAddress, Hints, OpenEndpoint, OperationKind};
+    /// use homespun::{Completion, ReusableBuffer};
+    ///
+    /// # let hints = Hints::new().node("127.0.0.1").source();
+    /// # let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(&hints)?;
+    /// # let own = av.insert_one(endpoint.name()?)?;
+    /// // The next receive to complete.
+    /// let next = || -> Result<Completion, Box<dyn std::error::Error>> {
+    ///     loop {
+    ///         let completion = cq.sread_entry(None)?.expect("it does not time out").into_result()?;
+    ///         if completion.kind() == OperationKind::Receive {
+    ///             break Ok(completion);
+    ///         }
+    ///     }
+    /// };
+    /// let mut buffer = ReusableBuffer::zeroed(1 << 20);
+    /// for message in ["a long message", "a short one"] {
+    ///     endpoint.recv_into(buffer, FabricAddress::UNSPECIFIED, 1)?;
+    ///     endpoint.send(Bytes::from_static(message.as_bytes()), own, 2)?;
+    ///     buffer = next()?.buffer.into_reusable().expect("what was posted");
+    ///     // The message alone, and all of the room for the next one.
+    ///     assert_eq!((&buffer[..], buffer.room_bytes()), (message.as_bytes(), 1 << 20));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recv_into(
+        &self,
+        buffer: ReusableBuffer,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<ReusableBuffer>> {
+        self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+    }
+
+    /// As [`recv_into`](Self::recv_into), for a message with one of these tags: `fi_trecv`.
+    pub fn trecv_into(
+        &self,
+        buffer: ReusableBuffer,
+        from: FabricAddress,
+        tags: impl Into<TagMatch>,
+        context: u64,
+    ) -> Result<(), Rejected<ReusableBuffer>> {
+        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.

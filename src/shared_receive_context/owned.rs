@@ -4,6 +4,7 @@
 //! filled comes back with the error.
 
 use bytes::BytesMut;
+use homespun_engine::buffer::ReusableBuffer;
 use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
@@ -14,7 +15,9 @@ use crate::tag::TagMatch;
 
 impl SharedReceiveContext {
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
-    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV). Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV); among
+    /// endpoints with connections it is ignored. Where the default flags have [`OpFlags::MULTI_RECV`], as
+    /// [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
@@ -88,6 +91,36 @@ impl SharedReceiveContext {
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
         self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
+    }
+
+    /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. See
+    /// [`Endpoint::recv_into`](crate::Endpoint::recv_into).
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv), and as there.
+    pub fn recv_into(
+        &self,
+        buffer: ReusableBuffer,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<ReusableBuffer>> {
+        self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+    }
+
+    /// As [`recv_into`](Self::recv_into), for a message with one of these tags: `fi_trecv`.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn trecv_into(
+        &self,
+        buffer: ReusableBuffer,
+        from: FabricAddress,
+        tags: impl Into<TagMatch>,
+        context: u64,
+    ) -> Result<(), Rejected<ReusableBuffer>> {
+        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
     }
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any

@@ -11,7 +11,7 @@ use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
     FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
-    SegmentMut,
+    ReusableBuffer, SegmentMut,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
@@ -211,6 +211,9 @@ enum BufferForm {
     Unused(BytesMut),
     ReceivedLast(#[serde(with = "received_last")] Box<ReceivedLast>),
     Fetched(#[serde(with = "fetched")] Box<Fetched>),
+    /// No call to another process posts one.
+    #[serde(skip)]
+    Reusable(ReusableBuffer),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -43,6 +43,7 @@ mod peek;
 mod poll_sets;
 mod rejected;
 mod restart;
+mod reusable;
 mod rma;
 mod safe_code;
 mod selective;
@@ -460,6 +461,13 @@ macro_rules! tests_of_objects {
                 post_to_a_full_queue_returns_every_buffer
                 oversized_vector_and_unfounded_claim_return_their_buffers
                 returned_buffer_may_be_posted_again;
+            reusable:
+                reusable_buffer_takes_message_after_message
+                truncated_message_fills_a_reusable_buffer
+                cancelled_receive_returns_its_reusable_buffer_empty
+                receive_from_a_closed_peer_returns_its_reusable_buffer
+                refused_receive_returns_its_reusable_buffer
+                shared_context_fills_reusable_buffers;
             // A context and its endpoints are objects of one process.
             shared_contexts:
                 receives_posted_before_binding_serve_every_endpoint

@@ -5,8 +5,8 @@ use std::{fmt, mem, ptr};
 
 use bytes::{Buf, BytesMut};
 
-use super::Buffer;
 use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, checked_total, total};
+use super::{Buffer, ReusableBuffer};
 use crate::error::{BadMemory, Misuse};
 use crate::rejected::Rejected;
 use crate::transport::Space;
@@ -20,6 +20,7 @@ pub struct Destination {
 enum DestinationMemory {
     Owned(BytesMut),
     OwnedVector(Vec<BytesMut>),
+    Reusable(ReusableBuffer),
     Raw(SegmentMut),
     RawVector(Box<[SegmentMut]>),
     /// A piece of the one segment that a multi-receive buffer is.
@@ -30,6 +31,11 @@ impl Destination {
     /// Receives into `buffer[..buffer.len()]`.
     pub fn owned(buffer: BytesMut) -> Destination {
         Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
+    }
+
+    /// Receives into all the room of a buffer, which comes back as long.
+    pub fn reusable(buffer: ReusableBuffer) -> Destination {
+        Destination { len_bytes: buffer.room_bytes(), memory: DestinationMemory::Reusable(buffer) }
     }
 
     /// Receives into owned buffers in order, each up to its length.
@@ -93,7 +99,8 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none.
+    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none, and for a buffer
+    /// that is to come back in one piece.
     pub(crate) fn in_one_piece(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
@@ -104,6 +111,10 @@ impl Destination {
             }
             DestinationMemory::OwnedVector(buffers) => buffers.len(),
             DestinationMemory::RawVector(segments) => segments.len(),
+            DestinationMemory::Reusable(_) => {
+                let misuse = Misuse::Memory(BadMemory::Reusable);
+                return Err(Rejected { error: misuse.into(), returned: self });
+            }
         };
         let misuse = match count {
             0 => Misuse::Memory(BadMemory::NoSegment),
@@ -118,7 +129,9 @@ impl Destination {
         let address = match &self.memory {
             DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
             DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => segment.address.addr(),
-            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => return 0,
+            DestinationMemory::OwnedVector(_)
+            | DestinationMemory::RawVector(_)
+            | DestinationMemory::Reusable(_) => return 0,
         };
         address.wrapping_neg() % align_bytes
     }
@@ -143,7 +156,9 @@ impl Destination {
                 rest.len_bytes -= end_bytes;
                 DestinationMemory::RawPiece(piece)
             }
-            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => {
+            DestinationMemory::OwnedVector(_)
+            | DestinationMemory::RawVector(_)
+            | DestinationMemory::Reusable(_) => {
                 return Destination::nowhere();
             }
         };
@@ -199,6 +214,9 @@ impl Destination {
         let mut space = Space::new();
         match &mut self.memory {
             DestinationMemory::Owned(buffer) => push_room(&mut space, buffer, &mut skip, &mut left),
+            DestinationMemory::Reusable(buffer) => {
+                push_room(&mut space, buffer.room_mut(), &mut skip, &mut left);
+            }
             DestinationMemory::OwnedVector(buffers) => {
                 for buffer in buffers {
                     push_room(&mut space, buffer, &mut skip, &mut left);
@@ -221,6 +239,7 @@ impl Destination {
     pub(crate) fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
             DestinationMemory::Owned(buffer) => Some(buffer),
+            DestinationMemory::Reusable(buffer) => Some(buffer.room_mut()),
             DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
                 Some(segment.as_mut_slice())
             }
@@ -252,6 +271,10 @@ impl Destination {
                     left -= buffer.len();
                 }
                 Buffer::ReceivedVector(buffers)
+            }
+            DestinationMemory::Reusable(mut buffer) => {
+                buffer.set_message(received_bytes);
+                Buffer::Reusable(buffer)
             }
             DestinationMemory::RawPiece(SegmentMut { address, len_bytes }) => {
                 Buffer::Within(SegmentMut { address, len_bytes: len_bytes.min(received_bytes) })

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 
 use super::*;
-use crate::buffer::{Buffer, Destination, Segment, Source};
+use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, Source};
 use crate::completion::{Completion, Failure};
 use crate::connection::ConnectionEvent;
 use crate::errno::Errno;

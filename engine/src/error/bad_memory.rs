@@ -7,6 +7,9 @@ pub enum BadMemory {
     /// A region, or a buffer that must be one segment, without a segment.
     #[error("no segment, where at least one is needed")]
     NoSegment,
+    /// A buffer of several messages is cut into them, so it cannot come back whole.
+    #[error("a reusable buffer, where one that can be cut into messages is needed")]
+    Reusable,
     /// A segment at the null address that is not empty.
     #[error("a null address with a length")]
     NullWithLength,

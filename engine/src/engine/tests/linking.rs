@@ -45,6 +45,22 @@ fn link_failure_ends_each_of_its_operations_once() {
 }
 
 #[test]
+fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let destination = Destination::reusable(ReusableBuffer::zeroed(10));
+    engine.post_receive(ReceiveRequest { destination, ..receive(0, 1) }, &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LinkId(7), &untagged(9));
+    arrivals.chunk(LinkId(7), b"abc");
+    // The transport has read into the memory, but no byte of it belongs to the message yet.
+    arrivals.space(LinkId(7))[0].fill(b'x');
+    arrivals.link(LinkId(7), LinkEvent::Down(RESET));
+    let Some(Err(failure)) = sink.ended.pop() else { panic!("it failed") };
+    let buffer = failure.completion.buffer.into_reusable().unwrap();
+    assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
+}
+
+#[test]
 fn partial_unexpected_message_is_dropped_with_its_link() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
