@@ -17,6 +17,9 @@ mod remote_memory;
 #[path = "../../examples/tagged_client_server.rs"]
 mod tagged_client_server;
 #[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/tokio.rs"]
+mod tokio;
+#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/unknown_source.rs"]
 mod unknown_source;
 #[allow(dead_code, reason = "its main function is another program's")]
@@ -42,6 +45,7 @@ fn example_process_entry() {
         "multi_receive_server" => multi_receive_server::run(arguments),
         "remote_memory" => remote_memory::run(arguments),
         "tagged_client_server" => tagged_client_server::run(arguments),
+        "tokio" => tokio::run(arguments),
         "unknown_source" => unknown_source::run(arguments),
         "wait_fd" => wait_fd::run(arguments),
         other => panic!("no example {other}"),
@@ -61,12 +65,17 @@ fn hello() {
     }
 }
 
-#[test]
-fn client_of_a_dead_server_names_it() {
-    // The port is bound, but no socket listens there.
+/// An address whose port is bound, but where no socket listens.
+fn vacant_address() -> (Socket, SocketAddr) {
     let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
     let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+    (held, address)
+}
+
+#[test]
+fn client_of_a_dead_server_names_it() {
+    let (_held, address) = vacant_address();
     let address = &address.to_string()[..];
     let link = format!("the link to {address} ended: Connection refused");
     for (name, arguments, failed) in [
@@ -180,6 +189,37 @@ fn wait_fd() {
         assert_eq!(counter.await_text("message 3: "), "three");
         counter.finish();
     }
+}
+
+#[test]
+fn tokio() {
+    for domain in DOMAINS {
+        let mut server = Program::start("tokio", domain, &[]);
+        let address = server.await_text("listening at ");
+        // Both ends sleep and wake for each message.
+        let texts: Vec<String> = (1..=300).map(|number| format!("text {number}")).collect();
+        let texts: Vec<&str> = [&address[..]].into_iter().chain(texts.iter().map(String::as_str)).collect();
+        let mut client = Program::start("tokio", domain, &texts);
+        for (number, text) in (1..).zip(&texts[1..]) {
+            assert_eq!(client.await_text(&format!("{text} -> ")), text.to_uppercase());
+            assert_eq!(server.await_text(&format!("message {number}: ")), *text);
+        }
+        client.finish();
+        // The timer runs while no message comes.
+        assert_eq!(server.await_text("300 messages"), " so far");
+        let mut client = Program::start("tokio", domain, &[&address, "stop"]);
+        assert_eq!(client.await_text("stop -> "), "STOP");
+        client.finish();
+        server.finish();
+    }
+}
+
+#[test]
+fn tokio_client_without_a_server_fails() {
+    let (_held, address) = vacant_address();
+    let mut client = Program::start("tokio", "tcp", &[&address.to_string(), "one"]);
+    assert_eq!(client.await_text(FAILED), "operation 0 failed: Connection refused");
+    assert!(!client.succeeds());
 }
 
 #[test]

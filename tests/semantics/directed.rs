@@ -88,7 +88,7 @@ pub(crate) fn directed_and_undirected_receives_match_in_posting_order(net: &Net)
 pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
     let (receiver, senders) = three(net, net.info.caps - Caps::DIRECTED_RECV);
     let (endpoint, only) = (&receiver.endpoint, FabricAddress(1));
-    let lacks = Error::Misuse(Misuse::NoCapability("DIRECTED_RECV"));
+    let lacks = Error::Misuse(Misuse::NoCapability(Caps::DIRECTED_RECV));
     let peek = RecvMsg { from: only, flags: OpFlags::PEEK, ..RecvMsg::default() };
     let refusals = [
         endpoint.recv(room(16), only, 1),

@@ -6,8 +6,8 @@ use homespun::{
 };
 
 use crate::shared_contexts::Sharers;
-use crate::suite::payload::{payload, room};
-use crate::suite::{Net, Party, Setup};
+use homespun_suite::payload::{payload, room};
+use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 

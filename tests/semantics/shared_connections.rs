@@ -36,7 +36,7 @@ pub(crate) fn connections_share_receives(net: &Net) {
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     // Unconnected endpoints could still be bound, for which this source would matter.
     let refused = context.recv(room(8), FabricAddress(0), 0).unwrap_err();
-    assert_eq!(refused.error, Misuse::NoCapability("DIRECTED_RECV").into());
+    assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
     for number in 0..2 {
         context.recv(room(LENS_BYTES[3]), ANY, number).unwrap();
     }

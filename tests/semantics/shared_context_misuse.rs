@@ -81,7 +81,7 @@ pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
     let mut sharers = Sharers::empty(net, &RxAttr { caps, ..RxAttr::default() });
     sharers.join();
     let (_, peer) = sharers.peer();
-    let lacks = Misuse::NoCapability("DIRECTED_RECV");
+    let lacks = Misuse::NoCapability(Caps::DIRECTED_RECV);
     let refused = sharers.context.recv(room(8), peer, 1).unwrap_err();
     assert_eq!((refused.error, refused.returned.len()), (lacks.clone().into(), 8));
     let refused = sharers.context.trecv(room(8), peer, Tag(1), 1).unwrap_err();

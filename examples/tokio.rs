@@ -1,0 +1,148 @@
+//! Completions in tasks of tokio: a server that answers messages while a timer ticks, and a client that waits
+//! with a time-out.
+//!
+//! ```text
+//! cargo run --example tokio                                       # prints: listening at 127.0.0.1:40123
+//! cargo run --example tokio -- 127.0.0.1:40123 one two three      # in another terminal
+//! ```
+//!
+//! The message `stop` ends the server.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example shows what it received")]
+
+use std::env;
+use std::error::Error;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use homespun::{
+    Address, Bytes, BytesMut, Caps, CompletionQueue, CqAttr, Entry, Fabric, FabricAddress, Hints,
+    OpenEndpoint, OperationKind, ReusableBuffer, WaitObject,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Builder;
+use tokio::task::yield_now;
+use tokio::time::{interval, timeout};
+
+/// The longest message: the address of the client, a space and its text.
+const MESSAGE_MAX_BYTES: usize = 128;
+
+/// The time-out of an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    match run(env::args().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    match arguments.next() {
+        None => runtime.block_on(serve()),
+        Some(server) => runtime.block_on(ask(server.parse()?, arguments)),
+    }
+}
+
+/// A completion queue that a task waits for.
+struct AsyncQueue {
+    cq: CompletionQueue,
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl AsyncQueue {
+    fn new(cq: CompletionQueue) -> Result<AsyncQueue, Box<dyn Error>> {
+        // An `AsyncFd` owns its descriptor, and the queue only lends its own.
+        let lent = cq.wait_fd().ok_or("a queue with WaitObject::Fd must have a descriptor")?;
+        let own = lent.try_clone_to_owned()?;
+        // SAFETY: an `OwnedFd` is open, and remains the same descriptor until the `AsyncFd` drops it.
+        let fd = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE)? };
+        Ok(AsyncQueue { cq, fd })
+    }
+
+    /// The next entry. Nothing is lost if the future is dropped: it does not wait any more once it has one.
+    async fn next(&self) -> Result<Entry, Box<dyn Error>> {
+        loop {
+            // Each read also makes progress.
+            if let Some(entry) = self.cq.read_entry()? {
+                return Ok(entry);
+            }
+            if !self.cq.try_wait()? {
+                // There may be something to read. Other tasks get their turn first.
+                yield_now().await;
+                continue;
+            }
+            // What comes from now on makes the descriptor readable. Tokio remembers that it was, until that is
+            // cleared. Clear it before the next look at the queue: what comes after that look sets it again.
+            // Cleared between the look and the wait, it would take along the only sign of an entry.
+            self.fd.readable().await?.clear_ready();
+        }
+    }
+}
+
+/// An endpoint, and its queue, which has a descriptor to wait on.
+fn open(hints: Hints) -> Result<(OpenEndpoint, AsyncQueue), Box<dyn Error>> {
+    let fabric = Fabric::new();
+    let info = fabric.info(&hints.node("127.0.0.1").source())?;
+    let cq_attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+    let opened = fabric.domain(&info)?.endpoint_builder(&info).cq_attr(cq_attr).open()?;
+    let queue = AsyncQueue::new(opened.cq.clone())?;
+    Ok((opened, queue))
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
+    let (OpenEndpoint { endpoint, av, .. }, queue) = open(Hints::new().caps(Caps::MSG))?;
+    println!("listening at {}", endpoint.name()?);
+    endpoint.recv_into(ReusableBuffer::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+    let (mut count, mut second) = (0, interval(Duration::from_secs(1)));
+    loop {
+        let entry = tokio::select! {
+            entry = queue.next() => entry?,
+            _ = second.tick() => {
+                println!("{count} messages so far");
+                continue;
+            }
+        };
+        let completion = entry.into_result()?;
+        if completion.kind() == OperationKind::Send {
+            continue;
+        }
+        count += 1;
+        let message = completion.buffer.into_reusable().ok_or("a receive returns its buffer")?;
+        let (client, text) = str::from_utf8(&message)?.split_once(' ').ok_or("no address")?;
+        println!("message {count}: {text}");
+        let to = av.insert_if_absent(client.parse()?)?;
+        endpoint.send(Bytes::from(text.to_uppercase()), to, 0)?;
+        if text == "stop" {
+            // Dropping the endpoint waits until the answer has left.
+            return Ok(());
+        }
+        endpoint.recv_into(message, FabricAddress::UNSPECIFIED, 0)?;
+    }
+}
+
+async fn ask(server: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    // A receive that accepts messages of the server alone fails if the server is not there.
+    let (OpenEndpoint { endpoint, av, .. }, queue) =
+        open(Hints::new().caps(Caps::MSG | Caps::DIRECTED_RECV))?;
+    let (own, to) = (endpoint.name()?, av.insert_one(server)?);
+    for message in messages {
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, 0)?;
+        endpoint.send(Bytes::from(format!("{own} {message}")), to, 0)?;
+        loop {
+            let entry = timeout(PATIENCE, queue.next()).await.map_err(|_| "the server takes its time")??;
+            let completion = entry.into_result()?;
+            if let Some(answer) = completion.buffer.into_received() {
+                println!("{message} -> {}", String::from_utf8_lossy(&answer));
+                break;
+            }
+        }
+    }
+    Ok(())
+}
