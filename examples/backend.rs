@@ -311,7 +311,6 @@ fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
     piece
 }
 
-/// Sends two messages over the backend. Only the first line differs from an application over another backend.
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -322,6 +321,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// Sends two messages over the backend. Only the first line differs from an application over another backend.
 pub fn run() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();

@@ -1,7 +1,7 @@
 //! Connections whose ends share a receive context.
 
 use homespun::info::SHARED_CONTEXT;
-use homespun::{ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, SharedReceiveContext};
+use homespun::{Caps, ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, SharedReceiveContext};
 
 use crate::shared_contexts::{ANY, LENS_BYTES};
 use homespun_suite::Net;
