@@ -46,7 +46,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 /// use homespun_engine::address::AddressFormat;
 /// use homespun_engine::loopback::{Faults, Network};
 /// use homespun_engine::transport::{LinkEvent, LinkId, Provider, FrameHandler, Space, Transport};
-/// use homespun_engine::wire::{Awaits, Header, Message};
+/// use homespun_engine::wire::{Header, Message};
 ///
 /// #[derive(Default)]
 /// struct Inbox {
@@ -83,7 +83,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///
 /// let link = left.connect(right.address());
 /// left.receive(16, &mut Inbox::default());
-/// let header = Header::Message(Message { len_bytes: 5, tag: None, data: None, awaits: Awaits::Nothing });
+/// let header = Header::Message(Message::of_len(5));
 /// left.send_inline(link, &header, b"hello").expect("the link is new and has room");
 /// left.flush();
 ///

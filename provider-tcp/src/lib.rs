@@ -21,7 +21,7 @@
 //! use homespun_engine::address::{Address, AddressFormat};
 //! use homespun_engine::errno::Errno;
 //! use homespun_engine::transport::{LinkEvent, LinkId, Provider, FrameHandler, Space, Transport};
-//! use homespun_engine::wire::{Awaits, Header, Message};
+//! use homespun_engine::wire::{Header, Message};
 //! use homespun_tcp::TcpProvider;
 //!
 //! /// Collects messages. It offers no space for payload, so all of it comes in chunks.
@@ -56,7 +56,7 @@
 //! let mut client = provider.open(loopback, 2)?;
 //!
 //! let link = client.connect(server.address());
-//! let message = Message { len_bytes: 5, tag: None, data: None, awaits: Awaits::Nothing };
+//! let message = Message::of_len(5);
 //! let (mut inbox, mut replies) = (Inbox::default(), Inbox::default());
 //! while client.send_inline(link, &Header::Message(message), b"hello").is_err() {
 //!     // Nothing is taken until the connection is made.

@@ -11,7 +11,7 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::{
     FrameHandler, LinkError, LinkEvent, LinkId, Provider, Sent, Space, Transport,
 };
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Header, Message};
 
 use crate::{TcpProvider, TcpTransport};
 
@@ -244,12 +244,7 @@ pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&m
 }
 
 pub(crate) fn message(len_bytes: usize, tag: u64) -> Header {
-    Header::Message(Message {
-        len_bytes: len_bytes as u64,
-        tag: Some(tag),
-        data: None,
-        awaits: Awaits::Nothing,
-    })
+    Header::Message(Message { tag: Some(tag), ..Message::of_len(len_bytes as u64) })
 }
 
 /// Payload without repeated sequences, different for each seed.

@@ -130,7 +130,7 @@ fn samples() -> Vec<Header> {
         let form = AtomicForm::new(kind, op, datatype, count).unwrap();
         Header::Atomic(Atomic { op: NUMBER, key: !NUMBER, address: NUMBER, form })
     };
-    let plain = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Nothing };
+    let plain = Message::of_len(0);
     let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
     let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
     vec![

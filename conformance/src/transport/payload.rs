@@ -1,7 +1,7 @@
 //! The frames that the tests send.
 
 use fastrand::Rng;
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Header, Message};
 
 /// Payload sizes in bytes, around every boundary that headers, inline frames and small buffers are likely to
 /// have.
@@ -20,10 +20,5 @@ pub fn payload(len_bytes: usize, salt: u64) -> Vec<u8> {
 pub fn message(len_bytes: usize) -> Header {
     let len_bytes = len_bytes as u64;
     let tag = len_bytes.is_multiple_of(3).then_some(!len_bytes);
-    Header::Message(Message {
-        len_bytes,
-        tag,
-        data: (len_bytes % 5 == 1).then_some(9),
-        awaits: Awaits::Nothing,
-    })
+    Header::Message(Message { tag, data: (len_bytes % 5 == 1).then_some(9), ..Message::of_len(len_bytes) })
 }

@@ -63,7 +63,7 @@ impl Engine {
         let turn = self.initiator.take_turn(to);
         let send = Send {
             source,
-            message: Message { len_bytes, tag: None, data: None, awaits: level.awaits() },
+            message: Message { awaits: level.awaits(), ..Message::of_len(len_bytes) },
             context,
             signalled,
             may_be_fetched: false,

@@ -97,7 +97,7 @@ impl Engine {
         };
         let send = Send {
             source,
-            message: Message { len_bytes, tag: None, data, awaits: level.awaits() },
+            message: Message { data, awaits: level.awaits(), ..Message::of_len(len_bytes) },
             context,
             signalled,
             may_be_fetched: !inject,

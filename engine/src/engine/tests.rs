@@ -296,7 +296,7 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
 }
 
 fn untagged(len_bytes: u64) -> Header {
-    Header::Message(Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing })
+    Header::Message(Message::of_len(len_bytes))
 }
 
 /// What was sent on link 7 from a place on, without payload.

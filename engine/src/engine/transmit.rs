@@ -119,7 +119,7 @@ impl Engine {
             return false;
         }
         let Some(link) = self.links.of(id) else { return false };
-        let header = Message { len_bytes: message.len() as u64, tag, data, awaits: Awaits::Nothing };
+        let header = Message { tag, data, ..Message::of_len(message.len() as u64) };
         let cost_bytes = header.eager_cost_bytes();
         if !link.tx.may_begin_message()
             || message.len() > transport.caps(id).inline_max_bytes

@@ -64,7 +64,7 @@ impl InitiatorEffects for EffectsRecorder {
 }
 
 fn message(context: u64) -> Send {
-    let message = Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival };
+    let message = Message { awaits: Awaits::Arrival, ..Message::of_len(1) };
     Send {
         source: Source::owned(Bytes::from_static(b"m")),
         message,

@@ -160,7 +160,7 @@ fn ended_link_returns_unended_and_exposed_sends() {
 
 #[test]
 fn collected_frame_is_whole_with_its_last_byte() {
-    let message = Message { len_bytes: 9, tag: None, data: None, awaits: Awaits::Nothing };
+    let message = Message::of_len(9);
     let mut rx = LinkRx::default();
     assert!(matches!(rx.collect(b"x"), Collected::Nothing));
     rx.begin_collecting(CollectedHeader::Message(message, 7), 3);

@@ -179,7 +179,7 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
 }
 
 fn message(len_bytes: usize, awaits: Awaits) -> Message {
-    Message { len_bytes: len_bytes as u64, tag: None, data: None, awaits }
+    Message { awaits, ..Message::of_len(len_bytes as u64) }
 }
 
 fn arrive(

@@ -33,8 +33,9 @@ impl Rule {
         Rule { kind, words, payload_max_bytes: 0 }
     }
 
-    /// Any of these flags may be set.
+    /// Any of these flags may be set. A flag beyond [`FLAGS_BITS`] does not compile.
     pub(super) const fn flags(mut self, flags: u8) -> Rule {
+        assert!((flags as usize) < FLAG_SETS, "a header has no room for this flag");
         let mut set = 0;
         while set < FLAG_SETS {
             if set as u8 & !flags == 0 {

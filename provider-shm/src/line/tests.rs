@@ -14,7 +14,7 @@ use super::*;
 const SEQUENCE: u16 = 0xbeef;
 
 fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: Awaits) -> Message {
-    Message { len_bytes: len_bytes as u64, tag, data, awaits }
+    Message { tag, data, awaits, ..Message::of_len(len_bytes as u64) }
 }
 
 /// Parses words and asserts that `parse` reads each of them once and none beyond. Returns the parsed line and

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Header, Message};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn ring() -> (Producer, Consumer) {
 }
 
 fn message(len_bytes: usize) -> Header {
-    Header::Message(Message { len_bytes: len_bytes as u64, tag: None, data: None, awaits: Awaits::Nothing })
+    Header::Message(Message::of_len(len_bytes as u64))
 }
 
 /// A model of an eventfd: a ring before the wait is kept. If no thread rings, the wait is a deadlock, which

@@ -37,7 +37,7 @@ fn ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
 }
 
 fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
-    Header::Message(Message { len_bytes: len_bytes as u64, tag, data, awaits: Awaits::Nothing })
+    Header::Message(Message { tag, data, ..Message::of_len(len_bytes as u64) })
 }
 
 /// Payload without repeated sequences, different for each salt.

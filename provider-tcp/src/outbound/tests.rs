@@ -1,7 +1,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use homespun_engine::wire::{Awaits, Message};
+use homespun_engine::wire::Message;
 
 use super::*;
 use crate::limits::STAGING_MAX_BYTES;
@@ -42,12 +42,7 @@ const LEN_BYTES: usize = INLINE_MAX_BYTES + 1;
 const EVERYTHING: Result<usize, Errno> = Ok(usize::MAX);
 
 fn header(len_bytes: usize) -> Header {
-    Header::Message(Message {
-        len_bytes: len_bytes as u64,
-        tag: Some(7),
-        data: None,
-        awaits: Awaits::Nothing,
-    })
+    Header::Message(Message { tag: Some(7), ..Message::of_len(len_bytes as u64) })
 }
 
 fn header_bytes(len_bytes: usize) -> Vec<u8> {

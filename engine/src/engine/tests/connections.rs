@@ -562,7 +562,7 @@ fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
 
 #[test]
 fn shutdown_sends_acks_and_matches_before_shutdown_step() {
-    let waits = |awaits| Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits });
+    let waits = |awaits| Header::Message(Message { awaits, ..Message::of_len(1) });
     let rooms: [&[Sent]; 4] = [
         &[],
         &[Sent::Full],

@@ -41,7 +41,7 @@ fn acks_and_requested_payload_need_no_credit() {
     let before = transport.sent.len();
     assert_eq!(before as u64, FIRST_MESSAGES);
     let Header::Request { op, remote_bytes: 0, .. } = transport.sent[0].1 else { panic!("not a request") };
-    let asking = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Arrival };
+    let asking = Message { awaits: Awaits::Arrival, ..Message::of_len(0) };
     engine.arrivals(&mut sink).frame(LINK, &Header::Message(asking), b"");
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(&mut transport, &mut sink);
@@ -108,7 +108,7 @@ fn offers_beyond_budget_wait_for_receive_or_room() {
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
     transport.memory = vec![7; 60_000];
     for (op, len_bytes) in [(1, 20_000), (2, 20_000), (3, 60_000)] {
-        let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+        let message = Message::of_len(len_bytes);
         let request = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
         engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
     }
@@ -141,7 +141,7 @@ fn link_down_returns_its_credit_to_the_budget() {
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.link(LINK, LinkEvent::Up { peer: address(2), instance: round });
         arrivals.frame(LINK, &untagged(3), b"one");
-        let message = Message { len_bytes: 20_000, tag: None, data: None, awaits: Awaits::Nothing };
+        let message = Message::of_len(20_000);
         let request = Header::Request { message, op: round, remote_bytes: REMOTE.len() as u8 };
         arrivals.frame(LINK, &request, REMOTE);
         engine.transmit(&mut transport, &mut sink);
@@ -183,7 +183,7 @@ fn leftovers_of_ended_links_stay_within_the_budget() {
 }
 
 fn request(op: u64, len_bytes: u64, awaits: Awaits) -> Header {
-    let message = Message { len_bytes, tag: None, data: None, awaits };
+    let message = Message { awaits, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }
 }
 
@@ -231,7 +231,7 @@ fn starved_link_gets_credit_when_others_return_some() {
 #[test]
 fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let awaiting = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Match };
+    let awaiting = Message { awaits: Awaits::Match, ..Message::of_len(0) };
     let mut most_owed = 0;
     for context in 0..200_000 {
         engine.post_receive(receive(0, context), &mut sink).unwrap();

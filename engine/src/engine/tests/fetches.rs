@@ -19,7 +19,7 @@ fn offer(op: u64, len_bytes: u64) -> Header {
 
 /// An offer of what the receiver can only ask for, by a sender that waits to hear that it is there.
 fn offer_to_be_asked_for(op: u64, len_bytes: u64) -> Header {
-    let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Arrival };
+    let message = Message { awaits: Awaits::Arrival, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }
 }
 
@@ -49,7 +49,7 @@ fn offered_message_is_matched_pulled_and_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     let request = ReceiveRequest { tagged: true, ..receive(8, 5) };
     engine.post_receive(request, &mut sink).unwrap();
-    let message = Message { len_bytes: 4, tag: Some(3), data: Some(99), awaits: Awaits::Nothing };
+    let message = Message { tag: Some(3), data: Some(99), ..Message::of_len(4) };
     let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
     engine.arrivals(&mut sink).frame(LINK, &header, REMOTE);
     assert!(engine.cancel(5, &mut sink).is_err(), "a message has matched it");
@@ -384,7 +384,7 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     transport.answers = [Sent::Partial(1)].into();
     engine.post_send(send_to(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    let asking = Header::Message(Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Arrival });
+    let asking = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(0) });
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &offer(1, 4), REMOTE);
     arrivals.frame(LINK, &offer_to_be_asked_for(2, 4), b"");

@@ -9,7 +9,7 @@ fn matched(number: u64) -> Header {
 }
 
 fn awaiting_match(len_bytes: u64) -> Header {
-    Header::Message(Message { len_bytes, tag: None, data: None, awaits: Awaits::Match })
+    Header::Message(Message { awaits: Awaits::Match, ..Message::of_len(len_bytes) })
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn offer_awaiting_match_is_fetched_only_after_match() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     transport.memory = b"0123456789".to_vec();
     for (op, awaits) in [(1, Awaits::Match), (2, Awaits::Arrival)] {
-        let message = Message { len_bytes: 10, tag: None, data: None, awaits };
+        let message = Message { awaits, ..Message::of_len(10) };
         let request = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
         engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
     }

@@ -365,7 +365,7 @@ fn requested_payload_keeps_former_link_alive() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let len_bytes = 5;
     engine.post_receive(receive(len_bytes as usize, 1), &mut sink).unwrap();
-    let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+    let message = Message::of_len(len_bytes);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
     engine.transmit(&mut transport, &mut sink);

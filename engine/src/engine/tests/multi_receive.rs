@@ -23,7 +23,7 @@ fn arrive(engine: &mut Engine, sink: &mut Recorder, message: &[u8]) {
 }
 
 fn offer(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
-    let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+    let message = Message::of_len(len_bytes);
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
@@ -366,7 +366,7 @@ fn peek_untagged(context: u64) -> PeekRequest {
 fn tagged_messages_do_not_wait_for_held_untagged_ones() {
     let (mut engine, _, mut transport, mut sink) = stalled();
     arrive(&mut engine, &mut sink, b"aside");
-    let tagged = Header::Message(Message { len_bytes: 3, tag: Some(5), data: None, awaits: Awaits::Match });
+    let tagged = Header::Message(Message { tag: Some(5), awaits: Awaits::Match, ..Message::of_len(3) });
     engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 1) }, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &tagged, b"tag");
     engine.transmit(&mut transport, &mut sink);
@@ -416,7 +416,7 @@ fn directed_buffer_takes_held_messages_before_failing_with_its_peer() {
 #[test]
 fn buffer_acknowledges_match_once_message_is_placed() {
     let (mut engine, _, mut transport, mut sink) = stalled();
-    let header = Header::Message(Message { len_bytes: 5, tag: None, data: Some(9), awaits: Awaits::Match });
+    let header = Header::Message(Message { data: Some(9), awaits: Awaits::Match, ..Message::of_len(5) });
     engine.arrivals(&mut sink).frame(LINK, &header, b"aside");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());

@@ -19,7 +19,7 @@ fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
     }
     let Some((_, Header::Request { op, .. }, _)) = transport.sent.last() else { panic!("not offered") };
     let op = *op;
-    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Match };
+    let message = Message { awaits: Awaits::Match, ..Message::of_len(10) };
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     (engine, transport, sink, op)
@@ -44,17 +44,8 @@ fn invalid_frame_ends_only_its_link() {
         Header::Credit { granted_bytes: 0 },
         Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES - 1 },
         Header::Fenced,
-        Header::Message(Message {
-            len_bytes: crate::limits::MESSAGE_MAX_BYTES,
-            tag: None,
-            data: None,
-            awaits: Awaits::Nothing,
-        }),
-        Header::Request {
-            message: Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Nothing },
-            op: 1,
-            remote_bytes: 0,
-        },
+        Header::Message(Message::of_len(crate::limits::MESSAGE_MAX_BYTES)),
+        Header::Request { message: Message::of_len(1), op: 1, remote_bytes: 0 },
     ];
     for header in cases {
         let (mut engine, mut transport, mut sink, _) = busy_engine();

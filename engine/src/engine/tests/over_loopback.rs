@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::rma::{access, raw_region};
-use super::{Recorder, receive};
+use super::{Recorder, receive, send_to};
 use crate::address::{Address, AddressFormat};
 use crate::buffer::{Buffer, Destination, Source};
 use crate::engine::{Config, Engine};
@@ -43,17 +43,8 @@ impl Node {
     }
 
     fn send(&mut self, to: Address, message: Vec<u8>, tag: Option<u64>, context: u64, level: Level) {
-        let request = SendRequest {
-            to: self.engine.peer(to),
-            source: Source::owned(Bytes::from(message)),
-            tag,
-            data: None,
-            context,
-            level,
-            signalled: Signalled::Yes,
-            inject: false,
-            fence: false,
-        };
+        let source = Source::owned(Bytes::from(message));
+        let request = SendRequest { source, tag, level, ..send_to(self.engine.peer(to), b"", context) };
         self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }

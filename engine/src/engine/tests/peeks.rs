@@ -11,7 +11,7 @@ fn peek(context: u64, then: PeekAction) -> PeekRequest {
 }
 
 fn tagged(tag: u64, len_bytes: u64, awaits: Awaits) -> Header {
-    Header::Message(Message { len_bytes, tag: Some(tag), data: Some(77), awaits })
+    Header::Message(Message { tag: Some(tag), data: Some(77), awaits, ..Message::of_len(len_bytes) })
 }
 
 fn receive_tagged(tag: u64, context: u64) -> ReceiveRequest {
@@ -92,7 +92,7 @@ fn claimed_message_goes_only_to_its_claim() {
 fn discard_drops_message_in_any_state() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
-    let message = Message { len_bytes: 10, tag: Some(5), data: None, awaits: Awaits::Nothing };
+    let message = Message { tag: Some(5), ..Message::of_len(10) };
     let request = Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 };
     engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
     engine.arrivals(&mut sink).begin(LINK, &tagged(5, 4, Awaits::Match));

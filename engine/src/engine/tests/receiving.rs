@@ -11,7 +11,7 @@ fn message_completes_posted_receive_with_all_fields() {
         ..receive(8, 5)
     };
     engine.post_receive(request, &mut sink).unwrap();
-    let message = Message { len_bytes: 3, tag: Some(0xf7), data: Some(99), awaits: Awaits::Nothing };
+    let message = Message { tag: Some(0xf7), data: Some(99), ..Message::of_len(3) };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(message), b"abc");
     assert_eq!(
         sink.take(),
@@ -32,7 +32,7 @@ fn message_completes_posted_receive_with_all_fields() {
 fn tagged_and_untagged_messages_never_match_each_other() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    let tagged = Message { len_bytes: 1, tag: Some(0), data: None, awaits: Awaits::Nothing };
+    let tagged = Message { tag: Some(0), ..Message::of_len(1) };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(tagged), b"t");
     assert!(sink.ended.is_empty());
     engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 2) }, &mut sink).unwrap();

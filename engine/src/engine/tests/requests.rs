@@ -47,7 +47,7 @@ fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
         let request = SendRequest { tag: Some(5), data: Some(6), ..large(peer, 1, level) };
         engine.post_send(request, &mut transport, &mut sink).unwrap();
         let op = offered(&transport)[0];
-        let message = Message { len_bytes: 10, tag: Some(5), data: Some(6), awaits: level.awaits() };
+        let message = Message { tag: Some(5), data: Some(6), awaits: level.awaits(), ..Message::of_len(10) };
         let header = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
         assert_eq!(transport.sent, [(LINK, header, REMOTE.to_vec())]);
         assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);

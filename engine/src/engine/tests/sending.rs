@@ -61,7 +61,7 @@ fn arrivals_are_acknowledged_once_per_pass_on_request() {
     engine.arrivals(&mut sink).frame(LinkId(7), &untagged(0), b"");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
-    let asking = Header::Message(Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Arrival });
+    let asking = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(0) });
     engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
     engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
     transport.answers = [Sent::Full].into();

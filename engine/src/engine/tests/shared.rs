@@ -61,7 +61,7 @@ impl Member {
     }
 
     fn offer(&mut self, op: u64, len_bytes: u64) {
-        let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+        let message = Message::of_len(len_bytes);
         self.frame(&Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     }
 
@@ -95,7 +95,7 @@ fn two_members() -> (Arc<SharedReceiver>, Member, Member) {
 }
 
 fn awaiting(len_bytes: u64, awaits: Awaits) -> Header {
-    Header::Message(Message { len_bytes, tag: None, data: None, awaits })
+    Header::Message(Message { awaits, ..Message::of_len(len_bytes) })
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn memory_lent_to_one_transport_leaves_others_alone() {
 fn offer_is_fetched_by_its_member() {
     let (shared, mut first, mut second) = two_members();
     second.transport.memory = b"0123456789".to_vec();
-    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Match };
+    let message = Message { awaits: Awaits::Match, ..Message::of_len(10) };
     let remote_bytes = REMOTE.len() as u8;
     second.frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
     second.pass();

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::transport::{Close, FrameHandler, LinkEvent, LinkId, Provider, Pull, Remote, Space, Transport};
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{Header, Message};
 
 /// Remembers the links that came up.
 #[derive(Default)]
@@ -135,7 +135,7 @@ fn done_or_clear_from_peer_ends_exposure() {
     for answer in [Header::Done { op: 9, fault: false }, Header::Clear { op: 9, cannot_pull: true }] {
         let mut linked = Linked::new(pulls());
         let remotes = [linked.expose(b"abc"), linked.expose(b"def")];
-        let message = Message { len_bytes: 3, tag: None, data: None, awaits: Awaits::Nothing };
+        let message = Message::of_len(3);
         for (op, remote) in (9..).zip(&remotes) {
             let bytes = remote.as_bytes();
             let header = Header::Request { message, op, remote_bytes: bytes.len() as u8 };

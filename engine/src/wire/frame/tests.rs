@@ -39,7 +39,7 @@ fn handshake(step: HandshakeStep, data_bytes: u16) -> Header {
 fn frame_layout_is_as_documented() {
     let header = Header::Ack { received: 0x0102 };
     assert_eq!(emitted(&header), [2, 0, 0xa5 ^ 2, 0x5a ^ 1 ^ 2, 2, 1, 0, 0, 0, 0, 0, 0]);
-    let message = Message { len_bytes: 3, tag: Some(4 << 56), data: None, awaits: Awaits::Match };
+    let message = Message { tag: Some(4 << 56), awaits: Awaits::Match, ..Message::of_len(3) };
     let expected = [1, 9, 0xa5 ^ 1 ^ 0x90, 0x5a ^ 4 << 3 ^ 3, 0, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(emitted(&Header::Message(message)), expected);
 }
@@ -206,7 +206,7 @@ fn incomplete_header_awaits_more_bytes() {
 
 #[test]
 fn longest_message_is_accepted() {
-    let longest = Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, awaits: Awaits::Nothing };
+    let longest = Message::of_len(MESSAGE_MAX_BYTES);
     let bytes = emitted(&Header::Message(longest));
     assert_eq!(parse(&bytes), Ok(Some((Header::Message(longest), bytes.len()))));
 }

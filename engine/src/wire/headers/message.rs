@@ -63,6 +63,8 @@ impl Awaits {
     }
 }
 
+// Headers have room for two flags more than these four, see `FLAGS_BITS`.
+
 /// The tag is among the words.
 const TAGGED: u8 = 1 << 0;
 /// Completion data is among the words.
@@ -88,6 +90,15 @@ pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> 
     Ok(Message { len_bytes: fields.payload_len_bytes, ..Message::raise(fields, word) })
 }
 
+impl Message {
+    /// An untagged message of this length, without data, of which its sender awaits nothing. Code that posts
+    /// a message, or makes any message for a test, names all fields instead: the compiler asks it for new ones.
+    #[inline(always)]
+    pub const fn of_len(len_bytes: u64) -> Message {
+        Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing }
+    }
+}
+
 /// What an eager message and a request have in common.
 impl Message {
     /// What it costs its sender of what the receiver has granted, if its payload is sent unasked.
@@ -104,13 +115,15 @@ impl Message {
 
     #[inline(always)]
     pub(super) fn flags(&self) -> u8 {
-        let awaits = match self.awaits {
+        // Taken apart, so that the compiler asks for the flag of a new field.
+        let Message { len_bytes: _, tag, data, awaits } = self;
+        let awaits = match awaits {
             Awaits::Nothing => 0,
             Awaits::Arrival => ARRIVAL,
             Awaits::Match => MATCH,
         };
-        let tagged = if self.tag.is_some() { TAGGED } else { 0 };
-        let data = if self.data.is_some() { DATA } else { 0 };
+        let tagged = if tag.is_some() { TAGGED } else { 0 };
+        let data = if data.is_some() { DATA } else { 0 };
         awaits | tagged | data
     }
 

@@ -150,7 +150,7 @@ fn any_arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 
 #[test]
 fn whole_frames_are_delivered_whole() {
-    let message = |len_bytes| Message { len_bytes, tag: Some(1), data: None, awaits: Awaits::Nothing };
+    let message = |len_bytes| Message { tag: Some(1), ..Message::of_len(len_bytes) };
     let frames: Vec<Frame> = vec![
         (Header::Message(message(3)), vec![1, 2, 3]),
         (Header::Message(message(0)), vec![]),
@@ -164,7 +164,7 @@ fn whole_frames_are_delivered_whole() {
 
 #[test]
 fn a_split_header_does_not_split_the_payload() {
-    let header = Header::Message(Message { len_bytes: 2, tag: None, data: None, awaits: Awaits::Arrival });
+    let header = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(2) });
     let stream = stream_of(&[(header, vec![8, 9])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &stream[..5], &mut recorder), Ok(0));

@@ -8,7 +8,7 @@ use crate::wire::RmaKind;
 
 #[test]
 fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
-    let asks = Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival });
+    let asks = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(1) });
     // What the link takes after the shutdown.
     let rooms: [&[Sent]; 3] =
         [&[], &[Sent::Full, Sent::Partial(3), Sent::Full], &[Sent::Partial(8), Sent::Whole, Sent::Full]];
@@ -59,7 +59,7 @@ fn shutdown_during_write_sends_the_rest_first() {
     transport.answers = [Sent::Partial(1), Sent::Full].into();
     let bytes: &[u8] = &[7; 10_000];
     engine.post_rma(access(peer, write(bytes), 4), &mut transport, &mut sink).unwrap();
-    let asks = Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival });
+    let asks = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(1) });
     hear(&mut engine, &mut sink, OTHER, asks, b"x");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(received(&sink.take()[0]), b"x");

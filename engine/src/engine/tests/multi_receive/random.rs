@@ -249,7 +249,7 @@ impl World {
 
     fn header(&self, message: usize) -> Message {
         let len_bytes = self.messages[message].len as u64;
-        Message { len_bytes, tag: None, data: Some(message as u64), awaits: Awaits::Nothing }
+        Message { data: Some(message as u64), ..Message::of_len(len_bytes) }
     }
 
     fn send(&mut self, sender: usize, len: usize, begun: Option<usize>) {

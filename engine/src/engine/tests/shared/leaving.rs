@@ -40,7 +40,7 @@ fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
 fn leaving_member_drops_its_messages_and_claims() {
     let (shared, mut first, mut second) = two_members();
     for tag in [None, Some(4)] {
-        let message = Message { len_bytes: 3, tag, data: None, awaits: Awaits::Nothing };
+        let message = Message { tag, ..Message::of_len(3) };
         second.frame(&Header::Message(message), b"two");
     }
     let claim = PeekRequest { tagged: true, criteria: Criteria::any(), context: 9, then: PeekAction::Claim };
