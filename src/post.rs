@@ -129,13 +129,9 @@ impl Op {
     /// The flags of its completion.
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
         match self {
-            Op::Send { tag: Some(_), .. } => CompletionFlags::SEND | CompletionFlags::TAGGED,
-            Op::Send { tag: None, .. } => CompletionFlags::SEND | CompletionFlags::MSG,
+            Op::Send { tag, .. } => CompletionFlags::of_send(tag.is_some()),
             Op::Rma { local, .. } => local.flags(),
-            Op::Atomic { local, .. } if local.kind().fetches() => {
-                CompletionFlags::ATOMIC | CompletionFlags::READ
-            }
-            Op::Atomic { .. } => CompletionFlags::ATOMIC | CompletionFlags::WRITE,
+            Op::Atomic { local, .. } => CompletionFlags::of_access(true, local.kind().fetches()),
         }
     }
 
@@ -190,8 +186,7 @@ impl ReceivePost {
 
     /// The flags of its completion.
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
-        let message = if self.tagged.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-        CompletionFlags::RECV | message
+        CompletionFlags::of_receive(self.tagged.is_some())
     }
 
     /// The receive for an engine. It takes the memory out of the post.

@@ -165,6 +165,32 @@ bitflags! {
     }
 }
 
+impl CompletionFlags {
+    /// The completion of a send.
+    #[inline(always)]
+    pub const fn of_send(is_tagged: bool) -> CompletionFlags {
+        CompletionFlags::SEND.union(CompletionFlags::of_kind(is_tagged))
+    }
+
+    /// The completion of a receive, apart from what the message adds.
+    #[inline(always)]
+    pub const fn of_receive(is_tagged: bool) -> CompletionFlags {
+        CompletionFlags::RECV.union(CompletionFlags::of_kind(is_tagged))
+    }
+
+    /// The completion of an access to a region, at the side that began it.
+    #[inline(always)]
+    pub const fn of_access(is_atomic: bool, reads: bool) -> CompletionFlags {
+        let interface = if is_atomic { CompletionFlags::ATOMIC } else { CompletionFlags::RMA };
+        interface.union(if reads { CompletionFlags::READ } else { CompletionFlags::WRITE })
+    }
+
+    #[inline(always)]
+    const fn of_kind(is_tagged: bool) -> CompletionFlags {
+        if is_tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
+    }
+}
+
 bitflags! {
     /// What may be done with a memory region: `fi_mr(3)`, "access".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -143,11 +143,7 @@ impl RmaLocal {
     /// The flags of the access's completion.
     #[inline]
     pub fn flags(&self) -> CompletionFlags {
-        let kind = match self {
-            RmaLocal::Read(_) => CompletionFlags::READ,
-            RmaLocal::Write { .. } => CompletionFlags::WRITE,
-        };
-        CompletionFlags::RMA | kind
+        CompletionFlags::of_access(false, matches!(self, RmaLocal::Read(_)))
     }
 
     /// The application's memory, to be handed back.
@@ -403,7 +399,7 @@ impl Send {
         }
         Completion {
             context: self.context,
-            flags: CompletionFlags::SEND | kind(self.message.tag.is_some()),
+            flags: CompletionFlags::of_send(self.message.tag.is_some()),
             len_bytes: 0,
             data: 0,
             tag: 0,
@@ -415,9 +411,7 @@ impl Send {
 
 impl OneSided {
     fn flags(&self) -> CompletionFlags {
-        let kind = if self.read.is_some() { CompletionFlags::READ } else { CompletionFlags::WRITE };
-        let interface = if self.atomic.is_some() { CompletionFlags::ATOMIC } else { CompletionFlags::RMA };
-        interface | kind
+        CompletionFlags::of_access(self.atomic.is_some(), self.read.is_some())
     }
 
     fn completion(self, context: u64, source: Source) -> Completion {
@@ -453,7 +447,8 @@ impl Receive {
         }
     }
 
-    /// The completion of a receive that was given `message`, of which `placed_bytes` fitted.
+    /// The completion of a receive that was given `message`, of which `placed_bytes` fitted; also of a peek
+    /// that has found it.
     // Inlined for good, and so is its way to the application: each time that a completion is moved
     // costs more than it does to make it.
     #[inline(always)]
@@ -463,7 +458,7 @@ impl Receive {
         message: &Message,
         placed_bytes: usize,
     ) -> Completion {
-        let mut flags = CompletionFlags::RECV | kind(self.tagged);
+        let mut flags = CompletionFlags::of_receive(self.tagged);
         flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
         Completion {
             context: self.context,
@@ -486,7 +481,7 @@ impl Receive {
         Failure {
             completion: Completion {
                 context: self.context,
-                flags: CompletionFlags::RECV | kind(self.tagged),
+                flags: CompletionFlags::of_receive(self.tagged),
                 len_bytes: placed_bytes,
                 data: 0,
                 tag: 0,
@@ -497,9 +492,4 @@ impl Receive {
             target: None,
         }
     }
-}
-
-#[inline(always)]
-pub(crate) fn kind(tagged: bool) -> CompletionFlags {
-    if tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
 }

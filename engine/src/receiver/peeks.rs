@@ -2,13 +2,12 @@
 //! `fi_tagged(3)`.
 
 use super::{Receiver, ReceiverEffects};
-use crate::buffer::{Buffer, Destination};
+use crate::buffer::Destination;
 use crate::completion::Completion;
 use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
 use crate::filling::clamp;
-use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
-use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole, kind};
+use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
@@ -151,15 +150,6 @@ impl Receiver {
 
 /// The completion of a peek that has found a message.
 fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
-    let mut flags = CompletionFlags::RECV | kind(message.tag.is_some());
-    flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
-    Completion {
-        context,
-        flags,
-        len_bytes: clamp(message.len_bytes),
-        data: message.data.unwrap_or(0),
-        tag: message.tag.unwrap_or(0),
-        source: Some(source),
-        buffer: Buffer::None,
-    }
+    let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::vacant() };
+    receive.completion(source, message, clamp(message.len_bytes))
 }
