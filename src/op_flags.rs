@@ -11,21 +11,22 @@ use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled};
 
 use crate::post::{Op, Options, ReceiveKind};
 
-/// What a send may be flagged with by default.
-const SEND_DEFAULT_FLAGS: OpFlags =
-    OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(SEND_LEVELS);
+/// The flags that every transmit operation has.
+const TRANSMIT_FLAGS: OpFlags =
+    OpFlags::COMPLETION.union(OpFlags::MORE).union(OpFlags::FENCE).union(SEND_LEVELS);
 
 /// The flags that a send has.
-const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE).union(OpFlags::REMOTE_CQ_DATA);
+const SEND_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT).union(OpFlags::REMOTE_CQ_DATA);
 
 /// The flags that a write has.
-const WRITE_FLAGS: OpFlags = SEND_FLAGS.union(OpFlags::COMMIT_COMPLETE);
+const WRITE_FLAGS: OpFlags =
+    TRANSMIT_FLAGS.union(OpFlags::INJECT).union(OpFlags::REMOTE_CQ_DATA).union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that a read has. It injects nothing.
-const READ_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::INJECT.union(OpFlags::REMOTE_CQ_DATA));
+const READ_FLAGS: OpFlags = TRANSMIT_FLAGS;
 
 /// The flags that an atomic operation has. `fi_atomic(3)` has no remote data for a completion at the target.
-const ATOMIC_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::REMOTE_CQ_DATA);
+const ATOMIC_FLAGS: OpFlags = TRANSMIT_FLAGS.union(OpFlags::INJECT);
 
 /// The completion levels of sends.
 const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
@@ -35,7 +36,8 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
 
 /// What the endpoint's transmit operations may be flagged with by default. Only writes look at
 /// `COMMIT_COMPLETE`.
-pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::COMMIT_COMPLETE);
+pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
+    OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
 /// What receives may be flagged with by default. The levels only say when received data must be visible to
 /// devices, and host memory always is.
@@ -57,13 +59,24 @@ const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 4
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
+/// The flags that a send refuses.
+const SEND_REFUSED: OpFlags = TRIGGER.union(MULTICAST);
+
+/// The flags that a read or a write refuses.
+const ACCESS_REFUSED: OpFlags = SEND_REFUSED;
+
+/// The flags that an atomic operation refuses. It does not make its result durable.
+const ATOMIC_REFUSED: OpFlags = ACCESS_REFUSED.union(OpFlags::COMMIT_COMPLETE);
+
+/// The flags that a receive refuses.
+const RECEIVE_REFUSED: OpFlags = TRIGGER;
+
 /// How an operation with these flags is carried out, at an endpoint with these default flags.
 /// A level that they do not name is the default one.
 ///
 /// # Errors
 ///
-/// [`Misuse::Flags`] for a triggered operation, for one to a group, and for an atomic operation with
-/// `COMMIT_COMPLETE`: it does not make its result durable.
+/// [`Misuse::Flags`] for a flag that the operation refuses.
 #[inline(always)]
 pub(crate) fn options(
     op: &Op,
@@ -71,12 +84,11 @@ pub(crate) fn options(
     default: OpFlags,
     signalled: Signalled,
 ) -> Result<Options, Error> {
-    let refused = TRIGGER.union(MULTICAST);
     let (known, levels, refused) = match op {
-        Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, refused),
-        Op::Rma { local: RmaLocal::Write { .. }, .. } => (WRITE_FLAGS, OpFlags::LEVELS, refused),
-        Op::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, refused),
-        Op::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, refused.union(OpFlags::COMMIT_COMPLETE)),
+        Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, SEND_REFUSED),
+        Op::Rma { local: RmaLocal::Write { .. }, .. } => (WRITE_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
+        Op::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
+        Op::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
     };
     refuse(flags, refused)?;
     let flags = flags & known;
@@ -115,10 +127,10 @@ pub(crate) fn special_receive_kind(
 ///
 /// # Errors
 ///
-/// [`Misuse::Flags`] for a triggered receive.
+/// [`Misuse::Flags`] for a flag that it refuses.
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
-    refuse(flags, TRIGGER)
+    refuse(flags, RECEIVE_REFUSED)
 }
 
 /// Refuses default flags that are not known: an endpoint that drops one would break a promise about all

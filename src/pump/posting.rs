@@ -8,7 +8,7 @@ use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
+use homespun_engine::operation::{AtomicRequest, Level, RmaLocal, RmaRequest, SendRequest, Signalled};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
@@ -31,6 +31,7 @@ impl Wired {
     ) -> Result<(), Error> {
         let to = self.peer_cache.peer(post.peer, &self.wiring.av, engine)?;
         let Post { ref mut op, options, context, .. } = *post;
+        // The pump looks at `more` itself.
         let Options { level, signalled, inject, fence, more: _ } = options;
         match op {
             Op::Send { source, tag, data } => {
@@ -46,7 +47,7 @@ impl Wired {
                     Ok(())
                 }
                 attempt => {
-                    let access = Access { to, memory: *memory, options, context };
+                    let access = Access { to, memory: *memory, context, level, signalled, inject, fence };
                     self.access(attempt, local, access, engine, transport)
                 }
             },
@@ -82,8 +83,8 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let Access { to, memory: RemoteMemory { key, address }, options, context } = access;
-        let Options { level, signalled, inject, fence, more: _ } = options;
+        let Access { to, memory: RemoteMemory { key, address }, context, level, signalled, inject, fence } =
+            access;
         let memory = local.take();
         let request =
             RmaRequest { to, local: memory, key, address, context, level, signalled, inject, fence };
@@ -155,8 +156,11 @@ impl Wired {
 struct Access {
     to: PeerId,
     memory: RemoteMemory,
-    options: Options,
     context: u64,
+    level: Level,
+    signalled: Signalled,
+    inject: bool,
+    fence: bool,
 }
 
 /// Puts memory back into the post that was refused, and says why it was.
