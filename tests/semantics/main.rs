@@ -82,7 +82,8 @@ macro_rules! tests {
     };
 }
 
-/// The tests that run in turns, in threads and across processes.
+/// The tests that run in turns, in threads, by itself and across processes: they use only what the suite's
+/// `Party` offers, which may live in another process.
 macro_rules! tests_of_parties {
     ($net:expr) => {
         tests! { $net;
@@ -420,7 +421,8 @@ macro_rules! tests_of_sleepers {
     };
 }
 
-/// The tests that mean something only where all parties share a process.
+/// The tests that mean something only where all parties share a process: they use an object itself
+/// (`as_here`, `domain_here`), or parties share one.
 macro_rules! tests_of_objects {
     ($net:expr) => {
         tests! { $net;

@@ -85,7 +85,8 @@ impl Engine {
             initiator.access_completed_at_once(request, &mut effects);
             return Ok(());
         }
-        let RmaRequest { local, context, signalled, inject, .. } = request;
+        let RmaRequest { to: _, local, key: _, address: _, context, level: _, signalled, inject, fence: _ } =
+            request;
         let (source, data, read) = match local {
             RmaLocal::Write { source, data } => (source, data, None),
             RmaLocal::Read(destination) => (Source::default(), None, Some((destination, 0))),
