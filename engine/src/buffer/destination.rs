@@ -20,7 +20,8 @@ pub struct Destination {
 enum DestinationMemory {
     Owned(BytesMut),
     OwnedVector(Vec<BytesMut>),
-    Reusable(ReusableBuffer),
+    /// All the room of a buffer that comes back as long.
+    Reusable(BytesMut),
     Raw(SegmentMut),
     RawVector(Box<[SegmentMut]>),
     /// A piece of the one segment that a multi-receive buffer is.
@@ -35,7 +36,8 @@ impl Destination {
 
     /// Receives into all the room of a buffer, which comes back as long.
     pub fn reusable(buffer: ReusableBuffer) -> Destination {
-        Destination { len_bytes: buffer.room_bytes(), memory: DestinationMemory::Reusable(buffer) }
+        let room = buffer.into_room();
+        Destination { len_bytes: room.len(), memory: DestinationMemory::Reusable(room) }
     }
 
     /// Receives into owned buffers in order, each up to its length.
@@ -213,9 +215,8 @@ impl Destination {
         let mut left = limit_bytes;
         let mut space = Space::new();
         match &mut self.memory {
-            DestinationMemory::Owned(buffer) => push_room(&mut space, buffer, &mut skip, &mut left),
-            DestinationMemory::Reusable(buffer) => {
-                push_room(&mut space, buffer.room_mut(), &mut skip, &mut left);
+            DestinationMemory::Owned(buffer) | DestinationMemory::Reusable(buffer) => {
+                push_room(&mut space, buffer, &mut skip, &mut left);
             }
             DestinationMemory::OwnedVector(buffers) => {
                 for buffer in buffers {
@@ -238,8 +239,7 @@ impl Destination {
     #[inline]
     pub(crate) fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
-            DestinationMemory::Owned(buffer) => Some(buffer),
-            DestinationMemory::Reusable(buffer) => Some(buffer.room_mut()),
+            DestinationMemory::Owned(buffer) | DestinationMemory::Reusable(buffer) => Some(buffer),
             DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
                 Some(segment.as_mut_slice())
             }
@@ -272,9 +272,8 @@ impl Destination {
                 }
                 Buffer::ReceivedVector(buffers)
             }
-            DestinationMemory::Reusable(mut buffer) => {
-                buffer.set_message(received_bytes);
-                Buffer::Reusable(buffer)
+            DestinationMemory::Reusable(room) => {
+                Buffer::Reusable(ReusableBuffer::from_room(room, received_bytes))
             }
             DestinationMemory::RawPiece(SegmentMut { address, len_bytes }) => {
                 Buffer::Within(SegmentMut { address, len_bytes: len_bytes.min(received_bytes) })

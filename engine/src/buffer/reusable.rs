@@ -16,7 +16,7 @@ use bytes::BytesMut;
 /// of [`zeroed`](Self::zeroed) when it is first touched. Behind the message is what earlier messages have
 /// left there, which is never shown.
 ///
-/// It takes its room and 48 bytes.
+/// It takes its room and 32 bytes.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -29,24 +29,10 @@ use bytes::BytesMut;
 /// let buffer = ReusableBuffer::from(BytesMut::from("what is overwritten"));
 /// assert_eq!((buffer.room_bytes(), buffer.len()), (19, 0));
 /// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct ReusableBuffer(Box<ReusableMemory>);
-
-// In a box, so that a completion does not get longer by it.
-#[derive(Clone)]
-struct ReusableMemory {
-    /// All of the room.
-    bytes: BytesMut,
-    /// How many bytes of it, from the front, are the message.
-    message_bytes: usize,
-}
-
-impl ReusableMemory {
-    #[inline]
-    fn message(&self) -> &[u8] {
-        &self.bytes[..self.message_bytes]
-    }
-}
+// The message. All of the capacity behind it is initialised. There is nothing else, so that a receive and its
+// completion get no longer.
+#[derive(Default)]
+pub struct ReusableBuffer(BytesMut);
 
 impl ReusableBuffer {
     /// Room for messages of up to this length.
@@ -57,38 +43,45 @@ impl ReusableBuffer {
     /// The length of the longest message that fits.
     #[inline]
     pub fn room_bytes(&self) -> usize {
-        self.0.bytes.len()
+        self.0.capacity()
     }
 
     /// Forgets the message. A buffer that is posted forgets it, too.
     pub fn clear(&mut self) {
-        self.0.message_bytes = 0;
+        self.0.clear();
     }
 
     /// The message, in the same memory. What is behind it remains as capacity.
     pub fn into_message(self) -> BytesMut {
-        let ReusableMemory { mut bytes, message_bytes } = *self.0;
-        bytes.truncate(message_bytes);
-        bytes
+        self.0
     }
 
     /// All of the room, to be written to.
     #[inline]
-    pub(super) fn room_mut(&mut self) -> &mut [u8] {
-        &mut self.0.bytes
+    pub(super) fn into_room(mut self) -> BytesMut {
+        let room_bytes = self.0.capacity();
+        // SAFETY: all of the capacity is initialised. It was when the buffer was made of a `BytesMut` with no
+        // more capacity than length, and since then the length alone has changed.
+        unsafe { self.0.set_len(room_bytes) };
+        self.0
     }
 
-    /// Shows so many bytes as the message.
+    /// The buffer whose [room](Self::into_room) this is, with so many bytes as the message.
     #[inline]
-    pub(super) fn set_message(&mut self, message_bytes: usize) {
-        self.0.message_bytes = message_bytes.min(self.0.bytes.len());
+    pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {
+        debug_assert_eq!(room.len(), room.capacity());
+        room.truncate(message_bytes);
+        ReusableBuffer(room)
     }
 }
 
-/// Its bytes are the room, and there is no message yet.
+/// Its bytes are the room, and there is no message yet. Capacity behind them is given up.
 impl From<BytesMut> for ReusableBuffer {
-    fn from(bytes: BytesMut) -> ReusableBuffer {
-        ReusableBuffer(Box::new(ReusableMemory { bytes, message_bytes: 0 }))
+    fn from(mut bytes: BytesMut) -> ReusableBuffer {
+        if bytes.capacity() > bytes.len() {
+            drop(bytes.split_off(bytes.len()));
+        }
+        ReusableBuffer::from_room(bytes, 0)
     }
 }
 
@@ -98,25 +91,27 @@ impl Deref for ReusableBuffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.0.message()
+        &self.0
     }
 }
 
-/// No room.
-impl Default for ReusableBuffer {
-    fn default() -> ReusableBuffer {
-        ReusableBuffer::from(BytesMut::new())
+/// Room of the same length, with the same message.
+impl Clone for ReusableBuffer {
+    fn clone(&self) -> ReusableBuffer {
+        let mut room = ReusableBuffer::zeroed(self.room_bytes()).into_room();
+        room[..self.len()].copy_from_slice(self);
+        ReusableBuffer::from_room(room, self.len())
     }
 }
 
 /// Room of the same length with the same message: what is behind that is not looked at.
-impl PartialEq for ReusableMemory {
-    fn eq(&self, other: &ReusableMemory) -> bool {
-        self.bytes.len() == other.bytes.len() && self.message() == other.message()
+impl PartialEq for ReusableBuffer {
+    fn eq(&self, other: &ReusableBuffer) -> bool {
+        self.room_bytes() == other.room_bytes() && self[..] == other[..]
     }
 }
 
-impl Eq for ReusableMemory {}
+impl Eq for ReusableBuffer {}
 
 impl fmt::Debug for ReusableBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,5 +119,50 @@ impl fmt::Debug for ReusableBuffer {
             .field("room_bytes", &self.room_bytes())
             .field("message", &&self[..])
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Buffers of the same room, made of memory of every kind that a `BytesMut` can have.
+    fn buffers() -> Vec<ReusableBuffer> {
+        let spacious = |len_bytes| {
+            let mut bytes = BytesMut::with_capacity(100);
+            bytes.resize(len_bytes, 1);
+            bytes
+        };
+        let (mut front, mut back) = (spacious(80), spacious(80));
+        drop(front.split_off(64));
+        let back = back.split_off(16);
+        let made_of = [BytesMut::zeroed(64), BytesMut::from(&[2; 64][..]), spacious(64), front, back];
+        made_of.map(ReusableBuffer::from).into()
+    }
+
+    #[test]
+    fn room_stays_the_same_from_message_to_message() {
+        for mut buffer in buffers() {
+            for (mark, len_bytes) in (3u8..).zip([64, 0, 7, 63, 64]) {
+                let mut room = buffer.into_room();
+                assert_eq!(room.len(), 64);
+                room[..len_bytes].fill(mark);
+                buffer = ReusableBuffer::from_room(room, len_bytes);
+                assert_eq!((buffer.room_bytes(), &buffer[..]), (64, &[mark; 64][..len_bytes]));
+                assert_eq!(buffer.clone(), buffer);
+            }
+            buffer.clear();
+            assert_eq!((buffer.room_bytes(), buffer.len()), (64, 0));
+        }
+    }
+
+    #[test]
+    fn memory_made_of_a_message_keeps_its_length() {
+        for buffer in buffers() {
+            let message = ReusableBuffer::from_room(buffer.into_room(), 5).into_message();
+            assert_eq!(message.len(), 5);
+            assert_eq!(ReusableBuffer::from(message).room_bytes(), 5, "more is not known to be initialised");
+        }
+        assert_eq!(ReusableBuffer::default().room_bytes(), 0);
     }
 }
