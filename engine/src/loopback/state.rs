@@ -178,15 +178,24 @@ impl State {
 
     /// Accepts a connection under the given name, if one waits.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
-        let hello = self.endpoints.get(key)?.hello.emit();
         loop {
             let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
             let end = EndKey { connection, side: Side::Acceptor };
             let Some(state) = self.connections.get_mut(connection) else { continue };
             state.acceptor.link = Some(link);
-            self.introduce(end, &hello);
             self.schedule(end);
             return Some(end);
+        }
+    }
+
+    /// An acceptor has read the connector's hello, and answers it. Not sooner: a connector that has the answer
+    /// believes that the link is up on both sides.
+    pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
+        if let Some(endpoint) = self.endpoints.get(key)
+            && self.connections.contains_key(end.connection)
+        {
+            let hello = endpoint.hello.emit();
+            self.introduce(end, &hello);
         }
     }
 

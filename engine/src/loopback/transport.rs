@@ -156,6 +156,9 @@ impl LoopbackTransport {
                 Hello::parse(start).map(|hello| {
                     let peer = link.connected_to.unwrap_or(hello.address);
                     link.stream = Stream::Frames(Decoder::new());
+                    if link.connected_to.is_none() {
+                        self.network.lock().answer_hello(self.key, link.end);
+                    }
                     receiver.link(id, LinkEvent::Up { peer, instance: hello.instance });
                     1
                 })
