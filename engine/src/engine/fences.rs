@@ -42,10 +42,10 @@ pub(super) fn advance_fence(
     if link.tx.is_known_to_reach(awaits) {
         return true;
     }
-    if !link.tx.is_fence_asked() {
+    if !link.tx.is_fence_unanswered() {
         let matched = awaits.wants_match();
         if transport.send_inline(id, &Header::Fence { matched }, &[]).is_ok() {
-            link.tx.fence_asked(matched);
+            link.tx.fence_sent(matched);
         }
     }
     false

@@ -85,8 +85,8 @@ fn fence_answer_covers_messages_sent_before_it() {
     let mut tx = tx_with(&[(send, Awaits::Nothing)]);
     assert!(tx.is_known_to_reach(Awaits::Nothing) && !tx.is_known_to_reach(Awaits::Arrival));
     assert_eq!(tx.fence_answered(), Err(Breach("answers a fence that was not sent")));
-    tx.fence_asked(false);
-    assert!(tx.is_fence_asked() && tx.fence_answered().is_ok() && !tx.is_fence_asked());
+    tx.fence_sent(false);
+    assert!(tx.is_fence_unanswered() && tx.fence_answered().is_ok() && !tx.is_fence_unanswered());
     assert!(tx.is_known_to_reach(Awaits::Arrival) && !tx.is_known_to_reach(Awaits::Match));
     tx.message_begun(MESSAGE_COST_BYTES);
     assert!(!tx.is_known_to_reach(Awaits::Arrival));

@@ -34,13 +34,13 @@ impl LinkTx {
         }
     }
 
-    /// Whether the peer was asked what it has of messages, and has not answered.
-    pub(crate) fn is_fence_asked(&self) -> bool {
+    /// Whether the peer has not answered the fence that the link has taken.
+    pub(crate) fn is_fence_unanswered(&self) -> bool {
         matches!(self.fence, Fence::Asked { .. })
     }
 
-    /// The peer was asked whether all that the link has taken has arrived, or was `matched`.
-    pub(crate) fn fence_asked(&mut self, matched: bool) {
+    /// The link has taken a fence, which asks whether all before it has arrived, or was `matched`.
+    pub(crate) fn fence_sent(&mut self, matched: bool) {
         self.fence = Fence::Asked { matched, taken_frames: self.taken_frames };
     }
 
