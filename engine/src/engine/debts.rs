@@ -41,7 +41,7 @@ impl Engine {
     pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
         let Some(link) = self.links.of(id) else { return Vec::new() };
         let tx = &mut link.tx;
-        tx.debts_mut().drop_clears();
+        tx.debts_mut().drop_requests();
         let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
         if tx.is_idle() {
             creditors.answer(id, tx, transport);

@@ -1,11 +1,12 @@
-//! What a link's peer waits to hear.
+//! What a link's peer is to hear, and waits until the link has room for it.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::wire::Header;
 
-/// What this side owes the peer of a link, besides operations of its own.
+/// What this side owes the peer of a link, besides operations of its own. A link takes an acknowledgement first,
+/// then the headers in order, then credit, then what the peer reads.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
     /// Whether the peer waits to hear how many eager messages have arrived.
@@ -16,7 +17,7 @@ pub(crate) struct Debts {
     reads: bool,
     /// Whether more of that could have been sent, but it was the turn of others.
     has_paused: bool,
-    /// What else the peer waits to hear, in order.
+    /// Answers, and what this side asks for or reports without an operation of its own.
     headers: VecDeque<Header>,
 }
 
@@ -124,12 +125,34 @@ impl Debts {
     }
 
     /// The peer is asked for nothing any more.
-    pub(crate) fn drop_clears(&mut self) {
-        self.headers.retain(|header| !matches!(header, Header::Clear { .. }));
+    pub(crate) fn drop_requests(&mut self) {
+        self.headers.retain(|header| !asks(header));
     }
 
     /// The headers without payload that are owed, in order.
     pub(crate) fn plain_headers(&self) -> impl Iterator<Item = Header> {
         self.headers.iter().filter(|header| header.payload_len_bytes() == 0).copied()
+    }
+}
+
+/// Whether a header asks the peer for something. No such header is among the last that a link takes.
+fn asks(header: &Header) -> bool {
+    match header {
+        Header::Request { .. }
+        | Header::Clear { .. }
+        | Header::Fence { .. }
+        | Header::Rma(_)
+        | Header::Atomic(_) => true,
+        Header::Message(_)
+        | Header::Ack { .. }
+        | Header::Data { .. }
+        | Header::Done { .. }
+        | Header::Matched { .. }
+        | Header::Credit { .. }
+        | Header::Fenced
+        | Header::ReadData { .. }
+        | Header::Shown(_)
+        | Header::Answer { .. }
+        | Header::Connection(_) => false,
     }
 }

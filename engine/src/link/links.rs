@@ -121,7 +121,7 @@ impl Links {
         Some(link)
     }
 
-    /// The peer is to hear this.
+    /// The peer is to hear this: it is sent when the link has room, after what was owed before.
     pub(crate) fn owe(&mut self, id: LinkId, header: Header) {
         self.add_debt(id, |debts| debts.add(header));
     }
