@@ -229,10 +229,26 @@ impl LinkTx {
 
     /// The link has ended.
     pub(crate) fn into_unended(self) -> UnendedSends {
-        let mut sends = self.levels.into_sends();
+        // Names every field, so that none with operations is forgotten: they would never end.
+        let LinkTx {
+            writing,
+            levels,
+            requests,
+            taken_frames: _,
+            allowance: _,
+            unanswered_payloads: _,
+            known: _,
+            fence: _,
+            outstanding_ops: _,
+            outstanding_bytes: _,
+            deferred: _,
+            mapped: _,
+            debts: _,
+        } = self;
+        let mut sends = levels.into_sends();
         // Payload that the peer has asked for belongs to a request.
-        let mid_message = self.writing.filter(|writing| writing.frame == Frame::Message);
+        let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         sends.extend(mid_message.map(|writing| writing.send));
-        UnendedSends { sends, exposed: self.requests.into_sends() }
+        UnendedSends { sends, exposed: requests.into_sends() }
     }
 }
