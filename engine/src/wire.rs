@@ -13,6 +13,7 @@ mod header;
 mod headers;
 pub mod hello;
 mod rule;
+pub mod samples;
 pub mod stream;
 #[cfg(test)]
 mod testing;

@@ -3,14 +3,10 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::LazyLock;
 
-use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
-    Shown,
-};
+use homespun_engine::wire::{Form, Header, samples};
 
 use crate::line::{sealed, sequence};
 use crate::ring::recorder::{LINK, Recorder};
@@ -49,80 +45,19 @@ pub fn ring(input: &[u8]) -> bool {
 /// The number of kinds of steps; the first byte of a step modulo this is its kind.
 const STEPS: u8 = 8;
 
-/// Choices from this one on are atomic operations, if they encode a valid one.
-const ATOMICS: u8 = 200;
+/// The bit of a choice that stands for an inline send. The others say how a header is made.
+const INLINE: u8 = 64;
 
-fn atomic_form(choice: u8, count: u64) -> Option<AtomicForm> {
-    let datatype = Datatype::from_number((count % 16) as u32)?;
-    let op = AtomicOp::from_number(u32::from(choice % 19))?;
-    let kind = AtomicKind::from_number(u32::from(choice / 19))?;
-    AtomicForm::new(kind, op, datatype, 1 + count as usize % datatype.count_max())
-}
+/// The numbers that headers are made from are less than this, so that payloads fit into the ring.
+const NUMBER_END: u64 = 1 << 19;
 
-/// A header that a correct engine may send, chosen by `kind` and the following input.
-fn header(kind: u8, input: &mut Input<'_>) -> Header {
-    let len_bytes = input.number(3) as usize % (1 << 19);
-    let message = Message {
-        len_bytes: len_bytes as u64,
-        tag: (kind & 8 != 0).then_some(len_bytes as u64),
-        data: (kind & 16 != 0).then_some(7),
-        awaits: match (kind & 32 != 0, kind & 128 != 0) {
-            (false, _) => Awaits::Nothing,
-            (true, false) => Awaits::Arrival,
-            (true, true) => Awaits::Match,
-        },
-    };
-    let is_so = kind & 32 != 0;
-    let op = len_bytes as u64;
-    let remote_bytes = len_bytes % (REMOTE_MAX_BYTES + 1);
-    match kind % 8 {
-        0..=2 => Header::Message(message),
-        3 => Header::Ack { received: op },
-        4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
-        5 => Header::Clear { op, cannot_pull: is_so },
-        6 => Header::Data { op, len_bytes: op },
-        // The frames without payload share a number; the bits for the fields of a message tell them apart.
-        _ => match kind / 8 % 4 + kind / 128 * 4 {
-            0 => Header::Done { op, fault: is_so },
-            1 => rma_or_connection_header(op, input.byte().unwrap_or(0)),
-            2..=4 => Header::Matched { number: op },
-            5 => Header::Credit { granted_bytes: op },
-            6 => Header::Fence { matched: is_so },
-            _ => Header::Fenced,
-        },
-    }
-}
-
-/// A header of an access to a region, or of a connection.
-fn rma_or_connection_header(op: u64, choice: u8) -> Header {
-    let data = (choice & 8 != 0).then_some(7);
-    let rma = |kind| {
-        Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind, durable: Durable::Nothing })
-    };
-    if choice >= ATOMICS
-        && let Some(form) = atomic_form(choice - ATOMICS, op)
-    {
-        return Header::Atomic(Atomic { op, key: !op, address: op << 8, form });
-    }
-    match choice % 7 {
-        0 => rma(RmaKind::Read),
-        1 => rma(RmaKind::Write { data }),
-        2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
-        3 => Header::ReadData { op, len_bytes: op },
-        4 => Header::Shown(Shown {
-            key: !op,
-            address: op << 8,
-            len_bytes: op,
-            access: op,
-            remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8,
-        }),
-        5 => Header::Answer { op, outcome: Outcome::from_number(choice / 7 % 5).unwrap_or(Outcome::Done) },
-        _ => {
-            let step = HandshakeStep::from_number(choice / 7 % 5).unwrap_or(HandshakeStep::Request);
-            let data_bytes = (op % (step.data_max_bytes() as u64 + 1)) as u16;
-            Header::Connection(Handshake { step, number: op, data_bytes })
-        }
-    }
+/// A header that a correct engine may send: with this kind and these flags, if they are a form, otherwise with
+/// any form.
+fn header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
+    static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
+    let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];
+    let form = Form::new(kind, flags).unwrap_or_else(|_| other());
+    samples::fitting_header(form, number, usize::from(choice % INLINE))
 }
 
 struct Run {
@@ -161,10 +96,10 @@ impl Run {
         if self.producer.is_mid_frame() || self.has_finished {
             return;
         }
-        let kind = input.byte().unwrap_or(0);
-        let header = header(kind, input);
+        let [kind, flags, choice] = [(); 3].map(|()| input.byte().unwrap_or(0));
+        let header = header(kind, flags, choice, input.number(3) % NUMBER_END);
         let payload: Vec<u8> = (0..header.payload_len_bytes()).map(|n| (n ^ n >> 8) as u8).collect();
-        let sent = if kind & 64 != 0 && payload.len() <= INLINE_MAX_BYTES {
+        let sent = if choice & INLINE != 0 && payload.len() <= INLINE_MAX_BYTES {
             self.producer.send_inline(&header, &payload).map_or(Sent::Full, |()| Sent::Whole)
         } else {
             let (start, end) = payload.split_at(payload.len() / 3);
@@ -290,18 +225,17 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use homespun_engine::wire::Form;
-
     use super::*;
 
-    /// A kind of header that no program sends would not be fuzzed.
+    /// A form of headers that no program sends would not be fuzzed.
     #[test]
-    fn programs_send_headers_of_every_kind() {
-        let any_choice = |input: &[u8; 2]| header(input[0], &mut Input(&[5, 0, 0, input[1]]));
-        let choices = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |choice| [kind, choice]));
-        let sent: BTreeSet<u8> =
-            choices.map(|choice| any_choice(&choice).lower(drop::<u64>).form.kind()).collect();
-        assert_eq!(sent, Form::all().map(Form::kind).collect());
+    fn programs_send_headers_of_every_form() {
+        let forms = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |flags| (kind, flags)));
+        let sent: BTreeSet<(u8, u8)> = forms
+            .map(|(kind, flags)| header(kind, flags, 0, 5).lower(drop::<u64>).form)
+            .map(|form| (form.kind(), form.flags()))
+            .collect();
+        assert_eq!(sent, Form::all().map(|form| (form.kind(), form.flags())).collect());
     }
 
     /// Replays the kept inputs of the fuzz target, among which both verdicts must occur.

@@ -15,8 +15,8 @@ use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Pro
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Refusal, Rma,
-    RmaKind, Shown,
+    Atomic, AtomicForm, Awaits, Durable, Form, Handshake, HandshakeStep, Header, Message, Outcome, Refusal,
+    Rma, RmaKind, Shown, samples,
 };
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
@@ -112,7 +112,7 @@ fn emitted(header: &Header) -> Vec<u8> {
     buffer[..len_bytes].to_vec()
 }
 
-/// Headers of every kind, with every flag.
+/// Headers of every form, and others whose values are chosen.
 fn samples() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
@@ -133,7 +133,7 @@ fn samples() -> Vec<Header> {
     let plain = Message::of_len(0);
     let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
     let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
-    vec![
+    let chosen = vec![
         Header::Message(plain),
         Header::Message(message(Some(NUMBER), None, Awaits::Arrival)),
         Header::Message(message(None, Some(NUMBER), Awaits::Nothing)),
@@ -172,7 +172,10 @@ fn samples() -> Vec<Header> {
         Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },
         Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
         Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
-    ]
+    ];
+    // Begins with the end whose payload is short.
+    let of_every_form = Form::all().map(|form| samples::fitting_header(form, NUMBER, 1));
+    chosen.into_iter().chain(of_every_form).collect()
 }
 
 /// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.

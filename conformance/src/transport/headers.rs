@@ -3,7 +3,7 @@
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use homespun_engine::wire::{AtomicForm, Fields, Form, Header};
+use homespun_engine::wire::{AtomicForm, Form, Header, samples};
 
 /// The values of the words of a header.
 const NUMBERS: [u64; 4] = [0, 1, u64::MAX, 0x0123_4567_89ab_cdef];
@@ -15,29 +15,21 @@ const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECT
 ///
 /// # Panics
 ///
-/// If a form accepts none of these numbers and lengths: then [`ends`] needs a sample for it.
+/// If a form accepts none of these numbers and lengths: then [`samples::ends`] needs one for it.
 pub(super) fn samples() -> Vec<Header> {
     let mut headers = Vec::new();
     for form in Form::all() {
         let before = headers.len();
         for number in NUMBERS {
-            let mut words: Vec<u64> = [number, !number].into_iter().cycle().take(form.words()).collect();
-            for (last, payload_len_bytes) in ends(number) {
-                if let Some(end) = words.last_mut() {
-                    *end = last;
-                }
-                let mut words = words.iter().copied();
-                let header =
-                    Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap_or_default());
-                headers.extend(header.ok());
-            }
+            headers.extend(ends(number).into_iter().filter_map(|end| samples::header(form, number, end)));
         }
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
     headers
 }
 
-/// Last words of headers, each with a payload length; every form accepts some of them.
+/// Last words of headers, each with a payload length; every form accepts some of them. The lengths of those
+/// of [`samples`] are within what a test sends.
 fn ends(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));
@@ -53,5 +45,6 @@ fn ends(number: u64) -> Vec<(u64, u64)> {
         let form = AtomicForm::new(kind, op, datatype, count)?;
         Some((form.number(), form.payload_len_bytes() as u64))
     });
-    lasts.into_iter().flat_map(payloads).chain(atomics).collect()
+    let others = samples::ends(number % PAYLOADS_BYTES[PAYLOADS_BYTES.len() - 1] as u64);
+    lasts.into_iter().flat_map(payloads).chain(atomics).chain(others).collect()
 }

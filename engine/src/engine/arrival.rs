@@ -242,15 +242,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             // Whatever its data says.
             Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
-            // These have no payload.
-            Header::Ack { .. }
-            | Header::Clear { .. }
-            | Header::Done { .. }
-            | Header::Matched { .. }
-            | Header::Credit { .. }
-            | Header::Fence { .. }
-            | Header::Fenced
-            | Header::Answer { .. } => {}
+            // The others have no payload.
+            _ => debug_assert_eq!(header.payload_len_bytes(), 0, "no payload is awaited of {header:?}"),
         }
     }
 

@@ -5,25 +5,14 @@ use proptest::prelude::*;
 
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
-use crate::wire::{AtomicForm, Fields, Form, Header};
+use crate::wire::{AtomicForm, Form, Header, samples};
 
-/// The header with this form, these words and this length of payload, if a correct peer may send
-/// it.
-fn header(form: Form, words: &[u64], payload_len_bytes: u64) -> Option<Header> {
-    let mut words = words.iter().copied();
-    let header = Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap()).ok()?;
+/// The header with this form, these words and this end, if a correct peer may send it.
+fn header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
+    let header = samples::header_of_words(form, words, end)?;
     let lowered = header.lower(drop::<u64>).form;
     assert_eq!((lowered.kind(), lowered.flags()), (form.kind(), form.flags()), "a flag is not raised");
     Some(header)
-}
-
-/// `words` of a form, of which the last one is `last`.
-fn with_last(words: &[u64], form: Form, last: u64) -> Vec<u64> {
-    let mut words = words[..form.words()].to_vec();
-    if let Some(end) = words.last_mut() {
-        *end = last;
-    }
-    words
 }
 
 fn atomic_forms(count: usize) -> Vec<AtomicForm> {
@@ -35,7 +24,7 @@ fn atomic_forms(count: usize) -> Vec<AtomicForm> {
 /// Headers of every form, with numbers of which each byte is something else.
 pub(super) fn samples() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
-    // Last words and payloads of which some suit each kind.
+    // Besides those of `samples`.
     let mut ends = vec![
         (NUMBER, 0),
         (0, 1),
@@ -51,9 +40,8 @@ pub(super) fn samples() -> Vec<Header> {
         let before = headers.len();
         for number in [0, NUMBER, u64::MAX] {
             let words = [number, !number, number, !number, number, !number];
-            headers.extend(ends.iter().filter_map(|(last, payload_len_bytes)| {
-                header(form, &with_last(&words, form, *last), *payload_len_bytes)
-            }));
+            let all = ends.iter().copied().chain(samples::ends(number));
+            headers.extend(all.filter_map(|end| header(form, &words, end)));
         }
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
@@ -68,15 +56,14 @@ pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header
     let payload = prop_oneof![1 => Just(0), 2 => 0..=payload_max_bytes.min(64), 2 => 0..=payload_max_bytes];
     let atomic = prop::sample::select([1, 3].into_iter().flat_map(atomic_forms).collect::<Vec<_>>())
         .prop_map(|form| (form.number(), form.payload_len_bytes() as u64));
+    let of_samples =
+        (0..=payload_max_bytes, 0..samples::ENDS).prop_map(|(number, n)| samples::ends(number)[n]);
     let ends = prop_oneof![
         3 => (word.clone(), payload.clone()),
         3 => (length, payload),
+        1 => of_samples.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
         1 => atomic.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
     ];
-    (forms, prop::collection::vec(word, 6), ends).prop_filter_map(
-        "no header",
-        |(form, words, (last, payload_len_bytes))| {
-            header(form, &with_last(&words, form, last), payload_len_bytes)
-        },
-    )
+    (forms, prop::collection::vec(word, 6), ends)
+        .prop_filter_map("no header", |(form, words, end)| header(form, &words, end))
 }

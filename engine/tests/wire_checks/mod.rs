@@ -10,10 +10,31 @@ use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 use homespun_engine::wire::stream::Decoder;
-use homespun_engine::wire::{Header, WireError};
+use homespun_engine::wire::{Form, Header, WireError};
 
-/// A header has one form only, and is judged alike by each start of it that is long enough to be judged.
+/// A header has one form only, and is judged alike by each start of it that is long enough to be judged. So is
+/// one that was given the checks that it lacks, which random headers would hardly have.
 pub(crate) fn frame(bytes: &[u8]) -> bool {
+    judge_frame(&with_checks(bytes));
+    judge_frame(bytes)
+}
+
+/// A header with the checks of its form and of its words in their places, if its form exists and its words are
+/// all there.
+pub(crate) fn with_checks(bytes: &[u8]) -> Vec<u8> {
+    let mut checked = bytes.to_vec();
+    if let Some(([kind, flags, of_form, of_words], words)) = checked.split_first_chunk_mut()
+        && let Ok(form) = Form::new(*kind, *flags)
+        && let Some(words) = words.as_chunks().0.get(..form.words() + usize::from(form.has_payload()))
+    {
+        let all_words = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ u64::from_le_bytes(*word));
+        *of_form = 0xa5 ^ *kind ^ flags.rotate_left(4);
+        *of_words = all_words.to_le_bytes().iter().fold(0x5a, |check, byte| check ^ byte);
+    }
+    checked
+}
+
+fn judge_frame(bytes: &[u8]) -> bool {
     let judged = frame::parse(bytes);
     let mut needed_bytes = 0;
     if let Ok(Some((header, len_bytes))) = judged {

@@ -131,16 +131,9 @@ fn check(header: &Header) {
         | Header::ReadData { len_bytes, .. }
         | Header::Rma(Rma { len_bytes, .. }) => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
         Header::Atomic(atomic) => assert!(atomic.form.len_bytes() <= ATOMIC_MAX_BYTES),
-        Header::Ack { .. }
-        | Header::Clear { .. }
-        | Header::Done { .. }
-        | Header::Matched { .. }
-        | Header::Credit { .. }
-        | Header::Fence { .. }
-        | Header::Fenced
-        | Header::Answer { .. } => {}
         Header::Connection(handshake) => {
             assert!(usize::from(handshake.data_bytes) <= handshake.step.data_max_bytes());
         }
+        _ => assert_eq!(header.payload_len_bytes(), 0, "no limits are known of {header:?}"),
     }
 }

@@ -6,8 +6,8 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
-    Shown, WireError,
+    Atomic, AtomicForm, Awaits, Durable, Form, Handshake, HandshakeStep, Header, Message, Outcome, Rma,
+    RmaKind, Shown, WireError, samples,
 };
 use proptest::prelude::*;
 
@@ -142,25 +142,32 @@ fn any_rma() -> impl Strategy<Value = Rma> {
     })
 }
 
+fn last_kind() -> u8 {
+    Form::all().map(Form::kind).max().unwrap()
+}
+
+/// The form of a header that may have payload, or of one that has none.
+fn any_form(has_payload: bool) -> impl Strategy<Value = Form> {
+    prop::sample::select(Form::all().filter(|form| form.has_payload() == has_payload).collect::<Vec<_>>())
+}
+
 /// Any frame, and how long its payload is.
 fn any_frame() -> impl Strategy<Value = (Header, usize)> {
     prop_oneof![
         8 => (any_message(), any_size()).prop_map(|(message, size)| {
             (Header::Message(Message { len_bytes: size as u64, ..message }), size)
         }),
-        1 => any::<u64>().prop_map(|received| (Header::Ack { received }, 0)),
+        8 => (any_form(false), any::<u64>(), 0..samples::ENDS)
+            .prop_map(|(form, number, end)| (samples::fitting_header(form, number, end), 0)),
+        2 => (any_form(true), any_size(), 0..samples::ENDS).prop_map(|(form, size, end)| {
+            let header = samples::fitting_header(form, size as u64, end);
+            (header, header.payload_len_bytes() as usize)
+        }),
         1 => (any_message(), any::<u64>(), 0..=REMOTE_MAX_BYTES).prop_map(|(message, op, size)| {
             (Header::Request { message, op, remote_bytes: size as u8 }, size)
         }),
-        1 => (any::<u64>(), any::<bool>())
-            .prop_map(|(op, cannot_pull)| (Header::Clear { op, cannot_pull }, 0)),
         2 => (any::<u64>(), any_size())
             .prop_map(|(op, size)| (Header::Data { op, len_bytes: size as u64 }, size)),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| (Header::Done { op, fault }, 0)),
-        1 => any::<u64>().prop_map(|number| (Header::Matched { number }, 0)),
-        1 => any::<u64>().prop_map(|granted_bytes| (Header::Credit { granted_bytes }, 0)),
-        1 => any::<bool>().prop_map(|matched| (Header::Fence { matched }, 0)),
-        1 => Just((Header::Fenced, 0)),
         1 => (any_rma(), any_size()).prop_map(|(rma, size)| {
             let header = match rma.kind {
                 RmaKind::Write { .. } => Header::Rma(Rma { len_bytes: size as u64, ..rma }),
@@ -177,9 +184,6 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
             };
             let form = AtomicForm::new(kind, what, Datatype::Int32, count).unwrap();
             (Header::Atomic(Atomic { op, key: !op, address: op, form }), form.payload_len_bytes())
-        }),
-        1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
-            (Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }, 0)
         }),
         1 => (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
             |(step, number, choice)| {
@@ -256,7 +260,7 @@ proptest! {
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
-        (kind, flags, len) in (0_u8..22, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        (kind, flags, len) in (0..=last_kind() + 1, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
         is_plausible: bool,
         is_sealed: bool,
     ) {
@@ -290,7 +294,11 @@ fn rma(kind: RmaKind) -> Header {
 
 #[test]
 fn flipped_bit_of_a_first_word_is_refused() {
-    for (header, size) in [
+    let of_every_form = Form::all().map(|form| {
+        let header = samples::fitting_header(form, 5, 0);
+        (header, header.payload_len_bytes() as usize)
+    });
+    let chosen = [
         (message(8, Some(7), None), 8),
         (message(0, None, None), 0),
         (message(PIECE_MAX_BYTES, Some(7), Some(9)), PIECE_MAX_BYTES),
@@ -316,7 +324,8 @@ fn flipped_bit_of_a_first_word_is_refused() {
         (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
         (Header::Connection(Handshake { step: HandshakeStep::Accept, number: 5, data_bytes: 100 }), 100),
         (Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: 5, data_bytes: 0 }), 0),
-    ] {
+    ];
+    for (header, size) in chosen.into_iter().chain(of_every_form) {
         for bit in 0..u64::BITS {
             let (mut producer, mut consumer) = ring();
             producer.send(&header, &slices(&payload(size, 1)));

@@ -14,7 +14,7 @@ use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
 use crate::operation::{AtomicLocal, AtomicRequest, PeekAction, PeekRequest, RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind, Shown};
+use crate::wire::{Atomic, AtomicForm, Durable, Form, Outcome, Rma, RmaKind, Shown, samples};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -146,7 +146,14 @@ fn header() -> impl Strategy<Value = Header> {
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
         3 => (op(), 0..5_u8)
             .prop_map(|(op, number)| Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+        3 => header_of_any_form(0..40),
     ]
+}
+
+/// A header of any form, made from a number of this range: the most payload that it has.
+pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy<Value = Header> {
+    (prop::sample::select(Form::all().collect::<Vec<_>>()), numbers, 0..samples::ENDS)
+        .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
 }
 
 fn rma_kind() -> impl Strategy<Value = RmaKind> {

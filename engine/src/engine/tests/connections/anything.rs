@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::tests::anything::header_of_any_form;
 
 /// The link that the endpoint makes, and two that others make.
 const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];
@@ -49,6 +50,7 @@ fn header() -> impl Strategy<Value = Header> {
         1 => Just(Header::Credit { granted_bytes: 1 << 20 }),
         1 => Just(Header::Fence { matched: true }),
         1 => Just(Header::Data { op: 1, len_bytes: 3 }),
+        2 => header_of_any_form(0..20),
     ]
 }
 
