@@ -8,7 +8,7 @@ use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicRequest, Level, RmaLocal, RmaRequest, SendRequest, Signalled};
+use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
@@ -47,7 +47,7 @@ impl Wired {
                     Ok(())
                 }
                 attempt => {
-                    let access = Access { to, memory: *memory, context, level, signalled, inject, fence };
+                    let access = Access { to, memory: *memory, options, context };
                     self.access(attempt, local, access, engine, transport)
                 }
             },
@@ -83,11 +83,18 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let Access { to, memory: RemoteMemory { key, address }, context, level, signalled, inject, fence } =
-            access;
-        let memory = local.take();
-        let request =
-            RmaRequest { to, local: memory, key, address, context, level, signalled, inject, fence };
+        let Access { to, memory: RemoteMemory { key, address }, options, context } = access;
+        let request = RmaRequest {
+            to,
+            local: local.take(),
+            key,
+            address,
+            context,
+            level: options.level,
+            signalled: options.signalled,
+            inject: options.inject,
+            fence: options.fence,
+        };
         let posted = engine.post_rma_after(attempt, request, transport, &mut self.queues());
         posted.map_err(|rejected| put_back(local, rejected))
     }
@@ -156,11 +163,8 @@ impl Wired {
 struct Access {
     to: PeerId,
     memory: RemoteMemory,
+    options: Options,
     context: u64,
-    level: Level,
-    signalled: Signalled,
-    inject: bool,
-    fence: bool,
 }
 
 /// Puts memory back into the post that was refused, and says why it was.
