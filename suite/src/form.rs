@@ -319,6 +319,7 @@ enum MisuseForm {
     NoClaimedMessage,
     KeyInUse(u64),
     ClaimedContext,
+    NoSegment,
     UnequalOperands,
     PartialElement,
 }
@@ -337,6 +338,7 @@ impl From<&Misuse> for MisuseForm {
             Misuse::NotFound(Missing::ClaimedMessage) => MisuseForm::NoClaimedMessage,
             Misuse::KeyInUse(key) => MisuseForm::KeyInUse(key),
             Misuse::Invalid(Argument::ClaimedContext) => MisuseForm::ClaimedContext,
+            Misuse::Memory(BadMemory::NoSegment) => MisuseForm::NoSegment,
             Misuse::Memory(BadMemory::UnequalOperands) => MisuseForm::UnequalOperands,
             Misuse::Memory(BadMemory::PartialElement) => MisuseForm::PartialElement,
             ref other => panic!("no call of a party in another process was expected to answer {other:?}"),
@@ -358,6 +360,7 @@ impl From<MisuseForm> for Misuse {
             MisuseForm::NoClaimedMessage => Misuse::NotFound(Missing::ClaimedMessage),
             MisuseForm::KeyInUse(key) => Misuse::KeyInUse(key),
             MisuseForm::ClaimedContext => Misuse::Invalid(Argument::ClaimedContext),
+            MisuseForm::NoSegment => Misuse::Memory(BadMemory::NoSegment),
             MisuseForm::UnequalOperands => Misuse::Memory(BadMemory::UnequalOperands),
             MisuseForm::PartialElement => Misuse::Memory(BadMemory::PartialElement),
         }

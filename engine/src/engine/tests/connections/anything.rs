@@ -198,6 +198,8 @@ proptest! {
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
         let (engine, transport, sink) = engine(role);
+        // What offered messages are pulled from.
+        let transport = Scripted { memory: vec![7; 100], ..transport };
         let mut run = Run {
             engine,
             transport,
