@@ -50,7 +50,7 @@ enum Step {
     RemoveAbsent,
     DrainPosted,
     DrainUnexpected,
-    SetAside {
+    KeepAside {
         source: u8,
         tag: u8,
     },
@@ -89,47 +89,47 @@ impl Step {
     fn run(self, model: &mut Model) {
         match self {
             Step::Arrive { source, tag } => {
-                model.apply(Operation::Arrive { source: source.into(), tag: tag.into() });
+                model.apply_and_check(Operation::Arrive { source: source.into(), tag: tag.into() });
             }
-            Step::Post { source, tag, mask } => model.apply(Operation::Post {
+            Step::Post { source, tag, mask } => model.apply_and_check(Operation::Post {
                 source: source.map(usize::from),
                 tag: tag.into(),
                 ignore: mask.ignore(),
             }),
             Step::PostMany { tag, count } => {
                 for tag in (u64::from(tag)..).take(count.into()) {
-                    model.apply(Operation::Post { source: None, tag, ignore: 0 });
+                    model.apply_and_check(Operation::Post { source: None, tag, ignore: 0 });
                 }
             }
             Step::ArriveMany { tag, count } => {
                 for tag in (u64::from(tag)..).take(count.into()) {
-                    model.apply(Operation::Arrive { source: 0, tag });
+                    model.apply_and_check(Operation::Arrive { source: 0, tag });
                 }
             }
-            Step::Peek { source, tag, mask } => model.apply(Operation::Peek {
+            Step::Peek { source, tag, mask } => model.apply_and_check(Operation::Peek {
                 source: source.map(usize::from),
                 tag: tag.into(),
                 ignore: mask.ignore(),
             }),
-            Step::RemovePosted { place } => model.apply(Operation::RemovePosted { place: place.into() }),
+            Step::RemovePosted { place } => model.apply_and_check(Operation::RemovePosted { place: place.into() }),
             Step::RemoveUnexpected { place } => {
-                model.apply(Operation::RemoveUnexpected { place: place.into() });
+                model.apply_and_check(Operation::RemoveUnexpected { place: place.into() });
             }
-            Step::RemoveAbsent => model.apply(Operation::RemoveAbsent),
-            Step::DrainPosted => model.apply(Operation::DrainPosted),
-            Step::DrainUnexpected => model.apply(Operation::DrainUnexpected),
-            Step::SetAside { source, tag } => {
-                model.apply(Operation::SetAside { source: source.into(), tag: tag.into() });
+            Step::RemoveAbsent => model.apply_and_check(Operation::RemoveAbsent),
+            Step::DrainPosted => model.apply_and_check(Operation::DrainPosted),
+            Step::DrainUnexpected => model.apply_and_check(Operation::DrainUnexpected),
+            Step::KeepAside { source, tag } => {
+                model.apply_and_check(Operation::KeepAside { source: source.into(), tag: tag.into() });
             }
-            Step::PostBehind { source, tag, mask } => model.apply(Operation::PostBehind {
+            Step::PostBehind { source, tag, mask } => model.apply_and_check(Operation::PostBehind {
                 source: source.map(usize::from),
                 tag: tag.into(),
                 ignore: mask.ignore(),
             }),
             Step::PeekPosted { source, tag } => {
-                model.apply(Operation::PeekPosted { source: source.into(), tag: tag.into() });
+                model.apply_and_check(Operation::PeekPosted { source: source.into(), tag: tag.into() });
             }
-            Step::PostedFor { source } => model.apply(Operation::PostedFor { source: source.into() }),
+            Step::PostedFor { source } => model.apply_and_check(Operation::PostedFor { source: source.into() }),
         }
         model.check_order();
     }
@@ -137,7 +137,7 @@ impl Step {
 
 fuzz_target!(|program: Vec<Step>| {
     let mut engine = Engine::new(Config::default());
-    let peers = (1..=4).map(|port| engine.peer(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()));
+    let peers = (1..=4).map(|port| engine.intern_peer(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()));
     let mut model = Model::new(peers.collect());
     for step in program {
         step.run(&mut model);

@@ -5,5 +5,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    homespun_shm::fuzzing::ring(input);
+    homespun_shm::fuzzing::run_ring_program(input);
 });
