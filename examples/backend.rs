@@ -227,7 +227,7 @@ impl Transport for ChannelTransport {
     }
 
     /// Taken frames no longer need this endpoint.
-    fn draining(&self) -> usize {
+    fn draining_count(&self) -> usize {
         0
     }
 }
@@ -244,12 +244,12 @@ impl ChannelTransport {
     fn receive_parcel(&mut self, id: LinkId, receiver: &mut impl transport::FrameHandler) -> bool {
         let Some(link) = self.links.get(id) else { return false };
         match link.inbound.try_recv() {
-            Ok(Parcel::Hello(peer, instance)) => receiver.link(id, LinkEvent::Up { peer, instance }),
+            Ok(Parcel::Hello(peer, instance)) => receiver.link_event(id, LinkEvent::Up { peer, instance }),
             Ok(Parcel::Start(header, payload)) if payload.len() as u64 == header.payload_len_bytes() => {
                 receiver.frame(id, &header, &payload);
             }
             Ok(Parcel::Start(header, payload)) => {
-                receiver.begin(id, &header);
+                receiver.frame_begun(id, &header);
                 receiver.chunk(id, &payload);
             }
             Ok(Parcel::More(payload)) => receiver.chunk(id, &payload),
@@ -257,7 +257,7 @@ impl ChannelTransport {
             Err(TryRecvError::Disconnected) => {
                 let end = link.end.get_or_init(|| LinkError::System(Errno::ECONNRESET)).clone();
                 self.links.remove(id);
-                receiver.link(id, LinkEvent::Down(end));
+                receiver.link_event(id, LinkEvent::Down(end));
             }
         }
         true

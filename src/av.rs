@@ -179,10 +179,10 @@ impl AddressVector {
     ///
     /// For each address: [`Misuse::Invalid`] if it is of another format, a wildcard, or without a port.
     pub fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
-        self.change(|table| {
-            let indices = table.vacant(addresses.len());
+        self.update_table(|table| {
+            let indices = table.lowest_vacant_indices(addresses.len());
             let insert = |(&address, index)| {
-                self.check(address)?;
+                self.check_address(address)?;
                 table.insert(index, address);
                 Ok(FabricAddress(index))
             };
@@ -196,9 +196,9 @@ impl AddressVector {
     ///
     /// As [`insert`](Self::insert).
     pub fn insert_one(&self, address: Address) -> Result<FabricAddress, Error> {
-        self.check(address)?;
-        Ok(self.change(|table| {
-            let index = table.lowest_vacant();
+        self.check_address(address)?;
+        Ok(self.update_table(|table| {
+            let index = table.lowest_vacant_index();
             table.insert(index, address);
             FabricAddress(index)
         }))
@@ -221,14 +221,14 @@ impl AddressVector {
     ///
     /// As [`insert`](Self::insert).
     pub fn insert_if_absent(&self, address: Address) -> Result<FabricAddress, Error> {
-        self.check(address)?;
+        self.check_address(address)?;
         if let Some(known) = self.reverse_lookup(&address) {
             return Ok(known);
         }
-        Ok(self.change(|table| {
+        Ok(self.update_table(|table| {
             // Another thread may have inserted it meanwhile.
-            let index = table.lowest(address).unwrap_or_else(|| {
-                let index = table.lowest_vacant();
+            let index = table.lowest_index_of(address).unwrap_or_else(|| {
+                let index = table.lowest_vacant_index();
                 table.insert(index, address);
                 index
             });
@@ -267,7 +267,7 @@ impl AddressVector {
         if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Misuse::UnknownAddress(twice[0]).into());
         }
-        self.change(|table| {
+        self.update_table(|table| {
             if let Some(&unknown) = indices.iter().find(|&&index| table.get(index).is_none()) {
                 return Err(Misuse::UnknownAddress(unknown).into());
             }
@@ -289,7 +289,7 @@ impl AddressVector {
 
     /// The lowest fabric address that this address has, if it is in the vector.
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
-        self.shared.table.read().lowest(*address).map(FabricAddress)
+        self.shared.table.read().lowest_index_of(*address).map(FabricAddress)
     }
 
     /// How many fabric addresses the vector holds.
@@ -322,7 +322,7 @@ impl AddressVector {
 
     /// Holds the lock of the table.
     #[cfg(test)]
-    pub(crate) fn hold_table(&self) -> impl Sized + '_ {
+    pub(crate) fn lock_table(&self) -> impl Sized + '_ {
         self.shared.table.write()
     }
 
@@ -336,16 +336,16 @@ impl AddressVector {
     }
 
     /// Counts an endpoint that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.shared.bound.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.shared.bound.fetch_sub(1, Ordering::AcqRel);
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+    fn update_table<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
         let mut table = self.shared.table.write();
         let result = change(&mut table);
         self.shared.version.fetch_add(1, Ordering::Release);
@@ -353,7 +353,7 @@ impl AddressVector {
     }
 
     /// Whether messages could be sent to this address.
-    fn check(&self, address: Address) -> Result<(), Error> {
+    fn check_address(&self, address: Address) -> Result<(), Error> {
         check_peer(address, self.shared.format)
     }
 }

@@ -41,12 +41,12 @@ struct Simulated {
 impl SimulatedClock {
     /// A clock for which no time has gone by.
     pub fn new() -> SimulatedClock {
-        SimulatedClock::with_pace(|slept| slept)
+        SimulatedClock::with_sleep_pace(|slept| slept)
     }
 
     /// A clock that does not move on by what an endpoint has slept, but by what `pace` makes of it:
     /// by more, if whatever is waited for cannot happen.
-    pub fn with_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
+    pub fn with_sleep_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn simulated_clock_with_pace_scales_sleeps() {
-        let simulated = SimulatedClock::with_pace(|slept| slept * 1000);
+        let simulated = SimulatedClock::with_sleep_pace(|slept| slept * 1000);
         Clock::Simulated(simulated.clone()).sleep(Duration::from_millis(2));
         assert_eq!(simulated.elapsed(), Duration::from_secs(2));
     }

@@ -114,7 +114,7 @@ impl ConnectionRequest {
     /// [`Misuse::State`] if it was rejected or accepted; [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
-        check_data(data)?;
+        check_data_len(data)?;
         let mut decision = self.shared.decision.lock();
         if !matches!(*decision, Decision::Open | Decision::Taken) {
             return Err(DECIDED);
@@ -133,8 +133,8 @@ impl ConnectionRequest {
     /// Lets go of what keeps the requester waiting, which is gone. With the passive endpoint
     /// locked, which must be there: then this keeps it no more than others do, and nothing that is
     /// dropped here, or later with the request, locks it.
-    pub(crate) fn withdraw(&self) {
-        drop(self.shared.no_longer_waits());
+    pub(crate) fn drop_listener(&self) {
+        drop(self.shared.take_listener());
     }
 
     /// The requester.
@@ -143,7 +143,7 @@ impl ConnectionRequest {
     }
 
     /// The passive endpoint that was asked.
-    pub(crate) fn asked(&self) -> &ListenerInfo {
+    pub(crate) fn listener_info(&self) -> &ListenerInfo {
         &self.shared.asked
     }
 
@@ -152,13 +152,13 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
-    pub(crate) fn take(&self) -> Result<(), Error> {
-        self.change(Decision::Open, Decision::Taken)
+    pub(crate) fn mark_taken(&self) -> Result<(), Error> {
+        self.change_decision(Decision::Open, Decision::Taken)
     }
 
     /// The endpoint that was opened for it is closed, and has not accepted it.
-    pub(crate) fn give_back(&self) {
-        let _was_taken = self.change(Decision::Taken, Decision::Open);
+    pub(crate) fn release_claim(&self) {
+        let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
     }
 
     /// The endpoint that was opened for it is about to accept it. What it returns is to be dropped
@@ -167,8 +167,8 @@ impl ConnectionRequest {
     /// # Errors
     ///
     /// [`Misuse::State`] if it was accepted before.
-    pub(crate) fn accept(&self) -> Result<PendingAccept, Error> {
-        self.change(Decision::Taken, Decision::Accepted)?;
+    pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
+        self.change_decision(Decision::Taken, Decision::Accepted)?;
         // A withdrawal takes the listener's lock with the pump locked, so this does not wait for
         // the pump with the listener locked.
         let listener = self.shared.listener.lock().clone();
@@ -178,7 +178,7 @@ impl ConnectionRequest {
         Ok(PendingAccept { request: self.clone() })
     }
 
-    fn change(&self, from: Decision, to: Decision) -> Result<(), Error> {
+    fn change_decision(&self, from: Decision, to: Decision) -> Result<(), Error> {
         let mut decision = self.shared.decision.lock();
         if *decision != from {
             return Err(DECIDED);
@@ -190,21 +190,21 @@ impl ConnectionRequest {
 
 impl RequestShared {
     fn reject(&self, data: &[u8]) {
-        if let Some(listener) = self.no_longer_waits() {
+        if let Some(listener) = self.take_listener() {
             // The data is not too much, and a requester that is gone need not hear.
             let _ = listener.pump.reject(self.id, data);
         }
     }
 
     fn settle(&self) {
-        if let Some(listener) = self.no_longer_waits() {
+        if let Some(listener) = self.take_listener() {
             listener.pump.settle_request(self.id);
         }
     }
 
     /// What has kept the requester waiting. To be dropped without any lock, since it may be the
     /// last that is left of a passive endpoint.
-    fn no_longer_waits(&self) -> Option<Arc<Listener>> {
+    fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
 }
@@ -224,7 +224,7 @@ impl Drop for RequestShared {
 /// # Errors
 ///
 /// [`Misuse::Invalid`] if not.
-pub(crate) fn check_data(data: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
     }

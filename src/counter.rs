@@ -2,9 +2,9 @@
 
 mod bound;
 mod domain_counters;
+mod driven_endpoints;
 mod reported;
-mod ties;
-mod triggering;
+mod triggered_works;
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,11 +22,11 @@ use homespun_engine::transport::Armed;
 
 pub(crate) use self::bound::BoundCounters;
 pub(crate) use self::domain_counters::DomainCounters;
+pub(crate) use self::driven_endpoints::DriveReason;
+use self::driven_endpoints::DrivenEndpoints;
 pub(crate) use self::reported::Reported;
-pub(crate) use self::ties::DriveReason;
-use self::ties::DrivenEndpoints;
-pub(crate) use self::triggering::THRESHOLD_MAX;
-use self::triggering::{Triggering, WorkCounter};
+pub(crate) use self::triggered_works::THRESHOLD_MAX;
+use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
 use crate::trigger::CounterChange;
@@ -132,7 +132,7 @@ pub(crate) struct CounterShared {
     /// The endpoints that are driven.
     ties: DrivenEndpoints,
     /// The works that wait for it.
-    triggering: Triggering,
+    triggering: TriggeredWorks,
     /// `None` where the application does not wait, or polls.
     waiter: Option<Waiter>,
 }
@@ -147,12 +147,12 @@ impl Counter {
             reported: Reported::default(),
             users: AtomicUsize::new(0),
             ties: DrivenEndpoints::default(),
-            triggering: Triggering::default(),
+            triggering: TriggeredWorks::default(),
             waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
         });
         let counter = Counter { enlisted: WorkCounter::new(shared.clone()), shared };
         if let Some(waiter) = &counter.shared.waiter {
-            waiter.attach(Arc::downgrade(&counter.shared));
+            waiter.attach_member(Arc::downgrade(&counter.shared));
         }
         Ok(counter)
     }
@@ -172,26 +172,26 @@ impl Counter {
 
     /// Adds to the value, and wakes sleepers: `fi_cntr_add`. Beyond the largest number it goes on from 0.
     pub fn add(&self, value: u64) {
-        self.shared.change(CounterChange::Add(value));
+        self.shared.apply_change(CounterChange::Add(value));
     }
 
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
     pub fn add_error(&self, value: u64) {
         self.shared.add_to(&self.shared.errors, value);
-        self.shared.changed();
+        self.shared.value_changed();
     }
 
     /// Changes the value, and wakes sleepers: `fi_cntr_set`. What is counted at the same moment may be lost.
     pub fn set(&self, value: u64) {
-        self.shared.change(CounterChange::Set(value));
+        self.shared.apply_change(CounterChange::Set(value));
     }
 
     /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same
     /// moment may be lost.
     pub fn set_error(&self, value: u64) {
-        self.shared.keep_reached();
+        self.shared.mark_reached_due();
         self.shared.errors.store(value, Ordering::SeqCst);
-        self.shared.changed();
+        self.shared.value_changed();
     }
 
     /// Waits until the value is `threshold` or more, for ever if there is no timeout: `fi_cntr_wait`.
@@ -229,7 +229,7 @@ impl Counter {
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
         let waiter = Waiter::or_polling(self.shared.waiter.as_ref());
         let found = waiter.wait(timeout, &goal, || goal.found.take());
-        found.or_else(|| goal.look_after_pass()).unwrap_or(Err(CounterWaitError::TimedOut))
+        found.or_else(|| goal.check_after_progress()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
 
     /// Prepares to sleep on [`wait_fd`](Self::wait_fd) or
@@ -312,23 +312,23 @@ impl CounterShared {
 
     /// Counts a success, and wakes sleepers.
     #[inline]
-    pub(crate) fn count(&self) {
-        self.count_by_one(&self.value);
+    pub(crate) fn count_success(&self) {
+        self.increment(&self.value);
     }
 
     /// Counts a failure.
     #[inline]
     pub(crate) fn count_error(&self) {
-        self.count_by_one(&self.errors);
+        self.increment(&self.errors);
     }
 
     #[inline]
-    fn count_by_one(&self, number: &AtomicU64) {
+    fn increment(&self, number: &AtomicU64) {
         if number.fetch_add(1, Ordering::SeqCst) == u64::MAX {
             // It begins again at 0: whatever waits has reached its threshold.
-            self.keep_all();
+            self.mark_all_due();
         }
-        self.look_for_due();
+        self.check_threshold();
         self.wake();
     }
 
@@ -339,12 +339,12 @@ impl CounterShared {
     }
 
     /// Counts a user that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts a user that is bound no longer. To be called once for each [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -362,11 +362,11 @@ impl CounterShared {
     }
 
     /// The application has changed a value.
-    fn changed(&self) {
+    fn value_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.look_for_due();
+        self.check_threshold();
         self.fence_and_wake();
-        self.fire();
+        self.fire_due_works();
     }
 
     /// Wakes sleepers, after a change that no lock keeps in order with their last look.
@@ -379,25 +379,25 @@ impl CounterShared {
     /// Drives the endpoints.
     pub(crate) fn progress(&self) {
         self.ties.progress();
-        self.fire();
+        self.fire_due_works();
     }
 
     /// Carries out what is due by the endpoints that it drives, and by itself.
-    fn fire_all(&self) {
-        self.ties.fire();
-        self.fire();
+    fn run_all_due_work(&self) {
+        self.ties.fire_due_works();
+        self.fire_due_works();
     }
 
     /// The value, the error value, and how often the application has changed one: after that they
     /// may be what they were.
-    pub(crate) fn state(&self) -> [u64; 3] {
+    pub(crate) fn values_and_change_count(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }
 }
 
 impl CountAccess for CounterShared {
     fn count(&self, _: CounterEvents) {
-        self.count();
+        self.count_success();
     }
 }
 
@@ -411,9 +411,9 @@ struct Goal<'a> {
 }
 
 impl Goal<'_> {
-    fn look_after_pass(&self) -> Option<Result<(), CounterWaitError>> {
+    fn check_after_progress(&self) -> Option<Result<(), CounterWaitError>> {
         self.progress();
-        self.look();
+        self.check_ready();
         self.found.take()
     }
 }
@@ -427,12 +427,12 @@ impl Awaited for Goal<'_> {
         self.counter.ties.arm()
     }
 
-    fn fire(&self) {
-        self.counter.fire_all();
+    fn fire_due_works(&self) {
+        self.counter.run_all_due_work();
     }
 
-    fn look(&self) -> bool {
-        let [value, errors, _] = self.counter.state();
+    fn check_ready(&self) -> bool {
+        let [value, errors, _] = self.counter.values_and_change_count();
         let found = if value >= self.threshold {
             Some(Ok(()))
         } else {
@@ -455,16 +455,16 @@ impl Awaited for Change<'_> {
         self.0.ties.arm()
     }
 
-    fn fire(&self) {
-        self.0.fire_all();
+    fn fire_due_works(&self) {
+        self.0.run_all_due_work();
     }
 
-    fn look(&self) -> bool {
-        self.0.reported.is_outdated(self.0.state())
+    fn check_ready(&self) -> bool {
+        self.0.reported.is_outdated(self.0.values_and_change_count())
     }
 
     fn mark_reported(&self) {
-        self.0.reported.update(self.0.state());
+        self.0.reported.update(self.0.values_and_change_count());
     }
 }
 
@@ -478,7 +478,7 @@ impl Member for CounterShared {
 
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [value, errors, _] = self.shared.state();
+        let [value, errors, _] = self.shared.values_and_change_count();
         f.debug_struct("Counter").field("value", &value).field("errors", &errors).finish_non_exhaustive()
     }
 }

@@ -162,7 +162,7 @@ pub(crate) struct CqShared {
     /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
     is_protected: bool,
     ring: Lock<Ring>,
-    /// [`Ring::unread`]: what there is to know without the ring's lock.
+    /// [`Ring::unread_entries`]: what there is to know without the ring's lock.
     unread: AtomicUsize,
     /// How many reads in a row found an entry and so drove no progress.
     idle_reads: AtomicU32,
@@ -199,7 +199,7 @@ impl CompletionQueue {
                 format: attr.format.unwrap_or_default(),
                 depth_entries,
                 is_protected: resource_mgmt == ResourceManagement::Enabled,
-                ring: locking.lock(Ring::new(depth_entries)),
+                ring: locking.new_lock(Ring::new(depth_entries)),
                 unread: AtomicUsize::new(0),
                 idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
@@ -209,7 +209,7 @@ impl CompletionQueue {
             }),
         };
         if let Some(waiter) = cq.shared.waiter() {
-            waiter.attach(Arc::downgrade(&cq.shared));
+            waiter.attach_member(Arc::downgrade(&cq.shared));
         }
         Ok(cq)
     }
@@ -250,22 +250,22 @@ impl CompletionQueue {
     /// [`ReadError`].
     #[inline]
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
-        let mut reader = Reader::new(self.shared.unread(), 1);
-        self.shared.wake_for_read();
-        if self.shared.count_read() {
+        let mut reader = Reader::new(self.shared.unread_entries(), 1);
+        self.shared.wake_sleepers();
+        if self.shared.count_read_and_check_progress() {
             self.shared.driven.progress(&mut reader);
         }
         match reader.taken {
             Some(read) => Ok(Some(read)),
-            None if self.shared.has_unread() => self.read_one_of_ring(),
+            None if self.shared.has_unread() => self.read_one_from_ring(),
             None => Ok(None),
         }
     }
 
     /// Reads the oldest entry of the ring, if it is one to be read so.
     #[inline]
-    fn read_one_of_ring(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
-        let mut ring = self.shared.lock();
+    fn read_one_from_ring(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
+        let mut ring = self.shared.lock_ring();
         let was_full = !ring.has_room();
         let Some(read) = ring.pop_one_completed() else {
             return match ring.front() {
@@ -279,8 +279,8 @@ impl CompletionQueue {
         };
         drop(ring);
         if was_full {
-            // As in `read_ring`.
-            self.shared.wake_for_read();
+            // As in `read_rest_from_ring`.
+            self.shared.wake_sleepers();
         }
         Ok(Some(read))
     }
@@ -298,9 +298,9 @@ impl CompletionQueue {
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
-        let mut reader = Reader::new(self.shared.unread(), max);
-        self.shared.wake_for_read();
-        if max == 0 || self.shared.count_read() {
+        let mut reader = Reader::new(self.shared.unread_entries(), max);
+        self.shared.wake_sleepers();
+        if max == 0 || self.shared.count_read_and_check_progress() {
             self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
@@ -309,13 +309,13 @@ impl CompletionQueue {
             take(completion, source);
         }
         if self.shared.has_unread() && (count < max || max == 0) {
-            return self.read_ring(max, count, take);
+            return self.read_rest_from_ring(max, count, take);
         }
         Ok((count > 0).then_some(count))
     }
 
     /// Goes on with a read that has read `count` entries, from the ring.
-    fn read_ring(
+    fn read_rest_from_ring(
         &self,
         max: usize,
         mut count: usize,
@@ -326,7 +326,7 @@ impl CompletionQueue {
             let was_full;
             let last;
             {
-                let mut ring = self.shared.lock();
+                let mut ring = self.shared.lock_ring();
                 was_full = !ring.has_room();
                 match ring.front() {
                     Some(RingEntry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
@@ -346,7 +346,7 @@ impl CompletionQueue {
             }
             if was_full {
                 // A sleeper that wakes hands in what waits for room.
-                self.shared.wake_for_read();
+                self.shared.wake_sleepers();
             }
             // What is called may itself use the queue, or an endpoint that reports to it, so the
             // lock is gone.
@@ -378,7 +378,7 @@ impl CompletionQueue {
     /// "any attempt to read" it gets this error, and `None` would promise that there may be more to
     /// come.
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
-        let mut ring = self.shared.lock();
+        let mut ring = self.shared.lock_ring();
         let was_full = !ring.has_room();
         let read = match ring.pop_failed() {
             Some(error) => Ok(Some(*error)),
@@ -387,7 +387,7 @@ impl CompletionQueue {
         };
         drop(ring);
         if was_full {
-            self.shared.wake_for_read();
+            self.shared.wake_sleepers();
         }
         read
     }
@@ -421,7 +421,7 @@ impl CompletionQueue {
 }
 
 impl CqShared {
-    pub(crate) fn lock(&self) -> RingGuard<'_> {
+    pub(crate) fn lock_ring(&self) -> RingGuard<'_> {
         RingGuard::new(self.ring.lock(), self)
     }
 
@@ -434,7 +434,7 @@ impl CqShared {
     /// Wakes sleepers before a read: endpoints report to the reader from now on, so that sleepers have to arm
     /// them anew.
     #[inline]
-    fn wake_for_read(&self) {
+    fn wake_sleepers(&self) {
         if let Some(waiter) = self.waiter() {
             waiter.ring();
         }
@@ -446,12 +446,12 @@ impl CqShared {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        self.waiter().map_or(Ok(()), |waiter| waiter.watch(&**endpoint))
+    pub(crate) fn watch_endpoint(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.waiter().map_or(Ok(()), |waiter| waiter.watch_endpoint(&**endpoint))
     }
 
     /// Has reads drive this endpoint.
-    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
         if let Some(waiter) = self.waiter() {
             waiter.fence_and_ring();
@@ -459,9 +459,9 @@ impl CqShared {
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
-    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = self.waiter() {
-            waiter.unwatch(&**endpoint);
+            waiter.unwatch_endpoint(&**endpoint);
         }
         self.driven.remove(endpoint);
     }
@@ -474,7 +474,7 @@ impl CqShared {
 
     /// How much the ring has to read, by which a [`Reader`] knows the queue.
     #[inline(always)]
-    pub(crate) fn unread(&self) -> &AtomicUsize {
+    pub(crate) fn unread_entries(&self) -> &AtomicUsize {
         &self.unread
     }
 
@@ -482,7 +482,7 @@ impl CqShared {
     /// and then for an application that always finds something, such as completions of its own
     /// sends.
     #[inline]
-    fn count_read(&self) -> bool {
+    fn count_read_and_check_progress(&self) -> bool {
         // Readers that count at the same time lose counts; it need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
@@ -492,8 +492,8 @@ impl CqShared {
 
     /// Locks the list of endpoints, for a test that no thread asks for it.
     #[cfg(test)]
-    pub(crate) fn hold_driven(&self) -> impl Sized + '_ {
-        self.driven.hold()
+    pub(crate) fn lock_driven(&self) -> impl Sized + '_ {
+        self.driven.lock_for_test()
     }
 
     /// Has the next read drive progress. An overrun queue never looks empty, but its endpoints'
@@ -512,23 +512,23 @@ impl CqShared {
 
     /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
     #[inline]
-    pub(crate) fn is_protected(&self) -> bool {
+    pub(crate) fn is_overrun_protected(&self) -> bool {
         self.is_protected
     }
 
     /// Drives the endpoints without reading anything.
     pub(crate) fn progress(&self) {
-        self.driven.progress(&mut Reader::new(self.unread(), 0));
+        self.driven.progress(&mut Reader::new(self.unread_entries(), 0));
     }
 
     /// Counts an endpoint or a poll set that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an endpoint or a poll set that is bound no longer. To be called once for each
     /// [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -21,7 +21,7 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
 use crate::endpoint::{Endpoint, EndpointOrigin};
 use crate::endpoint_pump::EndpointPump;
-use crate::getinfo::{grant, grant_receive_context, grant_transmit_context, with_preferences};
+use crate::getinfo::{grant_info, grant_rx_attr, grant_tx_attr, hints_with_params};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
@@ -105,7 +105,7 @@ impl Domain {
         let domain_counters = Arc::new(DomainCounters::new(by_itself));
         Domain {
             shared: Arc::new(DomainShared {
-                id: DomainId::unused(),
+                id: DomainId::allocate(),
                 provider,
                 attr,
                 format,
@@ -194,7 +194,7 @@ impl Domain {
     ///
     /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
     pub fn shared_transmit_context(&self, attr: &TxAttr) -> Result<SharedTransmitContext, Error> {
-        Ok(SharedTransmitContext::new(self.shared.id, grant_transmit_context(&self.shared.attr, attr)?))
+        Ok(SharedTransmitContext::new(self.shared.id, grant_tx_attr(&self.shared.attr, attr)?))
     }
 
     /// What is offered of an atomic operation, on endpoints with
@@ -223,7 +223,7 @@ impl Domain {
     /// that it does not have; and for [`EndpointType::Msg`] in a domain [without
     /// locks](crate::Fabric::domain_unsynchronised).
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
-        Endpoint::open(self.shared.clone(), self.grant_endpoint(info)?, EndpointOrigin::Alone)
+        Endpoint::open(self.shared.clone(), self.grant_endpoint_info(info)?, EndpointOrigin::Alone)
     }
 
     /// Opens an endpoint that is to [accept](Endpoint::accept) a request, with the request's
@@ -236,11 +236,11 @@ impl Domain {
     /// another type than [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected, or
     /// an endpoint is or was open for it.
     pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
-        let granted = self.grant_msg_endpoint(info)?;
-        if request.asked().info.domain.name.as_deref() != Some(self.name()) {
+        let granted = self.grant_msg_endpoint_info(info)?;
+        if request.listener_info().info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid(Argument::RequestOfOtherDomain).into());
         }
-        request.take()?;
+        request.mark_taken()?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::Request(request.clone()))
     }
 
@@ -254,9 +254,9 @@ impl Domain {
     /// another type than [`EndpointType::Msg`], or the passive endpoint for another domain or
     /// address format; [`Misuse::State`] if it listens, or another endpoint has taken over; and as
     /// [`PassiveEndpoint::name`].
-    pub fn endpoint_for_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
-        let granted = self.grant_msg_endpoint(info)?;
-        let listener = passive.hand_over(self.name(), self.shared.format)?;
+    pub fn endpoint_from_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
+        let granted = self.grant_msg_endpoint_info(info)?;
+        let listener = passive.hand_over_listener(self.name(), self.shared.format)?;
         Endpoint::open(self.shared.clone(), granted, EndpointOrigin::TakenOver(listener))
     }
 
@@ -270,21 +270,21 @@ impl Domain {
     ///
     /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) does not answer.
     pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
-        let asked = with_preferences(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
-        let granted = grant_receive_context(&asked.rx)?;
+        let asked = hints_with_params(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
+        let granted = grant_rx_attr(&asked.rx)?;
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
     /// What an endpoint for connections gets that is opened with an info.
-    fn grant_msg_endpoint(&self, info: &Info) -> Result<Info, Error> {
+    fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
-        self.grant_endpoint(info)
+        self.grant_endpoint_info(info)
     }
 
     /// What an endpoint gets that is opened with an info.
-    fn grant_endpoint(&self, info: &Info) -> Result<Info, Error> {
+    fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
@@ -301,8 +301,8 @@ impl Domain {
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {
             return Err(Misuse::Invalid(Argument::AddressFormat { accepted: self.shared.format }).into());
         }
-        let wanted = with_preferences(info, &self.shared.params);
-        let mut granted = grant(&self.shared.attr, &wanted)?;
+        let wanted = hints_with_params(info, &self.shared.params);
+        let mut granted = grant_info(&self.shared.attr, &wanted)?;
         // The queues and what drives them are the domain's, whatever the info says.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
@@ -321,8 +321,12 @@ impl DomainShared {
     }
 
     /// Makes the pump of a passive endpoint one of an endpoint of the domain.
-    pub(crate) fn adopt(&self, pump: &Arc<dyn EndpointPump>, config: Config) -> Result<(), Error> {
-        pump.adopt(config, self.regions.clone())?;
+    pub(crate) fn adopt_passive_pump(
+        &self,
+        pump: &Arc<dyn EndpointPump>,
+        config: Config,
+    ) -> Result<(), Error> {
+        pump.become_active(config, self.regions.clone())?;
         self.register_pump(pump);
         Ok(())
     }
@@ -332,14 +336,14 @@ impl DomainShared {
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(pump));
         if self.has_had_works.load(Ordering::Relaxed) {
-            self.connect_works(pump);
+            self.attach_works(pump);
         }
     }
 
-    fn connect_works(&self, pump: &Arc<dyn EndpointPump>) {
+    fn attach_works(&self, pump: &Arc<dyn EndpointPump>) {
         let weak = Arc::downgrade(pump);
-        self.works.attach(weak);
-        pump.fire_works(&self.works);
+        self.works.attach_endpoint(weak);
+        pump.attach_work_queue(&self.works);
     }
 
     /// Has a counter that work is about to depend on drive the endpoints that may have work. From
@@ -349,18 +353,18 @@ impl DomainShared {
     /// # Errors
     ///
     /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist(&self, counter: &Counter) -> Result<(), Error> {
+    pub(crate) fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         if !self.has_had_works.load(Ordering::Acquire) {
-            self.begin_works();
+            self.start_works();
         }
-        counter.enlist(&self.domain_counters)?;
+        counter.enlist_in_domain(&self.domain_counters)?;
         // A thread that waits for the end of a work, too, carries out what other threads have left.
-        counter.shared().triggers(&self.works);
+        counter.shared().register_queue(&self.works);
         Ok(())
     }
 
     #[cold]
-    fn begin_works(&self) {
+    fn start_works(&self) {
         let present: Vec<_>;
         let pumps = self.pumps.lock();
         if self.has_had_works.load(Ordering::Acquire) {
@@ -368,7 +372,7 @@ impl DomainShared {
             return;
         }
         present = pumps.iter().filter_map(Weak::upgrade).collect();
-        present.iter().for_each(|pump| self.connect_works(pump));
+        present.iter().for_each(|pump| self.attach_works(pump));
         self.has_had_works.store(true, Ordering::Release);
     }
 
@@ -391,7 +395,7 @@ impl DomainShared {
         &self.domain_counters
     }
 
-    pub(crate) fn works(&self) -> &Arc<WorkQueue> {
+    pub(crate) fn work_queue(&self) -> &Arc<WorkQueue> {
         &self.works
     }
 
@@ -400,9 +404,9 @@ impl DomainShared {
     }
 
     /// Waits until no thread touches regions that were closed before.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_for_running_passes(&self) {
         let pumps: Vec<_> = self.pumps.lock().iter().filter_map(Weak::upgrade).collect();
-        pumps.iter().for_each(|pump| pump.settle());
+        pumps.iter().for_each(|pump| pump.wait_for_running_pass());
     }
 
     /// What moves an endpoint on by itself, if anything does. One for connections moves on as

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct DomainId(u64);
 
 impl DomainId {
-    pub(crate) fn unused() -> DomainId {
+    pub(crate) fn allocate() -> DomainId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         DomainId(NEXT.fetch_add(1, Ordering::Relaxed))
     }

@@ -103,8 +103,8 @@ impl Doorbell {
 
     /// Undoes [`nest`](Self::nest).
     #[cfg(all(test, loom))]
-    pub(crate) fn take_out(&self, inner: &Doorbell) {
-        self.event.take_out(&inner.event);
+    pub(crate) fn unnest(&self, inner: &Doorbell) {
+        self.event.unnest(&inner.event);
     }
 
     #[cfg(all(test, loom))]
@@ -119,7 +119,7 @@ impl AsFd for Doorbell {
     }
 }
 
-pub(crate) fn system(call: &'static str, error: io::Errno) -> Error {
+pub(crate) fn system_error(call: &'static str, error: io::Errno) -> Error {
     Error::System { call, errno: Errno::new(error.raw_os_error()) }
 }
 

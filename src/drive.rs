@@ -21,20 +21,20 @@ pub(crate) trait Drive: Send + Sync {
     /// Carries out the works of its domain that have become due, with the endpoint unlocked: they
     /// may be for it. [`arm`](Self::arm) and the mail of a shared receive context leave that to the
     /// caller.
-    fn fire(&self);
+    fn fire_due_works(&self);
     /// Shows the transport's descriptor, if it has one and is not closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
     /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell
     /// and is about to sleep: unless the application polls.
-    fn watch(&self) -> Watched;
+    fn progress_for_progress_thread(&self) -> WatchResult;
     /// Waits until a thread that moves the endpoint on has come to the end of its pass. After that no thread
     /// touches regions that were closed before.
-    fn settle(&self);
+    fn wait_for_running_pass(&self);
 }
 
 /// What the progress thread has found at an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
+pub(crate) enum WatchResult {
     /// The application polls. Nothing was done, and no event says when it stops.
     Polled,
     /// Something has happened, so that more may follow.

@@ -45,7 +45,7 @@ impl Driven {
 
     /// Locks the list, for a test that no thread asks for it.
     #[cfg(test)]
-    pub(crate) fn hold(&self) -> impl Sized + '_ {
+    pub(crate) fn lock_for_test(&self) -> impl Sized + '_ {
         self.others.write()
     }
 
@@ -73,14 +73,14 @@ impl Driven {
     }
 
     /// Carries out the works that are due. To be called with nothing locked that a sleeper takes.
-    pub(crate) fn fire(&self) {
-        self.for_each(|endpoint| endpoint.fire());
+    pub(crate) fn fire_due_works(&self) {
+        self.for_each(|endpoint| endpoint.fire_due_works());
     }
 
     /// Arms all of them, for a thread that is about to sleep.
     pub(crate) fn arm(&self) -> Armed {
         let first = self.first.get().map_or(NOTHING_TO_DO, |first| first.arm());
-        self.others.read().iter().map(|endpoint| endpoint.arm()).fold(first, soonest)
+        self.others.read().iter().map(|endpoint| endpoint.arm()).fold(first, earlier_of)
     }
 }
 
@@ -88,7 +88,7 @@ impl Driven {
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
 /// When to look again at the first of two endpoints.
-fn soonest(one: Armed, other: Armed) -> Armed {
+fn earlier_of(one: Armed, other: Armed) -> Armed {
     match (one, other) {
         (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {
             Armed::Asleep { look_again_after: [one, other].into_iter().flatten().min() }

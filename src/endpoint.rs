@@ -126,7 +126,7 @@ struct EndpointShared {
 }
 
 impl Endpoint {
-    /// Opens an endpoint. A request must be [taken](crate::ConnectionRequest::take) for it.
+    /// Opens an endpoint. A request must be [taken](crate::ConnectionRequest::mark_taken) for it.
     pub(crate) fn open(
         domain: Arc<domain::DomainShared>,
         info: Info,
@@ -150,7 +150,7 @@ impl Endpoint {
                 peer: Mutex::default(),
             }),
         };
-        endpoint.shared.take_over()?;
+        endpoint.shared.take_over_passive()?;
         Ok(endpoint)
     }
 
@@ -170,7 +170,7 @@ impl Endpoint {
     /// EADDRNOTAVAIL, EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let EndpointOrigin::Request(request) = &self.shared.origin {
-            return Ok(request.asked().name);
+            return Ok(request.listener_info().name);
         }
         if let Some(pump) = self.shared.pump.get() {
             return Ok(pump.address());
@@ -216,7 +216,7 @@ impl Endpoint {
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
             self.shared.check_caps(Caps::RMA_PMEM)?;
         }
-        self.check_trigger(flags)?;
+        self.check_trigger_flag(flags)?;
         self.default_flags.transmit.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
@@ -235,13 +235,13 @@ impl Endpoint {
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
         }
-        self.check_trigger(flags)?;
+        self.check_trigger_flag(flags)?;
         self.default_flags.receive.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
 
     /// Whether the endpoint may have these default flags as far as triggers are concerned.
-    fn check_trigger(&self, flags: OpFlags) -> Result<(), Error> {
+    fn check_trigger_flag(&self, flags: OpFlags) -> Result<(), Error> {
         match flags.contains(OpFlags::TRIGGER) && !self.shared.info.caps.contains(Caps::TRIGGER) {
             true => Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into()),
             false => Ok(()),
@@ -269,10 +269,10 @@ impl Endpoint {
     ///
     /// [`Misuse::NotFound`] if there is none; the operation, if there was one, completes by itself.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        let (pump, _) = self.shared.driven()?;
+        let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.info.caps.contains(Caps::TRIGGER) => {
-                self.works().cancel_by_context(pump, context)
+                self.work_queue().cancel_by_context(pump, context)
             }
             cancelled => cancelled,
         }
@@ -280,7 +280,7 @@ impl Endpoint {
 
     /// Holds the lock that setting an endpoint up takes.
     #[cfg(test)]
-    pub(crate) fn hold_setup(&self) -> impl Sized + '_ {
+    pub(crate) fn lock_setup(&self) -> impl Sized + '_ {
         self.shared.setup.lock()
     }
 
@@ -299,7 +299,7 @@ impl EndpointShared {
         let bind = match &self.origin {
             // What the application sees is the address that was asked; another one can have it only
             // as a listener.
-            EndpointOrigin::Request(request) => request.asked().bind.with_port(0),
+            EndpointOrigin::Request(request) => request.listener_info().bind.with_port(0),
             _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.config())?;
@@ -311,9 +311,9 @@ impl EndpointShared {
     }
 
     /// Makes the transport of a passive endpoint its own, if it was opened for that.
-    fn take_over(&self) -> Result<(), Error> {
+    fn take_over_passive(&self) -> Result<(), Error> {
         if let EndpointOrigin::TakenOver(listener) = &self.origin {
-            self.domain.adopt(&listener.pump, self.config())?;
+            self.domain.adopt_passive_pump(&listener.pump, self.config())?;
             self.pump.get_or_init(|| listener.pump.clone());
         }
         Ok(())
@@ -338,7 +338,7 @@ impl EndpointShared {
     }
 
     #[inline]
-    fn driven(&self) -> Result<(&dyn EndpointPump, ServiceFlags), Error> {
+    fn enabled_pump(&self) -> Result<(&dyn EndpointPump, ServiceFlags), Error> {
         let flags = self.service.flags();
         match self.pump.get() {
             Some(pump) if flags.contains(ServiceFlags::ENABLED) => Ok((&**pump, flags)),
@@ -362,26 +362,26 @@ impl Drop for EndpointShared {
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
             let driven = &as_drive(pump);
-            setup.leave(driven);
+            setup.stop_driving_endpoint(driven);
             if let Some(context) = setup.receive_context() {
                 context.members().leave(pump);
             }
-            if self.is_driven_by_all() {
-                self.domain.domain_counters().forget(driven);
+            if self.is_driven_by_domain_counters() {
+                self.domain.domain_counters().forget_endpoint(driven);
             }
             if let Some(reporter) = self.reporter.get() {
-                reporter.eq().leave(driven);
+                reporter.eq().forget_endpoint(driven);
             }
             if let Some(progress_thread) = self.progress_thread() {
-                progress_thread.unwatch(driven);
+                progress_thread.forget_endpoint(driven);
             }
-            self.domain.works().forget_waiting(&**pump);
+            self.domain.work_queue().forget_waiting(&**pump);
             pump.close(self.domain.close_linger());
-            self.domain.works().forget_endpoint(&**pump);
+            self.domain.work_queue().forget_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
-            reporter.forget();
-            drop(reporter.unsettled());
+            reporter.drop_entries();
+            drop(reporter.take_unsettled());
         }
     }
 }

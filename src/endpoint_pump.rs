@@ -24,16 +24,16 @@ use crate::trigger::WorkQueue;
 /// A pump as its endpoint sees it.
 pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn address(&self) -> Address;
-    fn enable(&self, wiring: Wiring) -> Result<(), Error>;
+    fn enable(&self, wiring: Bindings) -> Result<(), Error>;
     /// Reports to these queues and counters from now on.
-    fn rewire(
+    fn rebind_queues_and_counters(
         &self,
         transmit_cq: Option<Arc<CqShared>>,
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
-    fn inject(
+    fn try_inject(
         &self,
         to: FabricAddress,
         tag: Option<u64>,
@@ -42,16 +42,16 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     ) -> Result<bool, Error>;
     /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is
     /// to be posted.
-    fn inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
+    fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error>;
     /// Receives through a shared context, from the moment that it is enabled.
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
     /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
     fn leave_receiver(&self);
     /// Does what other endpoints that share its receive context have left to it. The caller then
-    /// [fires](Drive::fire) what is due by that.
-    fn fetch_mail(&self);
+    /// [fires](Drive::fire_due_works) what is due by that.
+    fn process_mail(&self);
     /// Carries out the works of its domain that it makes due, from now on.
-    fn fire_works(&self, works: &Arc<WorkQueue>);
+    fn attach_work_queue(&self, works: &Arc<WorkQueue>);
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }
@@ -74,11 +74,11 @@ pub(crate) trait Connect {
     /// A request was accepted, or its acceptor has failed: ends the requester's wait.
     fn settle_request(&self, request: RequestId);
     /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
-    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
+    fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
 }
 
 /// What an endpoint is connected to when it is enabled.
-pub(crate) struct Wiring {
+pub(crate) struct Bindings {
     pub(crate) av: AddressVector,
     pub(crate) transmit_cq: Option<Arc<CqShared>>,
     pub(crate) receive_cq: Option<Arc<CqShared>>,

@@ -226,7 +226,7 @@ impl EventQueue {
         };
         let shared = Arc::new(shared);
         if let Some(waiter) = &shared.waiter {
-            waiter.attach(Arc::downgrade(&shared));
+            waiter.attach_member(Arc::downgrade(&shared));
         }
         Ok(EventQueue { shared })
     }
@@ -244,7 +244,7 @@ impl EventQueue {
             return Err(Again::QueueFull.into());
         }
         queues.written_events += 1;
-        queues.events.push_back(Entry::written(Event::Written { number, data: data.into() }));
+        queues.events.push_back(Entry::written_by_application(Event::Written { number, data: data.into() }));
         drop(queues);
         self.shared.ring();
         Ok(data.len())
@@ -262,7 +262,7 @@ impl EventQueue {
             return Err(Again::QueueFull.into());
         }
         queues.written_errors += 1;
-        queues.errors.push_back(Entry::written(error));
+        queues.errors.push_back(Entry::written_by_application(error));
         drop(queues);
         self.shared.ring();
         Ok(())
@@ -299,13 +299,13 @@ impl EventQueue {
 
     /// Reads the oldest error, if there is one: `fi_eq_readerr(3)`. Drives no progress.
     pub fn read_error(&self) -> Option<EventError> {
-        self.read_error_and(|_| ()).map(|(error, ())| error)
+        self.read_error_with(|_| ()).map(|(error, ())| error)
     }
 
     /// As [`read_error`](Self::read_error), with what is found at the object that the error is
     /// about: closing an endpoint, which takes its errors along, comes to no end while `look` runs.
     /// The queue is locked then, so `look` must not use it.
-    pub fn read_error_and<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
+    pub fn read_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let (entry, found) = {
             let mut queues = self.shared.queues.lock();
             let entry = queues.errors.pop_front()?;
@@ -318,12 +318,12 @@ impl EventQueue {
 
     /// Looks at the oldest error, which stays in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
     pub fn peek_error(&self) -> Option<EventError> {
-        self.peek_error_and(|_| ()).map(|(error, ())| error)
+        self.peek_error_with(|_| ()).map(|(error, ())| error)
     }
 
     /// As [`peek_error`](Self::peek_error), with what is found at the object that the error is about, as by
-    /// [`read_error_and`](Self::read_error_and).
-    pub fn peek_error_and<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
+    /// [`read_error_with`](Self::read_error_with).
+    pub fn peek_error_with<R>(&self, look: impl FnOnce(&EventError) -> R) -> Option<(EventError, R)> {
         let queues = self.shared.queues.lock();
         let error = &queues.errors.front()?.what;
         let found = look(error);
@@ -364,12 +364,12 @@ impl EqShared {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        self.waiter.as_ref().map_or(Ok(()), |waiter| waiter.watch(&**endpoint))
+    pub(crate) fn watch_endpoint(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.waiter.as_ref().map_or(Ok(()), |waiter| waiter.watch_endpoint(&**endpoint))
     }
 
     /// Has reads drive this endpoint.
-    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
         if let Some(waiter) = &self.waiter {
             waiter.fence_and_ring();
@@ -377,9 +377,9 @@ impl EqShared {
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
-    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = &self.waiter {
-            waiter.unwatch(&**endpoint);
+            waiter.unwatch_endpoint(&**endpoint);
         }
         self.driven.remove(endpoint);
     }
@@ -390,12 +390,12 @@ impl EqShared {
     }
 
     /// Counts an object that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an object that is bound no longer. To be called once for each [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -417,13 +417,13 @@ impl EqShared {
     }
 
     /// Has something be over that the application need not hear of.
-    fn settle(&self, pending_accept: Option<PendingAccept>) {
+    fn defer_settling(&self, pending_accept: Option<PendingAccept>) {
         self.queues.lock().settled.extend(pending_accept);
     }
 
     /// Forgets a request that a passive endpoint has reported, if it was not read. To be called with the
     /// endpoint locked.
-    fn withdraw(&self, origin: EventOrigin, request: RequestId) {
+    fn withdraw_request(&self, origin: EventOrigin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
             Event::Connection(ConnectionEvent::Request(of)) => {
@@ -435,13 +435,13 @@ impl EqShared {
         let withdrawn = place.and_then(|place| queues.events.remove(place));
         drop(queues);
         if let Some(Entry { what: Event::Connection(ConnectionEvent::Request(request)), .. }) = withdrawn {
-            request.withdraw();
+            request.drop_listener();
         }
     }
 
     /// Drops the entries of a closed endpoint. Settles pending accepts as well, since they keep
     /// passive endpoints that may be closed, and perhaps no thread reads the queue any more.
-    fn forget(&self, origin: EventOrigin) {
+    fn drop_entries_of(&self, origin: EventOrigin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<EventOrigin>| of != Some(origin);
         // Dropped when the lock is gone: requests reject themselves.
@@ -472,7 +472,7 @@ impl EqShared {
         Ok(taken?.map(|(read, _)| read))
     }
 
-    fn has_something(&self) -> bool {
+    fn has_entries(&self) -> bool {
         let queues = self.queues.lock();
         !queues.events.is_empty() || !queues.errors.is_empty()
     }
@@ -516,7 +516,7 @@ impl EventLists {
 }
 
 impl<T> Entry<T> {
-    fn written(what: T) -> Entry<T> {
+    fn written_by_application(what: T) -> Entry<T> {
         Entry { what, origin: None, pending_accept: None }
     }
 }

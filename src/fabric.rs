@@ -12,9 +12,9 @@ use homespun_tcp::TcpProvider;
 use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
-use crate::getinfo::{getinfo_of, with_preferences};
+use crate::getinfo::{getinfo_from_providers, hints_with_params};
 use crate::info::Info;
-use crate::lock::{Locking, look_for_threads};
+use crate::lock::{Locking, find_single_threaded_flag};
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
@@ -45,7 +45,7 @@ impl Fabric {
 
     /// A fabric with homespun's own providers, whatever the environment says.
     pub fn with_params(params: Params) -> Fabric {
-        look_for_threads();
+        find_single_threaded_flag();
         let mut tcp = TcpProvider::new();
         if let Some(name) = &params.iface {
             tcp = tcp.with_interface(name);
@@ -87,8 +87,8 @@ impl Fabric {
         hints: Option<&Info>,
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
-        let hints = with_preferences(hints.unwrap_or(&Info::default()), &self.params);
-        getinfo_of(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
+        let hints = hints_with_params(hints.unwrap_or(&Info::default()), &self.params);
+        getinfo_from_providers(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 
     /// What the provider of a domain finds on this host that its users may want to know, one
@@ -96,13 +96,13 @@ impl Fabric {
     /// `"shm"`. Empty also where there is no such domain.
     ///
     /// ```
-    /// for finding in homespun::Fabric::new().findings("shm") {
+    /// for finding in homespun::Fabric::new().host_findings("shm") {
     ///     println!("shm: {finding}");
     /// }
     /// ```
-    pub fn findings(&self, domain: &str) -> Vec<String> {
+    pub fn host_findings(&self, domain: &str) -> Vec<String> {
         let provider = self.providers.iter().find(|provider| provider.attr().domain == domain);
-        provider.map(|provider| provider.findings()).unwrap_or_default()
+        provider.map(|provider| provider.host_findings()).unwrap_or_default()
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
@@ -118,11 +118,11 @@ impl Fabric {
     }
 
     pub(crate) fn open_domain(&self, info: &Info, locking: Locking) -> Result<Domain, Error> {
-        Ok(Domain::open(self.provider(info)?.clone(), info, locking, &self.params, &self.clock))
+        Ok(Domain::open(self.provider_for(info)?.clone(), info, locking, &self.params, &self.clock))
     }
 
     /// The provider of the domain that an info names.
-    fn provider(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
+    fn provider_for(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound(Missing::DomainName))?;
         let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
         Ok(provider.ok_or(Misuse::NotFound(Missing::Domain))?)
@@ -137,7 +137,7 @@ impl Fabric {
     /// [`Misuse::Invalid`] if it is not one that [`getinfo`](crate::getinfo()) answers for it, or
     /// for another endpoint type than [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
-        PassiveEndpoint::open(self.provider(info)?.clone(), info, &self.params, &self.clock)
+        PassiveEndpoint::open(self.provider_for(info)?.clone(), info, &self.params, &self.clock)
     }
 
     /// Opens an event queue: `fi_eq_open(3)`.

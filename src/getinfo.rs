@@ -11,14 +11,14 @@ use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
 
-pub(crate) use self::negotiate::grant_receive_context;
+pub(crate) use self::negotiate::grant_rx_attr;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
 use crate::params::{DOMAIN, Params};
-use crate::resolve::{self, AddressPair, ends};
+use crate::resolve::{self, AddressPair, resolve_address_pairs};
 
 /// [`getinfo`](crate::getinfo()) over these providers, the best one first; if there is an `only`
 /// domain, over its provider alone.
-pub(crate) fn getinfo_of(
+pub(crate) fn getinfo_from_providers(
     providers: &[ProviderAttr],
     only: Option<&str>,
     node: Option<&str>,
@@ -29,17 +29,17 @@ pub(crate) fn getinfo_of(
     let unspecified = Info::default();
     let hints = hints.unwrap_or(&unspecified);
     if flags.contains(InfoFlags::PROV_ATTR_ONLY) {
-        return Ok(vec![provider_only(hints)]);
+        return Ok(vec![provider_attr_info(hints)]);
     }
 
-    let offers = offers(providers, only, &negotiate::ep_types(hints)?, hints)?;
-    let ends = ends(node, service, flags, hints)?;
+    let offers = collect_offers(providers, only, &negotiate::candidate_ep_types(hints)?, hints)?;
+    let ends = resolve_address_pairs(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut unmet = Unmet::DomainAddressFormat;
     for offer in &offers {
         let (reached, others): (Vec<AddressPair>, Vec<AddressPair>) =
             ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
-        infos.extend(addressed(offer, &reached));
+        infos.extend(infos_with_addresses(offer, &reached));
         if reached.is_empty() && !others.is_empty() {
             unmet = Unmet::LocalDestination;
         }
@@ -56,7 +56,7 @@ pub(crate) fn getinfo_of(
 /// # Errors
 ///
 /// [`Misuse::Invalid`] if it asks for what the provider does not have.
-pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
+pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
     let mut wanted = info.clone();
     // The capabilities of the endpoint say it all; its sides may still have what the application
     // took away there.
@@ -67,7 +67,7 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
         Misuse::NoData(unmet) => Misuse::Invalid(Argument::NotOffered(unmet)),
         other => other,
     };
-    let ep_types = negotiate::ep_types(&wanted).map_err(refuse)?;
+    let ep_types = negotiate::candidate_ep_types(&wanted).map_err(refuse)?;
     let ep_type = ep_types.first().copied().unwrap_or(EndpointType::Rdm);
     let granted = negotiate::offer(provider, ep_type, &wanted).map_err(refuse)?;
     Ok(Info {
@@ -84,13 +84,13 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
 /// # Errors
 ///
 /// [`Misuse::NoData`] if they ask for what the provider does not have.
-pub(crate) fn grant_transmit_context(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
+pub(crate) fn grant_tx_attr(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
     let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
     Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
 /// What an application asks for; where it leaves something open, what the user's parameters ask for.
-pub(crate) fn with_preferences(hints: &Info, params: &Params) -> Info {
+pub(crate) fn hints_with_params(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
     let Info { tx, rx, .. } = &mut hints;
     for (asked, preferred) in [
@@ -106,7 +106,7 @@ pub(crate) fn with_preferences(hints: &Info, params: &Params) -> Info {
 }
 
 /// The answer to [`InfoFlags::PROV_ATTR_ONLY`].
-fn provider_only(hints: &Info) -> Info {
+fn provider_attr_info(hints: &Info) -> Info {
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
         prov_name: Some(PROVIDER_NAME.into()),
@@ -124,7 +124,7 @@ struct Offer<'a> {
 
 /// What each of these providers offers for each of these types of endpoints. If none can meet the
 /// hints, the reason is that of the first type and the first provider whose domain was meant.
-fn offers<'a>(
+fn collect_offers<'a>(
     providers: &'a [ProviderAttr],
     only: Option<&str>,
     ep_types: &[EndpointType],
@@ -137,7 +137,7 @@ fn offers<'a>(
     let mut reason = Misuse::NoData(Unmet::DomainName);
     if let Some(name) = only {
         if !providers.iter().any(|provider| is_named(provider, only)) {
-            warn!(variable = DOMAIN.variable(), name, "there is no such domain, so nothing is offered");
+            warn!(variable = DOMAIN.env_variable(), name, "there is no such domain, so nothing is offered");
             return Err(Misuse::NoData(Unmet::PreferredDomain).into());
         }
         if asked.is_some_and(|asked| asked != name) {
@@ -150,7 +150,7 @@ fn offers<'a>(
             continue;
         }
         let offer = match only {
-            Some(_) => negotiate::offer(provider, ep_type, &within_reach(provider, hints)),
+            Some(_) => negotiate::offer(provider, ep_type, &hints_within_reach(provider, hints)),
             None => negotiate::offer(provider, ep_type, hints),
         };
         match offer {
@@ -169,7 +169,7 @@ fn offers<'a>(
 ///
 /// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are.
 /// A user who leaves them this one domain knows; the answer still says how far it reaches.
-fn within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
+fn hints_within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
     let mut hints = hints.clone();
     if !provider.remote {
         for caps in [&mut hints.caps, &mut hints.tx.caps, &mut hints.rx.caps, &mut hints.domain.caps] {
@@ -180,7 +180,7 @@ fn within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
 }
 
 /// The offer at each of these addresses whose format the provider has, in the provider's order of formats.
-fn addressed(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
+fn infos_with_addresses(offer: &Offer<'_>, ends: &[AddressPair]) -> impl Iterator<Item = Info> {
     offer.provider.formats.iter().flat_map(move |&format| {
         ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {
             addr_format: Some(ends.format),

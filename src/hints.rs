@@ -255,7 +255,7 @@ mod tests {
     use crate::info::DomainAttr;
     use crate::params::Params;
 
-    fn fabric() -> Fabric {
+    fn make_fabric() -> Fabric {
         Fabric::with_params(Params::default())
     }
 
@@ -291,25 +291,25 @@ mod tests {
         assert_eq!(hints.as_info(), &info);
         assert_eq!(Info::from(hints.clone()), info);
         assert_eq!(Hints::from(info.clone()), hints);
-        let found = fabric().infos(&hints).unwrap();
-        assert_eq!(Ok(found.clone()), fabric().getinfo(None, None, InfoFlags::empty(), Some(&info)));
-        assert_eq!(Ok(&found[0]), fabric().info(&hints).as_ref());
+        let found = make_fabric().infos(&hints).unwrap();
+        assert_eq!(Ok(found.clone()), make_fabric().getinfo(None, None, InfoFlags::empty(), Some(&info)));
+        assert_eq!(Ok(&found[0]), make_fabric().info(&hints).as_ref());
     }
 
     #[test]
     fn node_and_service_name_destination_or_with_source_the_source() {
         let there = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
         let hints = Hints::new().domain("tcp").node("127.0.0.1").service(7471).numeric_host();
-        let info = fabric().info(&hints).unwrap();
+        let info = make_fabric().info(&hints).unwrap();
         assert_eq!(info.dest_addr, Some(there));
-        let info = fabric().info(&hints.source()).unwrap();
+        let info = make_fabric().info(&hints.source()).unwrap();
         assert_eq!((info.src_addr, info.dest_addr), (Some(there), None));
     }
 
     #[test]
     fn getinfo_fails_with_errno_of_the_unmet_hint() {
-        let refused = fabric().info(&Hints::new().domain("token-ring")).unwrap_err();
+        let refused = make_fabric().info(&Hints::new().domain("token-ring")).unwrap_err();
         assert_eq!(refused.errno(), Errno::ENODATA);
-        assert_eq!(fabric().infos(&Hints::new().source()).unwrap_err().errno(), Errno::EINVAL);
+        assert_eq!(make_fabric().infos(&Hints::new().source()).unwrap_err().errno(), Errno::EINVAL);
     }
 }

@@ -21,8 +21,10 @@ use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 pub const PROVIDER_NAME: &str = "homespun";
 
 /// The version of the provider: that of this crate.
-pub const PROVIDER_VERSION: Version =
-    Version::new(decimal(env!("CARGO_PKG_VERSION_MAJOR")), decimal(env!("CARGO_PKG_VERSION_MINOR")));
+pub const PROVIDER_VERSION: Version = Version::new(
+    parse_version_number(env!("CARGO_PKG_VERSION_MAJOR")),
+    parse_version_number(env!("CARGO_PKG_VERSION_MINOR")),
+);
 
 /// The name of the one fabric: every endpoint of homespun can reach every other that its domain can.
 pub const FABRIC_NAME: &str = "homespun";
@@ -328,7 +330,7 @@ impl fmt::Display for Version {
 }
 
 /// A part of the crate's version, read at compile time.
-const fn decimal(text: &str) -> u16 {
+const fn parse_version_number(text: &str) -> u16 {
     match u16::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("the crate's version is not made of numbers"),

@@ -49,7 +49,7 @@ impl Serialised {
 
 impl Locking {
     /// A lock of this kind.
-    pub(crate) fn lock<T>(self, value: T) -> Lock<T> {
+    pub(crate) fn new_lock<T>(self, value: T) -> Lock<T> {
         Lock::from_raw(RawLock { is_left_out: self != Locking::Taken, ..RawLock::INIT }, value)
     }
 }
@@ -74,16 +74,16 @@ unsafe impl RawMutex for RawLock {
 
     #[inline]
     fn lock(&self) -> GuardSend {
-        if !self.take() {
+        if !self.try_acquire() {
             debug_assert!(!self.is_left_out, "an object of a domain without locks is used by two at once");
-            self.wait();
+            self.spin_until_acquired();
         }
         GuardSend::new()
     }
 
     #[inline]
     fn try_lock(&self) -> Option<GuardSend> {
-        self.take().then(GuardSend::new)
+        self.try_acquire().then(GuardSend::new)
     }
 
     #[inline]
@@ -99,20 +99,20 @@ unsafe impl RawMutex for RawLock {
 impl RawLock {
     /// Takes the lock if it is free.
     #[inline]
-    fn take(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         if self.is_left_out || is_single_threaded() {
             let was_locked = self.is_locked.load(Ordering::Relaxed);
             self.is_locked.store(true, Ordering::Relaxed);
             !was_locked
         } else {
             #[cfg(test)]
-            counting::count();
+            counting::count_attempt();
             !self.is_locked.swap(true, Ordering::Acquire)
         }
     }
 
     #[cold]
-    fn wait(&self) {
+    fn spin_until_acquired(&self) {
         let mut spins = 0;
         loop {
             while self.is_locked.load(Ordering::Relaxed) {
@@ -123,7 +123,7 @@ impl RawLock {
                     thread::yield_now();
                 }
             }
-            if self.take() {
+            if self.try_acquire() {
                 return;
             }
         }
@@ -138,7 +138,7 @@ static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN
 
 /// Asks the C library for the place where it says whether there are other threads. Without this,
 /// locks are always taken.
-pub(crate) fn look_for_threads() {
+pub(crate) fn find_single_threaded_flag() {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
         // SAFETY: the name is a C string. A library that does not have this variable, which glibc
@@ -168,12 +168,12 @@ pub(crate) mod counting {
         static TAKEN: Cell<u64> = const { Cell::new(0) };
     }
 
-    pub(super) fn count() {
+    pub(super) fn count_attempt() {
         TAKEN.set(TAKEN.get() + 1);
     }
 
     /// How often this thread has tried to take one.
-    pub(crate) fn taken() -> u64 {
+    pub(crate) fn attempts_of_thread() -> u64 {
         TAKEN.get()
     }
 }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn threads_take_turns() {
-        look_for_threads();
+        find_single_threaded_flag();
         let count = Lock::new(0_u64);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -215,20 +215,20 @@ mod tests {
     fn unlocked_domain_counts_no_locks_and_detects_concurrent_use() {
         // SAFETY: no other thread knows of the lock.
         let locking = Locking::LeftOut(unsafe { Serialised::promise() });
-        let lock = locking.lock(());
-        let before = counting::taken();
+        let lock = locking.new_lock(());
+        let before = counting::attempts_of_thread();
         for _ in 0..10 {
             drop(lock.lock());
         }
         let guard = lock.lock();
         assert!(lock.try_lock().is_none());
         drop(guard);
-        assert_eq!(counting::taken(), before);
+        assert_eq!(counting::attempts_of_thread(), before);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let before = counting::taken();
-                drop(Locking::Taken.lock(()).lock());
-                assert_eq!(counting::taken(), before + 1);
+                let before = counting::attempts_of_thread();
+                drop(Locking::Taken.new_lock(()).lock());
+                assert_eq!(counting::attempts_of_thread(), before + 1);
             });
         });
     }
@@ -238,14 +238,14 @@ mod tests {
     #[should_panic(expected = "is used by two at once")]
     fn second_use_of_a_held_unlocked_lock_panics() {
         // SAFETY: no other thread knows of the lock.
-        let lock = Locking::LeftOut(unsafe { Serialised::promise() }).lock(());
+        let lock = Locking::LeftOut(unsafe { Serialised::promise() }).new_lock(());
         let _guard = lock.lock();
         drop(lock.lock());
     }
 
     #[test]
     fn process_with_two_threads_is_not_single_threaded() {
-        look_for_threads();
+        find_single_threaded_flag();
         thread::scope(|scope| {
             scope.spawn(|| assert!(!is_single_threaded()));
             assert!(!is_single_threaded());

@@ -78,7 +78,7 @@ const RECEIVE_REFUSED: OpFlags = TRIGGER;
 ///
 /// [`Misuse::Flags`] for a flag that the operation refuses.
 #[inline(always)]
-pub(crate) fn options(
+pub(crate) fn options_from_flags(
     op: &Op,
     flags: OpFlags,
     default: OpFlags,
@@ -90,7 +90,7 @@ pub(crate) fn options(
         Op::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
         Op::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
     };
-    refuse(flags, refused)?;
+    refuse_flags(flags, refused)?;
     let flags = flags & known;
     Ok(Options {
         level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
@@ -130,17 +130,17 @@ pub(crate) fn special_receive_kind(
 /// [`Misuse::Flags`] for a flag that it refuses.
 #[inline(always)]
 pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
-    refuse(flags, RECEIVE_REFUSED)
+    refuse_flags(flags, RECEIVE_REFUSED)
 }
 
 /// Refuses default flags that are not known: an endpoint that drops one would break a promise about all
 /// operations.
 pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
-    refuse(flags, flags - known)
+    refuse_flags(flags, flags - known)
 }
 
 #[inline(always)]
-fn refuse(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
+fn refuse_flags(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
     let refused = flags.bits() & refused.bits();
     if refused == 0 { Ok(()) } else { Err(Misuse::Flags(refused).into()) }
 }

@@ -161,13 +161,13 @@ mod tests {
     use crate::counter::CounterAttr;
     use crate::cq::OperationKind;
 
-    fn hints() -> Hints {
+    fn make_hints() -> Hints {
         Hints::new().node("127.0.0.1").source()
     }
 
     #[test]
     fn open_endpoint_exchanges_messages_with_defaults() {
-        let opened = Fabric::new().open_endpoint(&hints()).expect("an endpoint");
+        let opened = Fabric::new().open_endpoint(&make_hints()).expect("an endpoint");
         let own = opened.av.insert_one(opened.endpoint.name().expect("a name")).expect("an address");
         opened.endpoint.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1).expect("room");
         opened.endpoint.send(Bytes::from_static(b"hello"), own, 2).expect("room");
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn builder_binds_what_it_is_given() {
         let fabric = Fabric::new();
-        let info = fabric.info(&hints()).expect("an info");
+        let info = fabric.info(&make_hints()).expect("an info");
         let domain = fabric.domain(&info).expect("a domain");
         let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
         let first = domain.endpoint_builder(&info).cq_attr(CqAttr::default()).open().expect("an endpoint");
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn builder_of_a_connected_endpoint_is_refused() {
         let fabric = Fabric::new();
-        let refused = fabric.open_endpoint(&hints().ep_type(EndpointType::Msg));
+        let refused = fabric.open_endpoint(&make_hints().ep_type(EndpointType::Msg));
         assert_eq!(refused.expect_err("it has no peer").errno(), Errno::EINVAL);
     }
 }

@@ -18,7 +18,7 @@ use crate::pump::Pump;
 /// A provider, whatever its transport.
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
-    fn findings(&self) -> Vec<String>;
+    fn host_findings(&self) -> Vec<String>;
     /// Opens an endpoint. A port that the system may choose is one of `ports`, if there is such a range.
     fn open_pump(
         &self,
@@ -38,8 +38,8 @@ impl<P: Provider> OpenPump for P {
         Provider::attr(self)
     }
 
-    fn findings(&self) -> Vec<String> {
-        Provider::findings(self)
+    fn host_findings(&self) -> Vec<String> {
+        Provider::host_findings(self)
     }
 
     fn open_pump(
@@ -56,7 +56,9 @@ impl<P: Provider> OpenPump for P {
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
         })?;
         let transport = match ports.filter(|_| bind.port() == 0) {
-            Some(ports) => ports.first_free(instance, |port| self.open(bind.with_port(port), instance)),
+            Some(ports) => {
+                ports.open_at_free_port(instance, |port| self.open(bind.with_port(port), instance))
+            }
             None => self.open(bind, instance),
         };
         let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;

@@ -175,7 +175,7 @@ impl Default for Params {
 
 impl Param {
     /// The environment variable.
-    pub fn variable(&self) -> String {
+    pub fn env_variable(&self) -> String {
         format!("FI_HOMESPUN_{}", self.name.to_uppercase())
     }
 
@@ -188,26 +188,29 @@ impl Param {
 impl Params {
     /// Takes the values from the environment.
     pub fn from_env() -> Params {
-        Params::from_lookup(|param| env::var(param.variable()).ok())
+        Params::from_lookup(|param| env::var(param.env_variable()).ok())
     }
 
     /// Takes the values from `lookup`. A malformed value counts as not set, with a
     /// warning, since it must not keep an application from starting. A number out of range is
     /// clamped to the range.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
-        fn parsed<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
+        fn parse_or_warn<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
             let parsed = value.trim().parse().ok();
             if parsed.is_none() {
-                warn!(variable = param.variable(), value, "not {kind}, and so ignored");
+                warn!(variable = param.env_variable(), value, "not {kind}, and so ignored");
             }
             parsed
         }
-        let millis = |param: Param| parsed::<u32>(param, &lookup(&param)?, "a number");
+        let millis = |param: Param| parse_or_warn::<u32>(param, &lookup(&param)?, "a number");
         let number = |param: Param, range: RangeInclusive<usize>| {
-            let asked = parsed::<usize>(param, &lookup(&param)?, "a number")?;
+            let asked = parse_or_warn::<usize>(param, &lookup(&param)?, "a number")?;
             let taken = asked.clamp(*range.start(), *range.end());
             if taken != asked {
-                warn!(variable = param.variable(), asked, taken, "out of range, and so taken as the nearest");
+                warn!(
+                    variable = param.env_variable(),
+                    asked, taken, "out of range, and so taken as the nearest"
+                );
             }
             Some(taken)
         };
@@ -219,7 +222,7 @@ impl Params {
                 _ => None,
             };
             if flag.is_none() {
-                warn!(variable = param.variable(), value, "neither 1 nor 0, and so ignored");
+                warn!(variable = param.env_variable(), value, "neither 1 nor 0, and so ignored");
             }
             flag
         };
@@ -228,7 +231,7 @@ impl Params {
         Params {
             domain: name(DOMAIN),
             iface: name(IFACE),
-            ports: name(PORTS).and_then(|value| parsed(PORTS, &value, "a range of ports")),
+            ports: name(PORTS).and_then(|value| parse_or_warn(PORTS, &value, "a range of ports")),
             close_linger: millis(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
             shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
@@ -251,7 +254,7 @@ impl Params {
     ///
     /// let params = Params { shm_any_tracer: true, ..Params::default() };
     /// for param in PARAMS {
-    ///     println!("{}={}", param.variable(), params.value(param));
+    ///     println!("{}={}", param.env_variable(), params.value(param));
     /// }
     /// # assert_eq!(params.value(&homespun::params::SHM_ANY_TRACER), "1");
     /// # assert_eq!(params.value(&homespun::params::PORTS), "any port");
@@ -341,7 +344,7 @@ mod tests {
             .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
             .collect();
         let listed: Vec<(&str, &str)> = rows.iter().map(|row| (row[0].trim_matches('`'), row[2])).collect();
-        let variables: Vec<String> = PARAMS.iter().map(Param::variable).collect();
+        let variables: Vec<String> = PARAMS.iter().map(Param::env_variable).collect();
         let there: Vec<(&str, &str)> =
             variables.iter().map(String::as_str).zip(PARAMS.iter().map(|param| param.default)).collect();
         assert_eq!(listed, there);
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn values_are_taken_by_their_variable() {
-        let params = Params::from_lookup(|param| match param.variable().as_str() {
+        let params = Params::from_lookup(|param| match param.env_variable().as_str() {
             "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),
             "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),

@@ -15,9 +15,9 @@ use crate::clock::Clock;
 use crate::connection::{Listener, ListenerInfo};
 use crate::counter::BoundCounters;
 use crate::domain_id::DomainId;
-use crate::endpoint_pump::{Wiring, as_drive};
+use crate::endpoint_pump::{Bindings, as_drive};
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
-use crate::getinfo::grant;
+use crate::getinfo::grant_info;
 use crate::info::{EndpointType, Info};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
@@ -124,7 +124,7 @@ impl PassiveEndpoint {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
         let attr = provider.attr();
-        let info = grant(&attr, info)?;
+        let info = grant_info(&attr, info)?;
         let of_source = info.src_addr.map(|address| address.format());
         let format = info.addr_format.or(of_source).unwrap_or_else(|| attr.preferred_format());
         if of_source.is_some_and(|source| source != format) || !attr.formats.contains(&format) {
@@ -161,11 +161,11 @@ impl PassiveEndpoint {
     ///
     /// [`Misuse::State`] once it listens; [`Misuse::Busy`] if it has a queue already.
     pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
-        let mut setup = self.idle()?;
+        let mut setup = self.lock_idle_setup()?;
         if setup.eq.is_some() {
             return Err(Misuse::Busy(InUse::EventQueueBound).into());
         }
-        eq.shared().bind();
+        eq.shared().add_binding();
         setup.eq = Some((eq.clone(), object));
         Ok(())
     }
@@ -177,7 +177,7 @@ impl PassiveEndpoint {
     /// [`Misuse::State`] once it listens or its [`name`](Self::name) was asked for;
     /// [`Misuse::Invalid`] for an address of another format than the info's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
-        let mut setup = self.idle()?;
+        let mut setup = self.lock_idle_setup()?;
         if self.shared.listener.get().is_some() {
             return Err(Misuse::State(ObjectState::AddressAssigned).into());
         }
@@ -232,15 +232,15 @@ impl PassiveEndpoint {
     /// an endpoint has taken over the address; and as [`name`](Self::name). [`Error::System`] also
     /// where the queue cannot be woken, for want of memory.
     pub fn listen(&self) -> Result<(), Error> {
-        let mut setup = self.idle()?;
+        let mut setup = self.lock_idle_setup()?;
         let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
         let listener = self.shared.open_listener(&setup)?;
         let subject = ReportedEndpoint::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
         // Whatever may fail, and whatever looks into it, comes before any queue drives it.
-        eq.shared().watch(&as_drive(&listener.pump))?;
-        listener.pump.enable(Wiring {
-            av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::unused())?,
+        eq.shared().watch_endpoint(&as_drive(&listener.pump))?;
+        listener.pump.enable(Bindings {
+            av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::allocate())?,
             transmit_cq: None,
             receive_cq: None,
             counters: BoundCounters::default(),
@@ -253,14 +253,18 @@ impl PassiveEndpoint {
             works: Arc::default(),
         })?;
         listener.pump.listen(setup.backlog_requests)?;
-        eq.shared().join(&as_drive(&listener.pump));
+        eq.shared().drive_endpoint(&as_drive(&listener.pump));
         setup.stage = PassiveStage::Listening(reporter);
         Ok(())
     }
 
     /// Gives its address and its transport to an endpoint of a domain of this name and format.
-    pub(crate) fn hand_over(&self, domain: &str, format: AddressFormat) -> Result<Arc<Listener>, Error> {
-        let mut setup = self.idle()?;
+    pub(crate) fn hand_over_listener(
+        &self,
+        domain: &str,
+        format: AddressFormat,
+    ) -> Result<Arc<Listener>, Error> {
+        let mut setup = self.lock_idle_setup()?;
         if self.shared.info.domain.name.as_deref() != Some(domain) || self.shared.format != format {
             return Err(Misuse::Invalid(Argument::PassiveOfOtherDomain).into());
         }
@@ -270,7 +274,7 @@ impl PassiveEndpoint {
         Ok(listener.clone())
     }
 
-    fn idle(&self) -> Result<MutexGuard<'_, PassiveSetup>, Error> {
+    fn lock_idle_setup(&self) -> Result<MutexGuard<'_, PassiveSetup>, Error> {
         let setup = self.shared.setup.lock();
         match setup.stage {
             PassiveStage::Idle => Ok(setup),
@@ -307,11 +311,11 @@ impl Drop for PassiveShared {
         if let (PassiveStage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
             // No new requests, no progress, and no events from now on.
             listener.pump.stop_listening();
-            reporter.eq().leave(&as_drive(&listener.pump));
-            reporter.forget();
+            reporter.eq().forget_endpoint(&as_drive(&listener.pump));
+            reporter.drop_entries();
         }
         if let Some((eq, _)) = &setup.eq {
-            eq.shared().unbind();
+            eq.shared().remove_binding();
         }
     }
 }

@@ -82,7 +82,7 @@ impl PollSet {
             return Err(Misuse::OtherDomain.into());
         }
         let mut members = self.members.lock();
-        if members.iter().any(|member| member.object.is(object)) {
+        if members.iter().any(|member| member.object.is_same_object(object)) {
             return Err(Misuse::Invalid(Argument::PollSetMember).into());
         }
         let added = Arc::new(Polled { object: Object::new(object), context });
@@ -98,11 +98,11 @@ impl PollSet {
     pub fn remove<'a>(&self, object: impl Into<PollObject<'a>>) -> Result<(), Error> {
         let object = object.into();
         let mut members = self.members.lock();
-        let Some(removed) = members.iter().find(|member| member.object.is(object)) else {
+        let Some(removed) = members.iter().find(|member| member.object.is_same_object(object)) else {
             return Err(Misuse::NotFound(Missing::PollSetMember).into());
         };
         removed.object.release();
-        *members = members.iter().filter(|member| !member.object.is(object)).cloned().collect();
+        *members = members.iter().filter(|member| !member.object.is_same_object(object)).cloned().collect();
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl PollSet {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
             }
-            if member.object.report() {
+            if member.object.take_readiness() {
                 tell(member.context);
                 count += 1;
             }
@@ -177,12 +177,12 @@ impl Object {
     fn new(object: PollObject<'_>) -> Object {
         match object {
             PollObject::Queue(cq) => {
-                cq.shared().bind();
+                cq.shared().add_binding();
                 Object::Queue(cq.shared().clone())
             }
             PollObject::Counter(counter) => {
                 let counter = counter.shared().clone();
-                counter.bind();
+                counter.add_binding();
                 Object::Counter { counter, reported: Default::default() }
             }
         }
@@ -191,12 +191,12 @@ impl Object {
     /// It may be closed, though another thread may still poll it.
     fn release(&self) {
         match self {
-            Object::Queue(cq) => cq.unbind(),
-            Object::Counter { counter, .. } => counter.unbind(),
+            Object::Queue(cq) => cq.remove_binding(),
+            Object::Counter { counter, .. } => counter.remove_binding(),
         }
     }
 
-    fn is(&self, object: PollObject<'_>) -> bool {
+    fn is_same_object(&self, object: PollObject<'_>) -> bool {
         match (self, object) {
             (Object::Queue(own), PollObject::Queue(cq)) => Arc::ptr_eq(own, cq.shared()),
             (Object::Counter { counter: own, .. }, PollObject::Counter(counter)) => {
@@ -214,10 +214,10 @@ impl Object {
     }
 
     /// Whether it has something to report, which for a change of a counter is so once.
-    fn report(&self) -> bool {
+    fn take_readiness(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),
-            Object::Counter { counter, reported } => reported.update(counter.state()),
+            Object::Counter { counter, reported } => reported.update(counter.values_and_change_count()),
         }
     }
 }

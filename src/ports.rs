@@ -48,7 +48,7 @@ impl PortRange {
     /// # Errors
     ///
     /// EADDRINUSE if none is free; and at once whatever else `open` answers.
-    pub(crate) fn first_free<T>(
+    pub(crate) fn open_at_free_port<T>(
         self,
         seed: u64,
         mut open: impl FnMut(u16) -> Result<T, Errno>,
@@ -104,7 +104,7 @@ mod tests {
         for (ports, seed) in [(7000..=7004, 0), (7000..=7004, 3), (1..=u16::MAX, u64::MAX), (80..=80, 9)] {
             let ports = PortRange::new(ports).unwrap();
             let mut tried = BTreeSet::new();
-            let refused = ports.first_free(seed, |port| -> Result<(), Errno> {
+            let refused = ports.open_at_free_port(seed, |port| -> Result<(), Errno> {
                 assert!(ports.contains(port) && tried.insert(port), "{port}");
                 Err(Errno::EADDRINUSE)
             });
@@ -112,9 +112,9 @@ mod tests {
         }
         let ports = PortRange::new(7000..=7004).unwrap();
         let free = |port| if port == 7001 { Ok(port) } else { Err(Errno::EADDRINUSE) };
-        assert_eq!(ports.first_free(3, free), Ok(7001));
+        assert_eq!(ports.open_at_free_port(3, free), Ok(7001));
         let mut tries = 0;
-        let refused = ports.first_free(3, |_| -> Result<(), Errno> {
+        let refused = ports.open_at_free_port(3, |_| -> Result<(), Errno> {
             tries += 1;
             Err(Errno::EACCES)
         });

@@ -107,7 +107,7 @@ impl Op {
             Op::Atomic { local, op, .. } => {
                 let mut needed = Caps::ATOMIC;
                 needed.set(Caps::READ, local.kind().fetches());
-                needed.set(Caps::WRITE, op.writes());
+                needed.set(Caps::WRITE, op.can_write());
                 needed
             }
         }
@@ -115,13 +115,13 @@ impl Op {
 
     /// The length of the longest piece of memory that is copied if the operation is injected.
     #[inline(always)]
-    pub(crate) fn injected_bytes(&self) -> usize {
+    pub(crate) fn longest_injected_bytes(&self) -> usize {
         match self {
             Op::Send { source, .. } | Op::Rma { local: RmaLocal::Write { source, .. }, .. } => {
                 source.len_bytes()
             }
             Op::Rma { local: RmaLocal::Read(_), .. } => 0,
-            Op::Atomic { local, op, .. } if op.has_operand() => local.source_max_bytes(),
+            Op::Atomic { local, op, .. } if op.has_operand() => local.longest_source_bytes(),
             Op::Atomic { .. } => 0,
         }
     }
@@ -130,13 +130,13 @@ impl Op {
     pub(crate) fn completion_flags(&self) -> CompletionFlags {
         match self {
             Op::Send { tag, .. } => CompletionFlags::of_send(tag.is_some()),
-            Op::Rma { local, .. } => local.flags(),
+            Op::Rma { local, .. } => local.completion_flags(),
             Op::Atomic { local, .. } => CompletionFlags::of_access(true, local.kind().fetches()),
         }
     }
 
     /// Stops depending on memory that is only read: copies it, unless it is owned.
-    pub(crate) fn detach(&mut self) {
+    pub(crate) fn copy_borrowed_memory(&mut self) {
         match self {
             Op::Send { source, .. } | Op::Rma { local: RmaLocal::Write { source, .. }, .. } => {
                 source.detach();
@@ -191,7 +191,7 @@ impl ReceivePost {
 
     /// The receive for an engine. It takes the memory out of the post.
     #[inline(always)]
-    pub(crate) fn request(&mut self, criteria: Criteria) -> ReceiveRequest {
+    pub(crate) fn take_receive_request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
         let destination = mem::take(&mut self.destination);
         ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
@@ -205,7 +205,7 @@ impl ReceivePost {
 
     /// Puts the memory of a receive back that was refused, and says why it was.
     #[cold]
-    pub(crate) fn put_back(&mut self, rejected: Rejected<Destination>) -> Error {
+    pub(crate) fn put_back_rejected(&mut self, rejected: Rejected<Destination>) -> Error {
         self.destination = rejected.returned;
         rejected.error
     }

@@ -12,13 +12,13 @@ pub(crate) trait Poster: Send + Sync {
     fn post(&self, post: &mut Post) -> Result<(), Error>;
     /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is
     /// refused.
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
+    fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
     /// Cancels an operation of the application's with this context.
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Cancels the operation of the deferred work with this number.
     fn cancel_work(&self, number: u64) -> Result<(), Error>;
     /// Reports an operation that waited for a counter and is refused, or cancelled.
-    fn refuse(&self, refused: RefusedPost);
+    fn report_refused(&self, refused: RefusedPost);
     /// Wakes the threads that rely on the endpoint to wake them.
     fn wake_sleepers(&self);
 }

@@ -4,7 +4,7 @@
 //! that. An application that polls is faster than any thread could be, and the two would only be in each
 //! other's way: rings of shared memory that a sleeper has armed cost the peer a system call a message. So the
 //! thread stands down at an endpoint that is polled, and looks now and then whether it still is.
-//! [`Watched`](crate::drive::Watched) says what it finds at an endpoint.
+//! [`Watched`](crate::drive::WatchResult) says what it finds at an endpoint.
 //!
 //! It awaits nothing in particular, so it has no [`Waiter`](crate::wait::Waiter). Each round takes these
 //! steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
@@ -27,7 +27,7 @@ use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 
 use crate::doorbell::Doorbell;
-use crate::drive::{Drive, Watched};
+use crate::drive::{Drive, WatchResult};
 use crate::signals::without_signals;
 use crate::wait::EpollSet;
 
@@ -75,8 +75,8 @@ impl ProgressThread {
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn start(&self) -> Result<Arc<Doorbell>, Error> {
         let mut running = self.running.lock();
-        if let Some(parents) = running.take_if(|running| !running.is_here()) {
-            parents.forget();
+        if let Some(parents) = running.take_if(|running| !running.is_own_process()) {
+            parents.forget_after_fork();
         }
         let running = match &mut *running {
             Some(running) => running,
@@ -90,22 +90,22 @@ impl ProgressThread {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
-        self.shared().map_or(Ok(()), |shared| shared.listen(drive))
+    pub(crate) fn watch_endpoint(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.shared().map_or(Ok(()), |shared| shared.watch_endpoint(drive))
     }
 
     /// Moves this endpoint on from now on. It must be enabled, with the doorbell that
     /// [`start`](Self::start) has given, after [`listen`](Self::listen).
-    pub(crate) fn watch(&self, drive: &Arc<dyn Drive>) {
+    pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.watch(drive);
+            shared.drive_endpoint(drive);
         }
     }
 
     /// Lets go of an endpoint, which must be closed next.
-    pub(crate) fn unwatch(&self, drive: &Arc<dyn Drive>) {
+    pub(crate) fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
-            shared.unwatch(drive);
+            shared.forget_endpoint(drive);
         }
     }
 
@@ -113,7 +113,7 @@ impl ProgressThread {
     /// parent's to change. Without the lock, since what is called for it may wait for an endpoint.
     fn shared(&self) -> Option<Arc<ThreadShared>> {
         let running = self.running.lock();
-        running.as_ref().filter(|running| running.is_here()).map(|running| running.shared.clone())
+        running.as_ref().filter(|running| running.is_own_process()).map(|running| running.shared.clone())
     }
 }
 
@@ -121,8 +121,8 @@ impl Drop for ProgressThread {
     /// Ends the thread, and waits for that.
     fn drop(&mut self) {
         let Some(running) = self.running.get_mut().take() else { return };
-        if !running.is_here() {
-            return running.forget();
+        if !running.is_own_process() {
+            return running.forget_after_fork();
         }
         running.shared.is_ending.store(true, Ordering::SeqCst);
         running.shared.doorbell.ring();
@@ -155,24 +155,24 @@ impl Running {
         Ok(Running { shared, thread, process: process::id() })
     }
 
-    fn is_here(&self) -> bool {
+    fn is_own_process(&self) -> bool {
         self.process == process::id()
     }
 
     /// In a forked child: there is no thread to wait for, and its descriptors are those of the parent's.
-    fn forget(self) {
+    fn forget_after_fork(self) {
         mem::forget(self);
     }
 }
 
 impl ThreadShared {
-    fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+    fn watch_endpoint(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
         let mut added = Ok(());
         drive.with_wake_fd(&mut |fd| added = self.sources.add(fd));
         added
     }
 
-    fn watch(&self, drive: &Arc<dyn Drive>) {
+    fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
         let mut can_wake = false;
         drive.with_wake_fd(&mut |_| can_wake = true);
         let endpoint = Endpoint { drive: drive.clone(), can_wake, is_muted: AtomicBool::new(false) };
@@ -180,7 +180,7 @@ impl ThreadShared {
         self.doorbell.ring();
     }
 
-    fn unwatch(&self, drive: &Arc<dyn Drive>) {
+    fn forget_endpoint(&self, drive: &Arc<dyn Drive>) {
         self.endpoints.lock().retain(|endpoint| !Arc::ptr_eq(&endpoint.drive, drive));
         drive.with_wake_fd(&mut |fd| self.sources.remove(fd));
     }
@@ -196,7 +196,7 @@ impl ThreadShared {
                 return;
             }
             endpoints.extend(self.endpoints.lock().iter().cloned());
-            let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.move_on(&self.sources));
+            let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.make_pass(&self.sources));
             // The first that sees no reason to sleep does not keep the others from their pass.
             let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
             if pause != Some(Duration::ZERO) {
@@ -209,23 +209,23 @@ impl ThreadShared {
 impl Endpoint {
     /// Makes progress. Returns after how long the endpoint needs another visit; `None`: only when
     /// it is woken.
-    fn move_on(&self, sources: &EpollSet) -> Option<Duration> {
-        let found = self.drive.watch();
-        if let Watched::Polled | Watched::Resting(_) = found {
-            self.mute(sources, found == Watched::Polled);
+    fn make_pass(&self, sources: &EpollSet) -> Option<Duration> {
+        let found = self.drive.progress_for_progress_thread();
+        if let WatchResult::Polled | WatchResult::Resting(_) = found {
+            self.set_muted(sources, found == WatchResult::Polled);
         }
         match found {
-            Watched::Polled => Some(REVISIT_AFTER),
-            Watched::Resting(Armed::Asleep { look_again_after }) => look_again_after,
+            WatchResult::Polled => Some(REVISIT_AFTER),
+            WatchResult::Resting(Armed::Asleep { look_again_after }) => look_again_after,
             // No descriptor would say when there is something to do.
-            Watched::Resting(Armed::Ready) if !self.can_wake => Some(REVISIT_AFTER),
-            Watched::Resting(Armed::Ready) | Watched::Moving => Some(Duration::ZERO),
+            WatchResult::Resting(Armed::Ready) if !self.can_wake => Some(REVISIT_AFTER),
+            WatchResult::Resting(Armed::Ready) | WatchResult::Moving => Some(Duration::ZERO),
         }
     }
 
     /// Sets whether the transport's descriptor wakes the thread: without arming it may be readable
     /// for ever.
-    fn mute(&self, sources: &EpollSet, is_muted: bool) {
+    fn set_muted(&self, sources: &EpollSet, is_muted: bool) {
         if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
             return;
         }

@@ -4,9 +4,9 @@
 //! progress, none per frame. Its lock is taken before a completion queue's lock, never the other
 //! way.
 
+mod address_cache;
 mod connections;
 mod duties;
-mod names;
 mod posting;
 mod queues;
 mod receive_context;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
-use homespun_engine::completion::{Completion, Failure};
+use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
@@ -36,13 +36,13 @@ use crate::av::FabricAddress;
 use crate::clock::Clock;
 use crate::counter::BoundCounters;
 use crate::cq::{CqShared, Reader};
-use crate::drive::{Drive, Watched};
-use crate::endpoint_pump::{EndpointPump, Wiring};
+use crate::drive::{Drive, WatchResult};
+use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::poster::{Poster, RefusedPost};
+use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::duties::{Duties, Purpose};
-use crate::pump::names::{AddressCache, PeerCache};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
@@ -85,13 +85,13 @@ impl<T: Transport> State<T> {
     fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let State { engine, wired, .. } = self;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let criteria = wired.criteria(post, engine)?;
+        let criteria = wired.match_criteria(post, engine)?;
         let request = PeekRequest { tagged: post.tagged.is_some(), criteria, context: post.context, then };
         engine.peek(request, &mut wired.queues())
     }
 
     /// The application polls without reading a completion queue: makes a pass.
-    fn poll_without_reader(&mut self) {
+    fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
         self.polls = self.polls.wrapping_add(1);
     }
@@ -103,7 +103,7 @@ impl<T: Transport> State<T> {
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         if engine.awaits_timeout() {
-            timekeeper.pass(engine, &mut queues);
+            timekeeper.count_pass_or_advance(engine, &mut queues);
         }
         engine.transmit(transport, &mut queues);
         transport.flush();
@@ -113,7 +113,7 @@ impl<T: Transport> State<T> {
     /// Makes the progress that needs no arrival, such as reporting to a peer the match of a receive
     /// that was just posted, then arms the transport. Returns whether the transport wakes for what
     /// happens next.
-    fn arm_transport(&mut self) -> Armed {
+    fn transmit_and_arm_transport(&mut self) -> Armed {
         let State { engine, transport, wired: Some(wired), .. } = self else { return AT_REST };
         let mut queues = wired.queues();
         engine.deliver_held(&mut queues);
@@ -130,9 +130,9 @@ impl<T: Transport> State<T> {
         if engine.awaits_timeout()
             && let Some(wired) = wired
         {
-            timekeeper.advance(engine, &mut wired.queues());
+            timekeeper.advance_engine_time(engine, &mut wired.queues());
         }
-        let armed = self.arm_transport();
+        let armed = self.transmit_and_arm_transport();
         self.timekeeper.set_alarm(armed, &self.engine)
     }
 
@@ -141,8 +141,9 @@ impl<T: Transport> State<T> {
     #[cold]
     fn rearm_or_wake(&mut self) {
         let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
-        let is_armed =
-            has_sleepers && self.arm_transport() == AT_REST && self.timekeeper.has_alarm_for(&self.engine);
+        let is_armed = has_sleepers
+            && self.transmit_and_arm_transport() == AT_REST
+            && self.timekeeper.has_alarm_for(&self.engine);
         self.duties.set(Duties::WATCH, is_armed);
         if !is_armed && let Some(wired) = &self.wired {
             wired.wiring.wake_sleepers();
@@ -168,7 +169,7 @@ impl<T: Transport> State<T> {
 const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct Wired {
-    wiring: Wiring,
+    wiring: Bindings,
     peer_cache: PeerCache,
     address_cache: AddressCache,
 }
@@ -194,7 +195,7 @@ impl<T: Transport> Pump<T> {
         let address = transport.address();
         Pump {
             address,
-            state: locking.lock(Some(State {
+            state: locking.new_lock(Some(State {
                 engine: Engine::with_regions(config, regions),
                 transport,
                 wired: None,
@@ -203,14 +204,14 @@ impl<T: Transport> Pump<T> {
                 duties: Duties::empty(),
                 polls: 0,
             })),
-            closing: locking.lock(()),
+            closing: locking.new_lock(()),
             works: OnceLock::new(),
         }
     }
 
     /// Has the engine receive, in a way of its choice.
     #[inline(always)]
-    fn receive_by(
+    fn post_receive_with(
         &self,
         post: &mut ReceivePost,
         receive: impl FnOnce(
@@ -219,77 +220,77 @@ impl<T: Transport> Pump<T> {
             &mut Queues<'_, '_>,
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        let request = post.request(wired.criteria(post, engine)?);
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, wired) = endpoint.enabled_parts()?;
+        let request = post.take_receive_request(wired.match_criteria(post, engine)?);
         let received = receive(engine, request, &mut wired.queues());
-        received.map_err(|rejected| post.put_back(rejected))
+        received.map_err(|rejected| post.put_back_rejected(rejected))
     }
 
     /// Has the engine receive, or look for a message, in another way than the ordinary one.
     #[inline(never)]
-    fn receive_specially(&self, post: &mut ReceivePost) -> Result<(), Error> {
+    fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
             ReceiveKind::Single => {
-                self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
+                self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
             }
-            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |engine, request, queues| {
-                engine.post_multi_receive(request, min_free_bytes, queues)
-            }),
-            ReceiveKind::Claimed => {
-                self.receive_by(post, |engine, request, queues| engine.receive_claimed(request, queues))
-            }
-            ReceiveKind::Peek(then) => self.peek(post, then),
+            ReceiveKind::Multi { min_free_bytes } => self
+                .post_receive_with(post, |engine, request, queues| {
+                    engine.post_multi_receive(request, min_free_bytes, queues)
+                }),
+            ReceiveKind::Claimed => self
+                .post_receive_with(post, |engine, request, queues| engine.receive_claimed(request, queues)),
+            ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
             ReceiveKind::Discard => self.discard_claimed(post),
         }
     }
 
     /// Answers a peek, then makes a pass.
-    fn peek(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
-        let mut endpoint = self.in_use_for(Purpose::Poll);
+    fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
+        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
         let state = endpoint.guard.as_mut().ok_or(NOT_ENABLED)?;
         let answered = state.peek(post, then);
         // Not before it has answered: see docs/decisions/peek.md.
-        state.poll_without_reader();
+        state.count_poll_and_pass();
         answered
     }
 
     /// A pass of the progress thread, unless the application polls.
-    fn make_progress_pass(&self) -> Watched {
+    fn pass_for_progress_thread(&self) -> WatchResult {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut().filter(|state| state.wired.is_some()) else {
-            return Watched::Resting(AT_REST);
+            return WatchResult::Resting(AT_REST);
         };
         state.duties.remove(Duties::WATCH);
         if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
-            return Watched::Polled;
+            return WatchResult::Polled;
         }
-        state.timekeeper.look_next();
+        state.timekeeper.check_clock_next_pass();
         let received = state.pass_without_reader();
-        if state.engine.has_news_for_others() {
-            receive_context::notify_others(&mut guard);
-            return Watched::Moving;
+        if state.engine.has_mail_for_others() {
+            receive_context::deliver_mail_to_others(&mut guard);
+            return WatchResult::Moving;
         }
         if received > 0 || state.engine.wants_pass() {
-            return Watched::Moving;
+            return WatchResult::Moving;
         }
         let armed = state.transport.arm();
         let armed = state.timekeeper.set_alarm(armed, &state.engine);
         state.duties.set(Duties::WATCH, armed != Armed::Ready);
-        Watched::Resting(armed)
+        WatchResult::Resting(armed)
     }
 
     fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, wired) = endpoint.enabled_parts()?;
         engine.discard_claimed(post.tagged.is_some(), post.context, &mut wired.queues())
     }
 }
 
 impl<T: Transport> Poster for Pump<T> {
     fn post(&self, post: &mut Post) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, transport, wired) = endpoint.enabled_parts()?;
         wired.post(post, engine, transport)?;
         if !post.options.more {
             transport.flush();
@@ -297,22 +298,22 @@ impl<T: Transport> Poster for Pump<T> {
         Ok(())
     }
 
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+    fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         if post.kind != ReceiveKind::Single {
-            return self.receive_specially(post);
+            return self.post_special_receive(post);
         }
-        self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
+        self.post_receive_with(post, |engine, request, queues| engine.post_receive(request, queues))
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, wired) = endpoint.enabled_parts()?;
         engine.cancel(context, &mut wired.queues())
     }
 
     fn cancel_work(&self, number: u64) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, wired) = endpoint.enabled_parts()?;
         engine.cancel_work(number, &mut wired.queues())
     }
 
@@ -322,21 +323,25 @@ impl<T: Transport> Poster for Pump<T> {
         }
     }
 
-    fn refuse(&self, refused: RefusedPost) {
+    fn report_refused(&self, refused: RefusedPost) {
         let RefusedPost { mut context, flags, error, buffer, is_work } = refused;
-        let mut endpoint = self.in_use();
-        let Ok((engine, _, wired)) = endpoint.enabled() else { return };
+        let mut endpoint = self.lock_for_call();
+        let Ok((engine, _, wired)) = endpoint.enabled_parts() else { return };
         let wiring = &wired.wiring;
         let mut is_counted = true;
         if is_work {
-            let end = wiring.work_ended(context, false);
+            let end = wiring.finish_deferred_work(context, false);
             (context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted {
-            wiring.counters.count_error(CounterEvents::of(flags));
+            wiring.counters.count_error(CounterEvents::of_completion(flags));
         }
-        let completion = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
-        engine.report_refused(Failure { completion, error, target: None }, &mut wired.queues());
+        let completion =
+            EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
+        engine.report_refused_operation(
+            FailedOperation { completion, error, target: None },
+            &mut wired.queues(),
+        );
     }
 }
 
@@ -345,61 +350,61 @@ impl<T: Transport> EndpointPump for Pump<T> {
         self.address
     }
 
-    fn enable(&self, wiring: Wiring) -> Result<(), Error> {
+    fn enable(&self, wiring: Bindings) -> Result<(), Error> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         if state.wired.is_some() {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
-        if wiring.counters.events().intersects(CounterEvents::OF_REGION) {
-            state.engine.observe_accesses();
+        if wiring.counters.counted_events().intersects(CounterEvents::OF_REGION) {
+            state.engine.disable_direct_access();
         }
         state.wired =
             Some(Wired { wiring, peer_cache: PeerCache::default(), address_cache: AddressCache::default() });
         Ok(())
     }
 
-    fn rewire(
+    fn rebind_queues_and_counters(
         &self,
         transmit_cq: Option<Arc<CqShared>>,
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     ) {
-        let mut endpoint = self.in_use();
-        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
-        if counters.events().intersects(CounterEvents::OF_REGION) {
-            engine.observe_accesses();
+        let mut endpoint = self.lock_for_call();
+        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled_parts() else { return };
+        if counters.counted_events().intersects(CounterEvents::OF_REGION) {
+            engine.disable_direct_access();
         }
         (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
 
-    fn inject(
+    fn try_inject(
         &self,
         to: FabricAddress,
         tag: Option<u64>,
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
-        let to = wired.peer_cache.peer(to, &wired.wiring.av, engine)?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, transport, wired) = endpoint.enabled_parts()?;
+        let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
         let is_sent = engine.inject(to, tag, data, message, transport);
         if is_sent {
             if !wired.wiring.counters.is_empty() {
-                wired.wiring.counters.count(CounterEvents::SEND);
+                wired.wiring.counters.count_success(CounterEvents::SEND);
             }
             transport.flush();
         }
         Ok(is_sent)
     }
 
-    fn inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        let to = wired.peer_cache.peer(to, &wired.wiring.av, engine)?;
+    fn try_inject_write(&self, to: FabricAddress, bytes: &[u8], memory: RemoteMemory) -> Result<bool, Error> {
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, wired) = endpoint.enabled_parts()?;
+        let to = wired.peer_cache.peer_of_address(to, &wired.wiring.av, engine)?;
         let is_written = engine.inject_write(to, bytes, memory);
         if is_written && !wired.wiring.counters.is_empty() {
-            wired.wiring.counters.count(CounterEvents::WRITE);
+            wired.wiring.counters.count_success(CounterEvents::WRITE);
         }
         Ok(is_written)
     }
@@ -422,16 +427,16 @@ impl<T: Transport> EndpointPump for Pump<T> {
         context.into_iter().for_each(|context| context.deliver_mail_and_fire());
     }
 
-    fn fetch_mail(&self) {
-        let mut endpoint = self.in_use_for(Purpose::Mail);
-        let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
+    fn process_mail(&self) {
+        let mut endpoint = self.lock_for_purpose(Purpose::Mail);
+        let Ok((engine, transport, wired)) = endpoint.enabled_parts() else { return };
         let mut queues = WithoutReader(wired.queues());
         engine.deliver_held(&mut queues);
         engine.transmit(transport, &mut queues);
         transport.flush();
     }
 
-    fn fire_works(&self, works: &Arc<WorkQueue>) {
+    fn attach_work_queue(&self, works: &Arc<WorkQueue>) {
         self.works.get_or_init(|| works.clone());
         if let Some(state) = &mut *self.state.lock() {
             state.duties.insert(Duties::FIRE);
@@ -457,7 +462,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             if engine.awaits_timeout() {
-                timekeeper.pass(&mut engine, &mut sink);
+                timekeeper.count_pass_or_advance(&mut engine, &mut sink);
             }
             engine.transmit(&mut transport, &mut sink);
             transport.flush();
@@ -466,7 +471,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         }
         engine.close_links(&mut transport);
         transport.flush();
-        while transport.draining() > 0 && clock.now() < deadline {
+        while transport.draining_count() > 0 && clock.now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             transport.flush();
@@ -474,7 +479,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             patience.pause(&clock);
         }
         // Peers may have accessed regions that are counted.
-        self.fire();
+        self.fire_due_works();
     }
 }
 
@@ -483,13 +488,13 @@ impl<T: Transport> Drive for Pump<T> {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
         let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
-        reader.begin();
+        reader.refresh_is_next();
         {
             let mut queues = wired.queues_for(reader);
             engine.deliver_held(&mut queues);
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
             if engine.awaits_timeout() {
-                timekeeper.pass(engine, &mut queues);
+                timekeeper.count_pass_or_advance(engine, &mut queues);
             }
             engine.transmit(transport, &mut queues);
             transport.flush();
@@ -497,21 +502,21 @@ impl<T: Transport> Drive for Pump<T> {
         }
         state.polls = state.polls.wrapping_add(1);
         if !state.duties.is_empty() {
-            self.see_to_duties(&mut guard, Purpose::Poll);
+            self.run_duties(&mut guard, Purpose::Poll);
         }
     }
 
     fn progress_without_reader(&self) {
-        let mut endpoint = self.in_use_for(Purpose::Poll);
+        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
         if let Some(state) = endpoint.guard.as_mut() {
-            state.poll_without_reader();
+            state.count_poll_and_pass();
         }
     }
 
     fn arm(&self) -> Armed {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return AT_REST };
-        if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
+        if let Some(Wired { wiring: Bindings { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
             state.polls = 0;
             if !state.duties.contains(Duties::WATCH) {
                 doorbell.ring();
@@ -520,20 +525,20 @@ impl<T: Transport> Drive for Pump<T> {
         }
         state.duties.insert(Duties::WATCH);
         let armed = state.prepare_sleep();
-        receive_context::notify_others(&mut guard);
+        receive_context::deliver_mail_to_others(&mut guard);
         armed
     }
 
-    fn watch(&self) -> Watched {
-        let found = self.make_progress_pass();
-        self.fire();
+    fn progress_for_progress_thread(&self) -> WatchResult {
+        let found = self.pass_for_progress_thread();
+        self.fire_due_works();
         found
     }
 
     #[inline]
-    fn fire(&self) {
+    fn fire_due_works(&self) {
         if let Some(works) = self.works.get() {
-            works.fire();
+            works.fire_due_works();
         }
     }
 
@@ -543,7 +548,7 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
-    fn settle(&self) {
+    fn wait_for_running_pass(&self) {
         drop(self.state.lock());
         drop(self.closing.lock());
     }

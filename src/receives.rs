@@ -215,13 +215,13 @@ pub(crate) trait ReceivePoster {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {
-            // SAFETY: the caller promises what `Destination::room` asks for: the engine ends the operation
+            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for: the engine ends the operation
             // before its completion can be read, and is dropped when the endpoint is closed.
-            unsafe { Destination::room(buffers)? }
+            unsafe { Destination::raw_allowing_null(buffers)? }
         } else {
             Destination::default()
         };
-        self.submit_receive(&mut self.receiving(from, tagged, kind, destination, context), flags)
+        self.submit_receive(&mut self.make_receive_post(from, tagged, kind, destination, context), flags)
     }
 
     /// Posts a receive whose memory is owned, or hands the memory back. What is not to be filled is dropped.
@@ -235,13 +235,13 @@ pub(crate) trait ReceivePoster {
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         if flags.intersects(RECEIVE_KINDS) {
-            return self.receive_owned_specially(buffers, from, tagged, context, flags);
+            return self.receive_owned_special_kind(buffers, from, tagged, context, flags);
         }
         self.receive_owned_as(ReceiveKind::Single, buffers, from, tagged, context, flags)
     }
 
     #[cold]
-    fn receive_owned_specially<B: Owned<Lent = Destination>>(
+    fn receive_owned_special_kind<B: Owned<Lent = Destination>>(
         &self,
         buffers: B,
         from: FabricAddress,
@@ -256,7 +256,7 @@ pub(crate) trait ReceivePoster {
         if kind.fills_memory() {
             return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
         }
-        let mut post = self.receiving(from, tagged, kind, Destination::default(), context);
+        let mut post = self.make_receive_post(from, tagged, kind, Destination::default(), context);
         self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, returned: buffers })
     }
 
@@ -271,15 +271,16 @@ pub(crate) trait ReceivePoster {
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         // Nothing of it is left to be dropped: a post that is accepted has no memory any more.
-        let mut post = ManuallyDrop::new(self.receiving(from, tagged, kind, buffers.lend()?, context));
+        let mut post =
+            ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
         match self.submit_receive(&mut post, flags) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, returned: take_back(&mut post) }),
+            Err(error) => Err(Rejected { error, returned: take_back_buffer(&mut post) }),
         }
     }
 
     #[inline(always)]
-    fn receiving(
+    fn make_receive_post(
         &self,
         from: FabricAddress,
         tagged: Option<TagMatch>,
@@ -304,6 +305,6 @@ pub(crate) trait ReceivePoster {
 
 /// The memory of a receive that was refused.
 #[cold]
-fn take_back<B: Owned>(post: &mut ReceivePost) -> B {
+fn take_back_buffer<B: Owned>(post: &mut ReceivePost) -> B {
     B::from_buffer(post.take_buffer())
 }

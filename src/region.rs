@@ -134,7 +134,7 @@ impl Domain {
         }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
-        self.enter(attr, |attr| match &shared {
+        self.register_with_key(attr, |attr| match &shared {
             Some(memory) => Region::shareable(memory.clone(), len_bytes, attr),
             None => Region::owned(len_bytes, attr),
         })
@@ -175,14 +175,14 @@ impl Domain {
         let persistent = attr
             .flags
             .contains(MrFlags::RMA_PMEM)
-            .then(|| unsafe { Persistent::of(segments) })
+            .then(|| unsafe { Persistent::from_segments(segments) })
             .transpose()?;
-        self.enter(attr, |attr| {
+        self.register_with_key(attr, |attr| {
             // SAFETY: the caller promises the same until the region is dropped, and by the end of
             // that it has ended.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
-                Some(persistent) => region.persistent(Box::new(persistent.clone())),
+                Some(persistent) => region.with_persistence(Box::new(persistent.clone())),
                 None => region,
             })
         })
@@ -250,13 +250,13 @@ impl Domain {
             return Err(Misuse::Memory(BadMemory::NotShareable).into());
         }
         let mapped = file::FileMemory(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
-        self.enter(attr, |attr| {
-            let region = Region::kept(Box::new(mapped.clone()), len_bytes, attr)?;
-            Ok(region.persistent(Box::new(mapped.clone())))
+        self.register_with_key(attr, |attr| {
+            let region = Region::kept_by(Box::new(mapped.clone()), len_bytes, attr)?;
+            Ok(region.with_persistence(Box::new(mapped.clone())))
         })
     }
 
-    fn enter(
+    fn register_with_key(
         &self,
         attr: &MrAttr,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
@@ -272,8 +272,8 @@ impl Domain {
         loop {
             let key = if picks_key { random_key()? } else { requested_key };
             let region = make(RegionAttr { key, access, base_address: 0 })?;
-            let region = if is_virtual { region.at_its_address() } else { region };
-            let region = if is_to_be_enabled { region.disabled() } else { region };
+            let region = if is_virtual { region.with_own_base_address() } else { region };
+            let region = if is_to_be_enabled { region.into_disabled() } else { region };
             match self.shared.regions().add(region) {
                 Ok(region) => {
                     let (domain, counters) = (self.shared.clone(), Mutex::default());
@@ -431,7 +431,7 @@ impl MemoryRegion {
             self.domain.domain_counters().remove(counter);
             return Err(misuse.into());
         }
-        counter.bind();
+        counter.add_binding();
         counters.push(counter.clone());
         Ok(())
     }
@@ -464,10 +464,10 @@ impl MemoryRegion {
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         self.domain.regions().close(&self.region);
-        self.domain.settle();
+        self.domain.wait_for_running_passes();
         for counter in self.counters.get_mut() {
             self.domain.domain_counters().remove(counter);
-            counter.unbind();
+            counter.remove_binding();
         }
     }
 }

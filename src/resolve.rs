@@ -36,7 +36,7 @@ pub(crate) enum AddressRole {
 ///
 /// [`Misuse::NoData`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be
 /// named and was not.
-pub(crate) fn ends(
+pub(crate) fn resolve_address_pairs(
     node: Option<&str>,
     service: Option<&str>,
     flags: InfoFlags,
@@ -64,18 +64,18 @@ pub(crate) fn ends(
         (None, _) => (hinted_src, hinted_dest),
     };
 
-    let host = host_formats()?;
+    let host = host_address_formats()?;
     let ends = match (src, dest) {
         (None, None) => host
             .iter()
             .map(|&format| AddressPair { format, src: Some(format.wildcard()), dest: None })
             .collect(),
-        (None, Some(dest)) => towards(&reachable(&dest))?,
-        (Some(src), None) => local(&src, &host)?
+        (None, Some(dest)) => routes_to(&replace_wildcards(&dest))?,
+        (Some(src), None) => local_addresses(&src, &host)?
             .iter()
             .map(|&src| AddressPair { format: src.format(), src: Some(src), dest: None })
             .collect(),
-        (Some(src), Some(dest)) => pairs(&local(&src, &host)?, &reachable(&dest))?,
+        (Some(src), Some(dest)) => all_pairs(&local_addresses(&src, &host)?, &replace_wildcards(&dest))?,
     };
     let wanted = |ends: &AddressPair| hints.addr_format.is_none_or(|format| format == ends.format);
     let ends: Vec<AddressPair> = ends.into_iter().filter(wanted).collect();
@@ -131,8 +131,8 @@ fn is_number(service: &str) -> bool {
 }
 
 /// The formats of which the host has addresses, IPv4 first.
-fn host_formats() -> Result<Vec<AddressFormat>, Error> {
-    let interfaces = if_addrs::get_if_addrs().map_err(|error| system("getifaddrs", &error))?;
+fn host_address_formats() -> Result<Vec<AddressFormat>, Error> {
+    let interfaces = if_addrs::get_if_addrs().map_err(|error| system_error("getifaddrs", &error))?;
     let has = |wanted: fn(&IpAddr) -> bool| interfaces.iter().any(|interface| wanted(&interface.ip()));
     let mut formats = Vec::new();
     if has(IpAddr::is_ipv4) {
@@ -146,7 +146,7 @@ fn host_formats() -> Result<Vec<AddressFormat>, Error> {
 
 /// These destinations by addresses that name one host. Connecting to a wildcard reaches this host, whose name
 /// is the loopback address of the format.
-fn reachable(destinations: &[Address]) -> Vec<Address> {
+fn replace_wildcards(destinations: &[Address]) -> Vec<Address> {
     let mut reachable = Vec::new();
     for &dest in destinations {
         let loopback: IpAddr = match dest.format() {
@@ -162,11 +162,11 @@ fn reachable(destinations: &[Address]) -> Vec<Address> {
 }
 
 /// Those of the addresses that endpoints of this host can be bound to.
-fn local(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
+fn local_addresses(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
     let mut local = Vec::new();
     for &address in addresses {
         let usable = if address.is_specific() {
-            probe(address.with_port(0), None)?.is_some()
+            probe_local_address(address.with_port(0), None)?.is_some()
         } else {
             host.contains(&address.format())
         };
@@ -182,14 +182,14 @@ fn local(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, 
 
 /// Whether an address is one of this host.
 pub(crate) fn is_local(address: Address) -> bool {
-    matches!(probe(address.with_port(0), None), Ok(Some(_)))
+    matches!(probe_local_address(address.with_port(0), None), Ok(Some(_)))
 }
 
 /// Each destination that there is a route to, with the local address at the start of that route.
-fn towards(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
+fn routes_to(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &dest in destinations {
-        if let Some(src) = probe(dest.format().wildcard(), Some(dest))? {
+        if let Some(src) = probe_local_address(dest.format().wildcard(), Some(dest))? {
             ends.push(AddressPair { format: dest.format(), src: Some(src), dest: Some(dest) });
         }
     }
@@ -200,7 +200,7 @@ fn towards(destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
 }
 
 /// Each source with each destination of its format.
-fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
+fn all_pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPair>, Error> {
     let mut ends = Vec::new();
     for &src in sources {
         for &dest in destinations.iter().filter(|dest| dest.format() == src.format()) {
@@ -216,7 +216,7 @@ fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<AddressPai
 /// Asks the system what an endpoint bound at `bind` has for an address, if it talks to `peer`;
 /// `None` if that is not possible. The port of the result is 0. Connecting a datagram socket
 /// chooses a route and sends nothing.
-fn probe(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
+fn probe_local_address(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
     let attempt = || -> io::Result<SocketAddr> {
         let socket = UdpSocket::bind(bind.socket_addr())?;
         if let Some(peer) = peer {
@@ -226,7 +226,7 @@ fn probe(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error>
     };
     match attempt() {
         Ok(found) => Ok(Some(Address::from(found).with_port(0))),
-        Err(error) if is_exhaustion(&error) => Err(system("socket", &error)),
+        Err(error) if is_exhaustion(&error) => Err(system_error("socket", &error)),
         Err(_) => Ok(None),
     }
 }
@@ -236,7 +236,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-fn system(call: &'static str, error: &io::Error) -> Error {
+fn system_error(call: &'static str, error: &io::Error) -> Error {
     Error::System { call, errno: error.raw_os_error().map_or(Errno::EOTHER, Errno::new) }
 }
 
@@ -244,20 +244,20 @@ fn system(call: &'static str, error: &io::Error) -> Error {
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> Address {
+    fn parse_address(text: &str) -> Address {
         Address::from(text.parse::<SocketAddr>().expect("a socket address"))
     }
 
     fn host_has_ipv6() -> bool {
-        host_formats().expect("interfaces").contains(&AddressFormat::SockaddrIn6)
+        host_address_formats().expect("interfaces").contains(&AddressFormat::SockaddrIn6)
     }
 
     #[test]
     fn numbers_resolve_without_a_resolver() {
         let found = resolve(Some("127.0.0.1"), Some("7471"), AddressRole::Destination, true);
-        assert_eq!(found, Ok(vec![address("127.0.0.1:7471")]));
+        assert_eq!(found, Ok(vec![parse_address("127.0.0.1:7471")]));
         let found = resolve(Some("::1"), Some("7471"), AddressRole::Destination, true);
-        assert_eq!(found, Ok(vec![address("[::1]:7471")]));
+        assert_eq!(found, Ok(vec![parse_address("[::1]:7471")]));
         assert!(resolve(Some("localhost"), Some("7471"), AddressRole::Destination, true).is_err());
     }
 
@@ -265,7 +265,7 @@ mod tests {
     fn a_name_resolves_to_each_of_its_addresses_once() {
         let found =
             resolve(Some("localhost"), Some("7471"), AddressRole::Destination, false).expect("localhost");
-        assert!(found.contains(&address("127.0.0.1:7471")), "{found:?}");
+        assert!(found.contains(&parse_address("127.0.0.1:7471")), "{found:?}");
         let mut once = found.clone();
         once.sort_unstable();
         once.dedup();
@@ -291,14 +291,18 @@ mod tests {
 
     #[test]
     fn a_service_alone_is_the_wildcard_as_source_and_the_loopback_as_destination() {
-        let src = ends(None, Some("7471"), InfoFlags::SOURCE, &Info::default()).expect("a source");
-        assert!(src.iter().any(|ends| ends.src == Some(address("0.0.0.0:7471")) && ends.dest.is_none()));
-        assert_eq!(src.iter().any(|ends| ends.src == Some(address("[::]:7471"))), host_has_ipv6());
-        let dest = ends(None, Some("7471"), InfoFlags::empty(), &Info::default()).expect("a destination");
+        let src =
+            resolve_address_pairs(None, Some("7471"), InfoFlags::SOURCE, &Info::default()).expect("a source");
+        assert!(
+            src.iter().any(|ends| ends.src == Some(parse_address("0.0.0.0:7471")) && ends.dest.is_none())
+        );
+        assert_eq!(src.iter().any(|ends| ends.src == Some(parse_address("[::]:7471"))), host_has_ipv6());
+        let dest = resolve_address_pairs(None, Some("7471"), InfoFlags::empty(), &Info::default())
+            .expect("a destination");
         let loopback = AddressPair {
             format: AddressFormat::SockaddrIn,
-            src: Some(address("127.0.0.1:0")),
-            dest: Some(address("127.0.0.1:7471")),
+            src: Some(parse_address("127.0.0.1:0")),
+            dest: Some(parse_address("127.0.0.1:7471")),
         };
         assert!(dest.contains(&loopback), "{dest:?}");
     }
@@ -307,7 +311,7 @@ mod tests {
     fn empty_service_is_no_service() {
         let none = Info::default();
         let empty = Some("");
-        let of = |node, service, flags| ends(node, service, flags, &none);
+        let of = |node, service, flags| resolve_address_pairs(node, service, flags, &none);
         assert_eq!(of(None, empty, InfoFlags::empty()), of(None, None, InfoFlags::empty()));
         assert_eq!(of(None, empty, InfoFlags::SOURCE), of(None, Some("0"), InfoFlags::SOURCE));
         for flags in [InfoFlags::empty(), InfoFlags::SOURCE] {
@@ -320,56 +324,59 @@ mod tests {
 
     #[test]
     fn wildcard_destination_is_the_loopback_address() {
-        let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
+        let from = |src: &str| Info { src_addr: Some(parse_address(src)), ..Info::default() };
         let pairs = [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")];
         for (node, loopback) in pairs.into_iter().take(1 + usize::from(host_has_ipv6())) {
-            let dest = Some(address(&format!("{loopback}:7471")));
-            let there = address(&format!("{loopback}:0"));
+            let dest = Some(parse_address(&format!("{loopback}:7471")));
+            let there = parse_address(&format!("{loopback}:0"));
             for hints in [Info::default(), from(&format!("{loopback}:0"))] {
-                let found = ends(Some(node), Some("7471"), InfoFlags::empty(), &hints);
+                let found = resolve_address_pairs(Some(node), Some("7471"), InfoFlags::empty(), &hints);
                 assert_eq!(found, Ok(vec![AddressPair { format: there.format(), src: Some(there), dest }]));
             }
         }
-        let hints = Info { dest_addr: Some(address("0.0.0.0:7471")), ..Info::default() };
-        let found = ends(None, None, InfoFlags::empty(), &hints).expect("a hinted destination");
-        assert_eq!(found[0].dest, Some(address("127.0.0.1:7471")));
+        let hints = Info { dest_addr: Some(parse_address("0.0.0.0:7471")), ..Info::default() };
+        let found =
+            resolve_address_pairs(None, None, InfoFlags::empty(), &hints).expect("a hinted destination");
+        assert_eq!(found[0].dest, Some(parse_address("127.0.0.1:7471")));
     }
 
     #[test]
     fn nothing_named_is_each_format_of_the_host_at_every_interface() {
-        let found = ends(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
-        let src = Some(address("0.0.0.0:0"));
+        let found = resolve_address_pairs(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
+        let src = Some(parse_address("0.0.0.0:0"));
         assert_eq!(found[0], AddressPair { format: AddressFormat::SockaddrIn, src, dest: None });
-        assert_eq!(found.iter().any(|ends| ends.src == Some(address("[::]:0"))), host_has_ipv6());
+        assert_eq!(found.iter().any(|ends| ends.src == Some(parse_address("[::]:0"))), host_has_ipv6());
         assert_eq!(found.len(), 1 + usize::from(host_has_ipv6()));
     }
 
     #[test]
     fn names_prevail_over_hints_in_the_same_role_only() {
         let hints = Info {
-            src_addr: Some(address("127.0.0.3:0")),
-            dest_addr: Some(address("127.0.0.4:4")),
+            src_addr: Some(parse_address("127.0.0.3:0")),
+            dest_addr: Some(parse_address("127.0.0.4:4")),
             ..Info::default()
         };
         let both = |node, flags| {
-            let found = ends(node, Some("7471"), flags, &hints).expect("both ends");
+            let found = resolve_address_pairs(node, Some("7471"), flags, &hints).expect("both ends");
             (found[0].src, found[0].dest)
         };
         let as_source = both(Some("127.0.0.2"), InfoFlags::SOURCE);
-        assert_eq!(as_source, (Some(address("127.0.0.2:7471")), hints.dest_addr));
+        assert_eq!(as_source, (Some(parse_address("127.0.0.2:7471")), hints.dest_addr));
         let as_destination = both(Some("127.0.0.2"), InfoFlags::empty());
-        assert_eq!(as_destination, (hints.src_addr, Some(address("127.0.0.2:7471"))));
-        let unnamed = ends(None, None, InfoFlags::empty(), &hints).expect("both hints");
+        assert_eq!(as_destination, (hints.src_addr, Some(parse_address("127.0.0.2:7471"))));
+        let unnamed = resolve_address_pairs(None, None, InfoFlags::empty(), &hints).expect("both hints");
         assert_eq!((unnamed[0].src, unnamed[0].dest), (hints.src_addr, hints.dest_addr));
     }
 
     #[test]
     fn resolve_error_names_the_conflicting_address() {
         let none = Info::default();
-        let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
+        let from = |src: &str| Info { src_addr: Some(parse_address(src)), ..Info::default() };
         let ipv6 = Info { addr_format: Some(AddressFormat::SockaddrIn6), ..Info::default() };
         let node = |node, flags, hints| {
-            let Err(Error::Misuse(Misuse::NoData(unmet))) = ends(Some(node), Some("1"), flags, hints) else {
+            let Err(Error::Misuse(Misuse::NoData(unmet))) =
+                resolve_address_pairs(Some(node), Some("1"), flags, hints)
+            else {
                 panic!("{node} with {hints:?}")
             };
             unmet
@@ -378,20 +385,20 @@ mod tests {
         assert_eq!(node("203.0.113.77", InfoFlags::SOURCE, &none), Unmet::LocalSource);
         assert_eq!(node("127.0.0.1", plain, &ipv6), Unmet::AddressFormat(AddressFormat::SockaddrIn6));
         assert_eq!(node("::1", plain, &from("127.0.0.1:0")), Unmet::OneAddressFormat);
-        let unnamed = ends(None, None, InfoFlags::SOURCE, &none);
+        let unnamed = resolve_address_pairs(None, None, InfoFlags::SOURCE, &none);
         assert_eq!(unnamed.unwrap_err().errno(), Errno::EINVAL);
     }
 
     #[test]
     fn a_route_starts_at_an_address_of_this_host() {
         let start = |to: &str| {
-            let to = address(to);
-            probe(to.format().wildcard(), Some(to))
+            let to = parse_address(to);
+            probe_local_address(to.format().wildcard(), Some(to))
         };
-        assert_eq!(start("127.0.0.1:9"), Ok(Some(address("127.0.0.1:0"))));
-        assert_eq!(start("127.0.0.1:0"), Ok(Some(address("127.0.0.1:0"))));
-        if probe(address("[::1]:0"), None) == Ok(Some(address("[::1]:0"))) {
-            assert_eq!(start("[::1]:9"), Ok(Some(address("[::1]:0"))));
+        assert_eq!(start("127.0.0.1:9"), Ok(Some(parse_address("127.0.0.1:0"))));
+        assert_eq!(start("127.0.0.1:0"), Ok(Some(parse_address("127.0.0.1:0"))));
+        if probe_local_address(parse_address("[::1]:0"), None) == Ok(Some(parse_address("[::1]:0"))) {
+            assert_eq!(start("[::1]:9"), Ok(Some(parse_address("[::1]:0"))));
         }
     }
 }

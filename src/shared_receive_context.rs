@@ -223,12 +223,12 @@ impl ReceiveContext {
     }
 
     /// Counts an endpoint that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -240,15 +240,15 @@ impl ReceiveContext {
 
     /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message
     /// is known by its context alone.
-    fn source(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
+    fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
         match post.from {
-            Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup(from),
+            Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup_source(from),
             _ => Ok(None),
         }
     }
 
     /// Has the shared receiver receive, in a way of its choice.
-    fn receive_by(
+    fn post_receive_with(
         &self,
         post: &mut ReceivePost,
         receive: impl FnOnce(
@@ -257,23 +257,25 @@ impl ReceiveContext {
             ReceiveRequest,
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Error> {
-        let from = self.source(post)?;
-        let request = post.request(criteria(post));
-        receive(&self.receiver, from, request).map_err(|rejected| post.put_back(rejected))
+        let from = self.source_address(post)?;
+        let request = post.take_receive_request(criteria_without_source(post));
+        receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected(rejected))
     }
 
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+    fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
-            ReceiveKind::Single => self.receive_by(post, SharedReceiver::post_receive),
-            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |receiver, from, request| {
-                receiver.post_multi_receive(from, request, min_free_bytes)
-            }),
+            ReceiveKind::Single => self.post_receive_with(post, SharedReceiver::post_receive),
+            ReceiveKind::Multi { min_free_bytes } => self
+                .post_receive_with(post, |receiver, from, request| {
+                    receiver.post_multi_receive(from, request, min_free_bytes)
+                }),
             ReceiveKind::Claimed => {
-                self.receive_by(post, |receiver, _, request| receiver.receive_claimed(request))
+                self.post_receive_with(post, |receiver, _, request| receiver.receive_claimed(request))
             }
             ReceiveKind::Peek(then) => {
-                let from = self.source(post)?;
-                let (tagged, criteria, context) = (post.tagged.is_some(), criteria(post), post.context);
+                let from = self.source_address(post)?;
+                let (tagged, criteria, context) =
+                    (post.tagged.is_some(), criteria_without_source(post), post.context);
                 self.receiver.peek(from, PeekRequest { tagged, criteria, context, then })
             }
             ReceiveKind::Discard => self.receiver.discard_claimed(post.tagged.is_some(), post.context),
@@ -283,16 +285,16 @@ impl ReceiveContext {
     /// Has endpoints do what was left to them. To be called without an endpoint's lock. The caller
     /// then carries out the works that are due by that.
     pub(crate) fn deliver_mail(&self) {
-        while self.receiver.has_news() {
-            self.members.fetch_mail(&self.receiver.take_news());
+        while self.receiver.has_members_with_mail() {
+            self.members.process_mail(&self.receiver.take_members_with_mail());
         }
     }
 
     /// As [`deliver_mail`](Self::deliver_mail), with the works that are due by that.
     pub(crate) fn deliver_mail_and_fire(&self) {
-        if self.receiver.has_news() {
+        if self.receiver.has_members_with_mail() {
             self.deliver_mail();
-            self.members.fire();
+            self.members.fire_due_works();
         }
     }
 
@@ -302,7 +304,7 @@ impl ReceiveContext {
 }
 
 /// Which messages a receive accepts, but for their source.
-fn criteria(post: &ReceivePost) -> Criteria {
+fn criteria_without_source(post: &ReceivePost) -> Criteria {
     let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
     Criteria { source: None, tag, ignore }
 }
@@ -318,7 +320,7 @@ impl ReceivePoster for SharedReceiveContext {
         // As at each endpoint with a connection, a source is ignored.
         if post.from.is_some()
             && !shared.attr.caps.contains(Caps::DIRECTED_RECV)
-            && shared.members.are_connected()
+            && shared.members.has_only_connected()
         {
             post.from = None;
         }
@@ -327,7 +329,7 @@ impl ReceivePoster for SharedReceiveContext {
         // An endpoint that is not selective reports it all the same.
         let is_signalled = flags.contains(OpFlags::COMPLETION);
         post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
-        let received = shared.receive(post);
+        let received = shared.post_receive(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
             // Not before it has answered: see docs/decisions/peek.md.

@@ -81,12 +81,12 @@ impl SharedTransmitContext {
     }
 
     /// Counts an endpoint that is bound from now on.
-    pub(crate) fn bind(&self) {
+    pub(crate) fn add_binding(&self) {
         self.shared.bound.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
-    pub(crate) fn unbind(&self) {
+    pub(crate) fn remove_binding(&self) {
         self.shared.bound.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -76,26 +76,26 @@ mod modelled {
 
     impl ReentrantMutex {
         pub(crate) fn is_owned_by_current_thread(&self) -> bool {
-            *self.owner() == Some(thread::current().id())
+            *self.lock_owner() == Some(thread::current().id())
         }
 
         pub(crate) fn lock(&self) -> ReentrantMutexGuard<'_> {
             if self.is_owned_by_current_thread() {
                 return ReentrantMutexGuard { mutex: self, guard: None };
             }
-            self.own(self.lock.lock().expect("a model ends with the first panic"))
+            self.take_ownership(self.lock.lock().expect("a model ends with the first panic"))
         }
 
         pub(crate) fn try_lock(&self) -> Option<ReentrantMutexGuard<'_>> {
-            self.lock.try_lock().ok().map(|guard| self.own(guard))
+            self.lock.try_lock().ok().map(|guard| self.take_ownership(guard))
         }
 
-        fn own<'a>(&'a self, guard: MutexGuard<'a, ()>) -> ReentrantMutexGuard<'a> {
-            *self.owner() = Some(thread::current().id());
+        fn take_ownership<'a>(&'a self, guard: MutexGuard<'a, ()>) -> ReentrantMutexGuard<'a> {
+            *self.lock_owner() = Some(thread::current().id());
             ReentrantMutexGuard { mutex: self, guard: Some(guard) }
         }
 
-        fn owner(&self) -> std::sync::MutexGuard<'_, Option<ThreadId>> {
+        fn lock_owner(&self) -> std::sync::MutexGuard<'_, Option<ThreadId>> {
             self.owner.lock().unwrap_or_else(PoisonError::into_inner)
         }
     }
@@ -103,7 +103,7 @@ mod modelled {
     impl Drop for ReentrantMutexGuard<'_> {
         fn drop(&mut self) {
             if self.guard.is_some() {
-                *self.mutex.owner() = None;
+                *self.mutex.lock_owner() = None;
             }
         }
     }

@@ -173,7 +173,7 @@ impl Domain {
     /// objects of another domain; [`Misuse::Invalid`] for a change of a counter with a counter of
     /// completions. What the system says, where a counter cannot be woken: ENOMEM, ENOSPC.
     pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
-        self.queue(work, lend_source, lend_destination)
+        self.queue_work_with(work, lend_source, lend_destination)
     }
 
     /// Queues work with the caller's memory: `FI_QUEUE_WORK`. Otherwise as [`queue_work`](Self::queue_work).
@@ -188,13 +188,13 @@ impl Domain {
     /// [`Endpoint::post_send`]: until its end was counted or reported, the work was cancelled or flushed, or the endpoint was
     /// closed.
     pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for: the queue
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` ask for: the queue
         // posts the operation or drops it, and the endpoint keeps to it as for any operation.
         let queued = unsafe {
-            self.queue(
+            self.queue_work_with(
                 work,
-                |segments| Source::raw(segments).map_err(refused),
-                |segments| Destination::room(segments).map_err(refused),
+                |segments| Source::raw(segments).map_err(reject_without_buffer),
+                |segments| Destination::raw_allowing_null(segments).map_err(reject_without_buffer),
             )
         };
         queued.map_err(|rejected| rejected.error)
@@ -207,17 +207,17 @@ impl Domain {
     ///
     /// [`Misuse::NotFound`] if none waits: it was done, or is under way.
     pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
-        self.shared.works().cancel(context)
+        self.shared.work_queue().cancel(context)
     }
 
     /// Takes back all work that waits, or all that waits for one counter, as
     /// [`cancel_work`](Self::cancel_work) does: `FI_FLUSH_WORK`. Triggered operations of endpoints
     /// stay.
     pub fn flush_work(&self, counter: Option<&Counter>) {
-        self.shared.works().flush(counter.map(Counter::shared));
+        self.shared.work_queue().flush(counter.map(Counter::shared));
     }
 
-    fn queue<S, D>(
+    fn queue_work_with<S, D>(
         &self,
         work: DeferredWork<S, D>,
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
@@ -228,19 +228,21 @@ impl Domain {
         let mut kept_open = None;
         let (action, is_reported) = match action {
             DeferredAction::Add { counter, value } => (
-                self.changing(&counter, CounterChange::Add(value), completion.as_ref()).map_err(refused)?,
+                self.counter_action(&counter, CounterChange::Add(value), completion.as_ref())
+                    .map_err(reject_without_buffer)?,
                 false,
             ),
             DeferredAction::Set { counter, value } => (
-                self.changing(&counter, CounterChange::Set(value), completion.as_ref()).map_err(refused)?,
+                self.counter_action(&counter, CounterChange::Set(value), completion.as_ref())
+                    .map_err(reject_without_buffer)?,
                 false,
             ),
             DeferredAction::Post { endpoint, operation } => {
                 let flags = operation.flags();
-                let mut post = operation.into_deferrable(&endpoint, lend_source, lend_destination)?;
+                let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
                 let is_reported = flags.contains(crate::OpFlags::COMPLETION);
-                let checked = check_domain(endpoint.domain(), self.shared.id())
-                    .and_then(|()| endpoint.check_deferred(&mut post, flags));
+                let checked = check_same_domain(endpoint.domain(), self.shared.id())
+                    .and_then(|()| endpoint.prepare_deferred(&mut post, flags));
                 let action = match checked {
                     Ok(pump) => Action::Post { pump: pump.clone(), post },
                     Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
@@ -252,20 +254,20 @@ impl Domain {
         let enlisted = [Some(&counter), completion.as_ref()]
             .into_iter()
             .flatten()
-            .try_for_each(|counter| self.enlist(counter));
+            .try_for_each(|counter| self.enlist_work_counter(counter));
         if let Err(error) = enlisted {
             return Err(Rejected { error, returned: action.into_buffer() });
         }
         let completion = completion.map(|counter| CounterUse::new(counter.shared()));
         let kind = WorkKind::Deferred { context, completion, is_reported };
         let trigger = CounterUse::new(counter.shared());
-        self.shared.works().add(Work { trigger, threshold, action, kind });
+        self.shared.work_queue().add_and_fire(Work { trigger, threshold, action, kind });
         // If this is the last handle, the work is forgotten with the endpoint, which has to know of it.
         drop(kept_open);
         Ok(())
     }
 
-    fn changing(
+    fn counter_action(
         &self,
         counter: &Counter,
         change: CounterChange,
@@ -274,14 +276,14 @@ impl Domain {
         if completion.is_some() {
             return Err(Misuse::Invalid(Argument::CountedChange).into());
         }
-        self.enlist(counter)?;
+        self.enlist_work_counter(counter)?;
         Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })
     }
 
     /// Has a counter that work depends on drive the endpoints that may have work.
-    fn enlist(&self, counter: &Counter) -> Result<(), Error> {
-        check_domain(counter.shared().domain(), self.shared.id())?;
-        self.shared.enlist(counter)
+    fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
+        check_same_domain(counter.shared().domain(), self.shared.id())?;
+        self.shared.enlist_work_counter(counter)
     }
 }
 
@@ -296,7 +298,7 @@ impl Endpoint {
     ///
     /// As [`Domain::queue_work`]; [`Misuse::NotSupported`] only for `PEEK` and `CLAIM`.
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
-        self.post_when(trigger, operation, lend_source, lend_destination)
+        self.post_at_threshold(trigger, operation, lend_source, lend_destination)
     }
 
     /// Posts a triggered operation with the caller's memory. Otherwise as [`trigger`](Self::trigger).
@@ -313,20 +315,20 @@ impl Endpoint {
         trigger: &Trigger,
         operation: Operation<&[Segment], &[SegmentMut]>,
     ) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for, as for
+        // SAFETY: the caller promises what `Source::raw` and `Destination::raw_allowing_null` ask for, as for
         // any operation.
         let posted = unsafe {
-            self.post_when(
+            self.post_at_threshold(
                 trigger,
                 operation,
-                |segments| Source::raw(segments).map_err(refused),
-                |segments| Destination::room(segments).map_err(refused),
+                |segments| Source::raw(segments).map_err(reject_without_buffer),
+                |segments| Destination::raw_allowing_null(segments).map_err(reject_without_buffer),
             )
         };
         posted.map_err(|rejected| rejected.error)
     }
 
-    fn post_when<S, D>(
+    fn post_at_threshold<S, D>(
         &self,
         trigger: &Trigger,
         operation: Operation<S, D>,
@@ -335,26 +337,31 @@ impl Endpoint {
     ) -> Result<(), Rejected<Buffer>> {
         let Trigger { counter, threshold } = trigger;
         let flags = operation.flags();
-        let mut post = operation.into_deferrable(self, lend_source, lend_destination)?;
-        let checked = check_domain(counter.shared().domain(), self.domain())
-            .and_then(|()| self.check_triggered(&mut post, flags));
-        let pump = match checked.and_then(|pump| self.enlist(counter).map(|()| pump)) {
+        let mut post = operation.into_deferred_post(self, lend_source, lend_destination)?;
+        let checked = check_same_domain(counter.shared().domain(), self.domain())
+            .and_then(|()| self.prepare_triggered(&mut post, flags));
+        let pump = match checked.and_then(|pump| self.enlist_work_counter(counter).map(|()| pump)) {
             Ok(pump) => pump.clone(),
             Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
         };
         let trigger = CounterUse::new(counter.shared());
         let action = Action::Post { pump, post };
-        self.works().add(Work { trigger, threshold: *threshold, action, kind: WorkKind::Triggered });
+        self.work_queue().add_and_fire(Work {
+            trigger,
+            threshold: *threshold,
+            action,
+            kind: WorkKind::Triggered,
+        });
         Ok(())
     }
 }
 
-fn check_domain(one: DomainId, other: DomainId) -> Result<(), Error> {
+fn check_same_domain(one: DomainId, other: DomainId) -> Result<(), Error> {
     if one == other { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
 }
 
 /// A refusal with no memory to hand back.
-fn refused(error: impl Into<Error>) -> Rejected<Buffer> {
+fn reject_without_buffer(error: impl Into<Error>) -> Rejected<Buffer> {
     Rejected { error: error.into(), returned: Buffer::None }
 }
 

@@ -107,12 +107,12 @@ mod tests {
 
         /// Holds all locks that are no [`Lock`](crate::lock::Lock).
         fn hold_other_locks(&self) -> impl Sized + '_ {
-            (self.endpoint.hold_setup(), self.av.hold_table(), self.cq.shared().hold_driven())
+            (self.endpoint.lock_setup(), self.av.lock_table(), self.cq.shared().lock_driven())
         }
     }
 
     /// Moves messages from one to the other, tagged and not, posted and injected.
-    fn send(from: &Party, to: &Party, messages: u64) {
+    fn send_messages(from: &Party, to: &Party, messages: u64) {
         let (message, mut room) = ([7; LEN_BYTES], [0; LEN_BYTES]);
         let any = FabricAddress::UNSPECIFIED;
         for number in 0..messages {
@@ -166,13 +166,13 @@ mod tests {
             one.av.insert(&[other.endpoint.name().expect("it has a name")]).remove(0).expect("an address");
         }
         // From now on the endpoints know by heart what their address vectors say.
-        send(&left, &right, 10);
-        send(&right, &left, 10);
+        send_messages(&left, &right, 10);
+        send_messages(&right, &left, 10);
         let held = (left.hold_other_locks(), right.hold_other_locks());
-        let before = counting::taken();
-        send(&left, &right, MESSAGES);
-        send(&right, &left, MESSAGES);
-        assert_eq!(counting::taken() - before, 0, "locks that were taken");
+        let before = counting::attempts_of_thread();
+        send_messages(&left, &right, MESSAGES);
+        send_messages(&right, &left, MESSAGES);
+        assert_eq!(counting::attempts_of_thread() - before, 0, "locks that were taken");
         drop(held);
     }
 

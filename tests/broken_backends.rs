@@ -9,7 +9,7 @@ use homespun_conformance::transport::{Backend, closing, waking};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Provider, ProviderAttr, Pull, Remote, Sent,
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Provider, ProviderAttr, Pull, RemotePayload, Sent,
     SharedMemory, Transport,
 };
 use homespun_engine::wire::Header;
@@ -97,16 +97,27 @@ impl<T: Transport> Transport for FlawedTransport<T> {
         self.transport.resume(link, rest)
     }
 
-    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         self.transport.expose(link, payload)
     }
 
-    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+    fn pull(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
         self.transport.pull(link, from, offset_bytes, into)
     }
 
-    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
-        self.transport.map(link, from, len_bytes)
+    fn map_peer_memory(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
+        self.transport.map_peer_memory(link, from, len_bytes)
     }
 
     fn flush(&mut self) {
@@ -143,21 +154,21 @@ impl<T: Transport> Transport for FlawedTransport<T> {
         self.transport.stop_accepting();
     }
 
-    fn draining(&self) -> usize {
+    fn draining_count(&self) -> usize {
         match self.flaw {
             Flaw::DrainsNothing => 0,
             Flaw::DrainsForEver => self.drained_links,
             Flaw::DrainsUnseen if self.passes_since_drain < DRAIN_PASSES => self.drained_links,
-            _ => self.transport.draining(),
+            _ => self.transport.draining_count(),
         }
     }
 }
 
-fn tcp() -> TcpProvider {
+fn make_tcp_with_small_buffers() -> TcpProvider {
     TcpProvider::new().with_send_buffer_bytes(4 * 1024).with_receive_buffer_bytes(4 * 1024)
 }
 
-fn shm() -> ShmProvider {
+fn make_shm_with_short_backlog() -> ShmProvider {
     ShmProvider::new().with_backlog_connections(1)
 }
 
@@ -188,21 +199,21 @@ macro_rules! caught {
 }
 
 caught! {
-    waking::refused_connect_wakes_the_connector over tcp catches SleepyAfterConnect:
+    waking::refused_connect_wakes_the_connector over make_tcp_with_small_buffers catches SleepyAfterConnect:
         "waited in vain for the refusal to wake the connector";
-    waking::arm_with_unreported_frames_stays_awake over shm catches Sleepy:
+    waking::arm_with_unreported_frames_stays_awake over make_shm_with_short_backlog catches Sleepy:
         "waited in vain for frames that arrived before";
-    waking::arm_after_an_unreported_event_stays_awake over tcp catches Sleepy:
+    waking::arm_after_an_unreported_event_stays_awake over make_tcp_with_small_buffers catches Sleepy:
         "waited in vain for an earlier connect";
-    waking::arm_after_room_was_freed_stays_awake over shm catches Sleepy:
+    waking::arm_after_room_was_freed_stays_awake over make_shm_with_short_backlog catches Sleepy:
         "waited in vain for room that was freed before";
-    waking::connect_to_a_full_backlog_wakes_the_connector over shm catches NeverLooksAgain:
+    waking::connect_to_a_full_backlog_wakes_the_connector over make_shm_with_short_backlog catches NeverLooksAgain:
         "waited in vain for a place in the backlog";
-    waking::drain_completes_while_the_endpoint_sleeps over shm catches DrainsUnseen:
+    waking::drain_completes_while_the_endpoint_sleeps over make_shm_with_short_backlog catches DrainsUnseen:
         "waited in vain for the link to drain";
-    closing::drain_completes_without_calls_of_the_peer over tcp catches DrainsForEver:
+    closing::drain_completes_without_calls_of_the_peer over make_tcp_with_small_buffers catches DrainsForEver:
         "waited in vain for the link to drain";
-    closing::transport_dropped_after_a_drain_loses_no_frames over tcp catches DrainsNothing:
+    closing::transport_dropped_after_a_drain_loses_no_frames over make_tcp_with_small_buffers catches DrainsNothing:
         "assertion `left == right` failed";
 }
 
@@ -210,6 +221,6 @@ caught! {
 #[test]
 #[should_panic(expected = "waited in vain for the refusal to wake the connector")]
 fn shm_transport_that_forgets_a_refused_connect_fails() {
-    let provider = Flawed(shm(), Flaw::SleepyAfterConnect);
+    let provider = Flawed(make_shm_with_short_backlog(), Flaw::SleepyAfterConnect);
     waking::refused_connect_wakes_the_connector(Backend::new(&provider).with_patience(PATIENCE));
 }

@@ -2,28 +2,34 @@
 //!
 //! The descriptors and mappings of the whole process are counted, so this is the only test of its binary.
 
-use homespun::FabricAddress;
+use std::time::Duration;
 
-use homespun_suite::connecting::{Side, close, completion, hear, request};
-use homespun_suite::payload::{payload, room};
-use homespun_suite::possessions::ProcessResources;
-use homespun_suite::{Net, Transport, Turns};
+use homespun::{FabricAddress, WaitObject};
+
+use homespun_suite::connecting::{Side, close_with_progress, next_completion, next_event, next_request};
+use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::process_resources::ProcessResources;
+use homespun_suite::sleeping::WAIT_OBJECTS;
+use homespun_suite::{Net, Setup, Transport, Turns};
 
 /// Connects endpoints in both directions, to themselves and to an address without a listener; some
 /// messages arrive, some wait, some are never received.
 fn use_an_endpoint_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
-    let unnamed = net.domain().endpoint(&net.info).expect("an endpoint");
+    let unnamed = net.open_other_domain().endpoint(&net.info).expect("an endpoint");
     unnamed.name().expect("it has one, and never uses it");
-    let vacancy = net.vacancy();
-    let parties: Vec<_> = (0..4).map(|_| net.party()).collect();
+    let vacancy = net.reserve_vacant_address();
+    let parties: Vec<_> = (0..4).map(|_| net.open_party()).collect();
     for party in &parties {
         for other in &parties {
-            party.meet(other);
+            party.insert_address_of(other);
         }
         let absent = party.av.insert(&[vacancy.address]).remove(0).expect("an address like any other");
         for to in 0..parties.len() {
-            party.endpoint.recv(room(1000), FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
+            party
+                .endpoint
+                .recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, 1)
+                .expect("room for a receive");
             party.endpoint.send(payload(1, 1000), FabricAddress(to as u64), 2).expect("room for a send");
             party
                 .endpoint
@@ -54,39 +60,56 @@ fn use_connections_briefly(transport: &Transport) {
     let net = Net::new(transport, Turns::Alternate);
     let (client, server) = (Side::new(&net), Side::new(&net));
     for _ in 0..5 {
-        let listener = server.listener(CONNECTIONS);
+        let listener = server.open_listener(CONNECTIONS);
         let name = listener.name().expect("it listens");
         let mut pairs = Vec::new();
         for number in 0..CONNECTIONS {
-            let connecting = client.endpoint(number);
+            let connecting = client.open_endpoint(number);
             connecting.connect(name, b"may I?").expect("a first request");
-            let request = request(&[&server, &client]);
+            let request = next_request(&[&server, &client]);
             match number % 4 {
                 0 => request.reject(b"no").expect("an undecided request"),
                 1 => drop(request),
                 _ => {
-                    let accepting = server.endpoint_for(&request, number);
+                    let accepting = server.open_endpoint_for_request(&request, number);
                     accepting.accept(b"").expect("an undecided request");
-                    assert!(hear(&[&server, &client]).is_ok());
-                    assert!(hear(&[&client, &server]).is_ok());
-                    accepting.recv(room(1000), FabricAddress::UNSPECIFIED, number).expect("room");
+                    assert!(next_event(&[&server, &client]).is_ok());
+                    assert!(next_event(&[&client, &server]).is_ok());
+                    accepting.recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, number).expect("room");
                     connecting.send(payload(number, 1000), FabricAddress::UNSPECIFIED, number).expect("room");
-                    assert_eq!(completion(&[&server, &client]).context, number);
-                    assert_eq!(completion(&[&client, &server]).context, number);
+                    assert_eq!(next_completion(&[&server, &client]).context, number);
+                    assert_eq!(next_completion(&[&client, &server]).context, number);
                     pairs.push((connecting, Some(accepting)));
                     continue;
                 }
             }
-            assert!(hear(&[&client, &server]).is_err());
+            assert!(next_event(&[&client, &server]).is_err());
             pairs.push((connecting, None));
         }
         for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {
             connecting.shutdown().expect("it is connected");
         }
         // The server never reads this request.
-        let unheard = client.endpoint(0);
+        let unheard = client.open_endpoint(0);
         unheard.connect(name, b"hello?").expect("a first request");
-        close((unheard, listener, pairs), &[&client, &server]);
+        close_with_progress((unheard, listener, pairs), &[&client, &server]);
+    }
+}
+
+/// Sleeps on queues with each wait object, alone and in a wait set.
+fn use_wait_objects_briefly(transport: &Transport) {
+    let net = Net::new(transport, Turns::Alternate);
+    let moment = Some(Duration::from_millis(1));
+    for wait in WAIT_OBJECTS {
+        let party = net.open_party_with(Setup { asleep: true, wait, ..Setup::default() });
+        let cq = party.cq_here();
+        assert_eq!(cq.sread(moment), Ok(None));
+        assert_eq!(cq.wait_fd().is_some(), wait == WaitObject::Fd);
+        assert_eq!(cq.wait_mutex_cond().expect("a thread").is_some(), wait == WaitObject::MutexCond);
+        let set = net.fabric.open_wait_set(wait).expect("a wait set");
+        let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
+        let _member = net.open_party_with(Setup { asleep: true, wait, wait_set, ..Setup::default() });
+        assert!(!set.wait(moment), "nothing has happened");
     }
 }
 
@@ -96,10 +119,12 @@ fn closed_endpoints_leave_no_descriptors_or_mappings() {
     // Resources that the process opens once and keeps do not count.
     transports.iter().for_each(use_an_endpoint_briefly);
     transports.iter().for_each(use_connections_briefly);
-    let before = ProcessResources::now();
+    transports.iter().for_each(use_wait_objects_briefly);
+    let before = ProcessResources::measure_now();
     for _ in 0..3 {
         transports.iter().for_each(use_an_endpoint_briefly);
         transports.iter().for_each(use_connections_briefly);
+        transports.iter().for_each(use_wait_objects_briefly);
     }
-    assert_eq!(ProcessResources::now(), before);
+    assert_eq!(ProcessResources::measure_now(), before);
 }

@@ -15,10 +15,10 @@ const REGION_BYTES: usize = 1 << 20;
 const TRANSPORTS: [Transport; 4] = [Transport::Shm4, Transport::Tcp4, Transport::Shm6, Transport::Tcp6];
 
 /// Writes to a process, kills it when the write has completed, and looks for the bytes.
-fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
+fn check_write_survives_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
-    let (alice, bob) = net.pair();
-    let file = NamedFile::unused();
+    let (alice, bob) = net.open_pair();
+    let file = NamedFile::with_unused_name();
     let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
     let region = bob
         .register(RegionSpec {
@@ -32,23 +32,23 @@ fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) 
     let place = 4000;
     let call = |context, flags, place, bytes| {
         let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
-        RmaCall { address: region.at(place), flags, ..call }
+        RmaCall { address: region.address_at(place), flags, ..call }
     };
     // First commit the target's own bytes, so that later dirty pages come from the write alone.
     let all = payload(7, REGION_BYTES);
     alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
-    assert_eq!(alice.completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
     let bytes = payload(8, len_bytes);
     alice.endpoint.rma(call(2, OpFlags::COMMIT_COMPLETE, place, bytes.clone())).unwrap();
-    assert_eq!(alice.completion().context, 2);
+    assert_eq!(alice.next_completion().context, 2);
     bob.stop();
     file.assert_clean(bob.process_id());
     bob.kill();
     let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
-    assert!(file.content() == expected, "{len_bytes} bytes over {transport:?}");
+    assert!(file.read_content() == expected, "{len_bytes} bytes over {transport:?}");
     // A write without a response may have taken effect or not, but did not succeed.
     alice.endpoint.rma(call(3, OpFlags::COMMIT_COMPLETE, 0, payload(9, 8))).unwrap();
-    let failed = alice.failure();
+    let failed = alice.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
 }
 
@@ -57,7 +57,7 @@ fn committed_writes_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         for is_raw in [false, true] {
             for len_bytes in [1, 8, 4096, 300_000] {
-                is_there_after_a_kill(transport, is_raw, len_bytes);
+                check_write_survives_kill(transport, is_raw, len_bytes);
             }
         }
     }
@@ -67,8 +67,8 @@ fn committed_writes_survive_the_death_of_their_target() {
 fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        let files = [NamedFile::unused(), NamedFile::unused()];
+        let (alice, bob) = net.open_pair();
+        let files = [NamedFile::with_unused_name(), NamedFile::with_unused_name()];
         let regions = [0, 1].map(|n| {
             let kind = Kind::File(FileKind { is_raw: n == 1, number: Some(files[n].number) });
             let access = MrAccess::REMOTE_WRITE;
@@ -83,12 +83,12 @@ fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
         });
         let call = |n: usize, context, flags, place: usize, bytes| {
             let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &regions[n], context);
-            RmaCall { address: regions[n].at(place), flags, ..call }
+            RmaCall { address: regions[n].address_at(place), flags, ..call }
         };
         for n in [0, 1] {
             let all = payload(7, REGION_BYTES);
             alice.endpoint.rma(call(n, 1, OpFlags::COMMIT_COMPLETE, 0, all)).unwrap();
-            assert_eq!(alice.completion().context, 1);
+            assert_eq!(alice.next_completion().context, 1);
         }
         for n in 0..40_usize {
             let bytes = payload(n as u64, [8, 30_000][n % 2]);
@@ -96,14 +96,14 @@ fn writes_before_a_passed_fence_survive_the_death_of_their_target() {
         }
         let last = call(0, 3, OpFlags::COMMIT_COMPLETE | OpFlags::FENCE, 0, payload(0, 0));
         alice.endpoint.rma(last).unwrap();
-        let contexts: Vec<u64> = (0..41).map(|_| alice.completion().context).collect();
+        let contexts: Vec<u64> = (0..41).map(|_| alice.next_completion().context).collect();
         assert_eq!(contexts.last(), Some(&3));
         bob.stop();
         for file in &files {
             file.assert_clean(bob.process_id());
         }
         bob.kill();
-        let contents = [files[0].content(), files[1].content()];
+        let contents = [files[0].read_content(), files[1].read_content()];
         let mut expected = [payload(7, REGION_BYTES).to_vec(), payload(7, REGION_BYTES).to_vec()];
         for n in 0..40_usize {
             let bytes = payload(n as u64, [8, 30_000][n % 2]);

@@ -8,9 +8,9 @@ use homespun::{
     AvAttr, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, MrAttr, OperationError, WaitObject,
 };
 
-use homespun_suite::party::poll;
-use homespun_suite::payload::room;
-use homespun_suite::seccomp::refuse_in_this_thread;
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::marked_buffer;
+use homespun_suite::seccomp::fail_system_calls_of_thread;
 use homespun_suite::{Deadline, Net, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -19,7 +19,7 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
     for transport in [Transport::Tcp4, Transport::Shm4] {
         let net = Net::new(&transport, Turns::Alternate);
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let mut info = net.info().clone();
         info.ep.rx_ctx_cnt = SHARED_CONTEXT;
         assert!(info.caps.contains(Caps::RMA_EVENT), "counters of regions drive its endpoints");
@@ -42,21 +42,21 @@ fn endpoint_that_fails_to_enable_leaves_its_receive_context() {
         endpoint.name().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
-                refuse_in_this_thread(&[libc::SYS_epoll_ctl], libc::ENOMEM);
+                fail_system_calls_of_thread(&[libc::SYS_epoll_ctl], libc::ENOMEM);
                 assert_eq!(endpoint.enable().unwrap_err().errno(), Errno::ENOMEM);
             });
         });
 
-        let refused = context.recv(room(8), FabricAddress(0), 1).unwrap_err();
+        let refused = context.recv(marked_buffer(8), FabricAddress(0), 1).unwrap_err();
         assert_eq!(refused.error, Misuse::NoAddressVector.into(), "the context has no endpoint");
-        context.recv(room(8), ANY, 1).unwrap();
+        context.recv(marked_buffer(8), ANY, 1).unwrap();
         context.cancel(1).unwrap();
         endpoint.enable().unwrap();
         let deadline = Deadline::new();
         let failed = loop {
-            match poll(&cq) {
+            match poll_completion(&cq) {
                 Some(ended) => break ended.unwrap_err(),
-                None => deadline.pause("the end of the receive"),
+                None => deadline.yield_or_panic("the end of the receive"),
             }
         };
         assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 1));

@@ -88,11 +88,11 @@ struct Party {
 
 impl Party {
     fn open(domain: &str) -> Party {
-        Party::open_to_count(domain, None)
+        Party::open_with_counter(domain, None)
     }
 
     /// Opens one with counters of all events.
-    fn open_to_count(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
+    fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
@@ -119,19 +119,20 @@ impl Party {
     }
 
     /// Inserts the peer's address.
-    fn meet(&self, peer: Address) {
+    fn insert_peer(&self, peer: Address) {
         let inserted = self.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
         assert_eq!(inserted, PEER);
     }
 
     /// Every second message is tagged.
-    fn tag(number: u64) -> Option<u64> {
+    fn tag_of_message(number: u64) -> Option<u64> {
         number.is_multiple_of(2).then_some(number)
     }
 
     fn post_receive(&mut self, number: u64) {
         let segments = [SegmentMut { address: self.room.as_mut_ptr(), len_bytes: LEN_BYTES }];
-        let (from, tagged) = (FabricAddress::UNSPECIFIED, Party::tag(number).map(|tag| Tag(tag).into()));
+        let (from, tagged) =
+            (FabricAddress::UNSPECIFIED, Party::tag_of_message(number).map(|tag| Tag(tag).into()));
         let (buffers, flags) = (&segments[..], self.endpoint.rx_op_flags());
         let receive = RecvMsg { buffers, from, tagged, context: number, flags };
         // SAFETY: the buffer belongs to one receive at a time and is never read. A party is not moved
@@ -140,8 +141,8 @@ impl Party {
     }
 
     /// Posts a message or injects it, in alternating pairs. Returns the number of its completions.
-    fn send(&self, number: u64) -> u64 {
-        let tag = Party::tag(number);
+    fn send_or_inject(&self, number: u64) -> u64 {
+        let tag = Party::tag_of_message(number);
         if number % 4 < 2 {
             self.endpoint.inject(&self.message, PEER, tag.map(Tag), Some(number)).expect("room for a send");
             return 0;
@@ -162,11 +163,11 @@ const PEER: FabricAddress = FabricAddress(0);
 const SEND: u64 = u64::MAX;
 
 /// Exchanges messages in both directions.
-fn exchange(left: &mut Party, right: &mut Party, messages: u64) {
+fn exchange_messages(left: &mut Party, right: &mut Party, messages: u64) {
     for number in 0..2 * messages {
         let (from, to) = if number % 2 == 0 { (&mut *left, &mut *right) } else { (&mut *right, &mut *left) };
         to.post_receive(number / 2);
-        for _ in 0..from.send(number / 2) {
+        for _ in 0..from.send_or_inject(number / 2) {
             assert_eq!(from.cq.read().unwrap().expect("small messages are sent at once").context, SEND);
         }
         loop {
@@ -184,24 +185,25 @@ fn exchange(left: &mut Party, right: &mut Party, messages: u64) {
 
 fn small_messages_allocate_nothing(domain: &str) {
     let (mut left, mut right) = (Party::open(domain), Party::open(domain));
-    left.meet(right.name());
-    right.meet(left.name());
-    exchange(&mut left, &mut right, 1);
-    exchange(&mut left, &mut right, WARM_UP_MESSAGES);
+    left.insert_peer(right.name());
+    right.insert_peer(left.name());
+    exchange_messages(&mut left, &mut right, 1);
+    exchange_messages(&mut left, &mut right, WARM_UP_MESSAGES);
     let before = ALLOCATIONS.get();
-    exchange(&mut left, &mut right, MESSAGES);
+    exchange_messages(&mut left, &mut right, MESSAGES);
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
 }
 
 #[test]
 fn small_messages_with_counters_allocate_nothing() {
     let mut counters = [None, None];
-    let [mut left, mut right] = counters.each_mut().map(|counter| Party::open_to_count("shm", Some(counter)));
-    left.meet(right.name());
-    right.meet(left.name());
-    exchange(&mut left, &mut right, WARM_UP_MESSAGES);
+    let [mut left, mut right] =
+        counters.each_mut().map(|counter| Party::open_with_counter("shm", Some(counter)));
+    left.insert_peer(right.name());
+    right.insert_peer(left.name());
+    exchange_messages(&mut left, &mut right, WARM_UP_MESSAGES);
     let before = ALLOCATIONS.get();
-    exchange(&mut left, &mut right, MESSAGES);
+    exchange_messages(&mut left, &mut right, MESSAGES);
     let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
     // Each side has sent and received equally many.
@@ -251,7 +253,7 @@ struct Task {
 struct Turns(&'static AtomicU32);
 
 impl Turns {
-    fn at(path: &str) -> io::Result<Turns> {
+    fn map_file(path: &str) -> io::Result<Turns> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         // SAFETY: a new mapping of a file of this size, which is never unmapped.
         let memory = unsafe {
@@ -267,7 +269,7 @@ impl Turns {
     }
 
     /// Spins until the counter has this value.
-    fn wait_for(self, turn: u64) {
+    fn spin_until(self, turn: u64) {
         while u64::from(self.0.load(Ordering::Acquire)) != turn {
             hint::spin_loop();
         }
@@ -289,13 +291,13 @@ struct Player {
 
 impl Player {
     fn take_turn(&mut self) {
-        self.take_turn_and(|_| {});
+        self.take_turn_with(|_| {});
     }
 
     /// Calls `act` between reading and sending, when no message is in flight.
-    fn take_turn_and(&mut self, act: impl FnOnce(&mut Party)) {
+    fn take_turn_with(&mut self, act: impl FnOnce(&mut Party)) {
         let Player { party, turns, turn } = self;
-        turns.wait_for(*turn);
+        turns.spin_until(*turn);
         if *turn > 0 {
             for number in 0..TURN_MESSAGES {
                 party.post_receive(number);
@@ -305,7 +307,7 @@ impl Player {
         }
         act(party);
         for number in 0..TURN_MESSAGES {
-            for _ in 0..party.send(number) {
+            for _ in 0..party.send_or_inject(number) {
                 assert_eq!(party.cq.read().unwrap().expect("small messages are sent at once").context, SEND);
             }
         }
@@ -317,12 +319,12 @@ impl Player {
 #[test]
 #[ignore = "an entry: other tests run it, in processes of their own"]
 fn player_process_entry() {
-    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(mut channel) = Channel::from_parent() else { return };
     let mut party = Party::open("shm");
-    channel.tell(&AddressForm(party.name())).expect("a test that listens");
-    let Some(task) = channel.hear::<Task>().expect("a test that asks") else { return };
-    party.meet(task.peer.0);
-    let turns = Turns::at(&task.turns).expect("memory that the test has made");
+    channel.send_message(&AddressForm(party.name())).expect("a test that listens");
+    let Some(task) = channel.receive_message::<Task>().expect("a test that asks") else { return };
+    party.insert_peer(task.peer.0);
+    let turns = Turns::map_file(&task.turns).expect("memory that the test has made");
     // The first messages wait for a connection to be made.
     if task.goes_first {
         party.endpoint.inject(&[7; LEN_BYTES], PEER, None, None).expect("room for a send");
@@ -336,13 +338,13 @@ fn player_process_entry() {
     while turns.0.load(Ordering::Acquire) < 2 {
         party.cq.progress();
     }
-    channel.tell(&()).expect("a test that listens");
-    let Some(()) = channel.hear().expect("a test that goes on") else { return };
+    channel.send_message(&()).expect("a test that listens");
+    let Some(()) = channel.receive_message().expect("a test that goes on") else { return };
     let mut player = Player { party, turns, turn: u64::from(!task.goes_first) };
     (0..TURNS).for_each(|_| player.take_turn());
-    player.take_turn_and(|party| {
+    player.take_turn_with(|party| {
         (0..IDLE_PASSES).for_each(|_| party.cq.progress());
-        allow_only(&[libc::SYS_write, libc::SYS_exit_group]);
+        kill_at_other_system_calls(&[libc::SYS_write, libc::SYS_exit_group]);
     });
     player.take_turn();
     if task.calls {
@@ -354,7 +356,7 @@ fn player_process_entry() {
 }
 
 /// Has every other system call of this thread kill the process at once.
-fn allow_only(system_calls: &[i64]) {
+fn kill_at_other_system_calls(system_calls: &[i64]) {
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
     let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, architecture);
@@ -363,29 +365,29 @@ fn allow_only(system_calls: &[i64]) {
 }
 
 /// Runs two players, and returns the signals by which they died.
-fn game(calls: [bool; 2]) -> [Option<i32>; 2] {
+fn run_players(calls: [bool; 2]) -> [Option<i32>; 2] {
     let memory = memfd_create("turns", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, size_of::<AtomicU32>() as u64).expect("a small size");
     let path = format!("/proc/{}/fd/{}", process::id(), memory.as_raw_fd());
-    let turns = Turns::at(&path).expect("memory");
+    let turns = Turns::map_file(&path).expect("memory");
     let mut players = [0, 1].map(|_| Process::spawn(concat!(module_path!(), "::player_process_entry")));
-    let names: [AddressForm; 2] = players.each_mut().map(Process::hear);
+    let names: [AddressForm; 2] = players.each_mut().map(Process::receive_message);
     for (place, player) in players.iter_mut().enumerate() {
         let peer = AddressForm(names[1 - place].0);
-        player.tell(&Task { peer, turns: path.clone(), goes_first: place == 0, calls: calls[place] });
+        player.send_message(&Task { peer, turns: path.clone(), goes_first: place == 0, calls: calls[place] });
     }
-    players.iter_mut().for_each(Process::hear::<()>);
+    players.iter_mut().for_each(Process::receive_message::<()>);
     turns.0.store(0, Ordering::Release);
     for player in &mut players {
-        player.tell(&());
+        player.send_message(&());
     }
     // The other player waits for its turn for ever.
     let first = usize::from(calls[1]);
-    let status = players[first].died();
+    let status = players[first].wait_for_exit();
     let mut signals = [None; 2];
     signals[first] = status.signal();
     let other = &mut players[1 - first];
-    let other_status = if status.success() { other.died() } else { other.kill() };
+    let other_status = if status.success() { other.wait_for_exit() } else { other.kill() };
     signals[1 - first] = other_status.signal();
     if status.success() {
         assert!(other_status.success() || other_status.signal().is_some(), "{other_status}");
@@ -395,11 +397,11 @@ fn game(calls: [bool; 2]) -> [Option<i32>; 2] {
 
 #[test]
 fn small_messages_over_shared_memory_make_no_system_call() {
-    assert_eq!(game([false, false]), [None, None]);
+    assert_eq!(run_players([false, false]), [None, None]);
 }
 
 #[test]
 fn system_call_is_detected() {
-    assert_eq!(game([true, false])[0], Some(libc::SIGSYS));
-    assert_eq!(game([false, true])[1], Some(libc::SIGSYS));
+    assert_eq!(run_players([true, false])[0], Some(libc::SIGSYS));
+    assert_eq!(run_players([false, true])[1], Some(libc::SIGSYS));
 }

@@ -16,7 +16,7 @@ struct Row {
 impl Row {
     /// The tests that the row names, by their file and function. A file without a directory is one
     /// of `tests/semantics`.
-    fn tests(&self) -> Vec<(String, String)> {
+    fn named_tests(&self) -> Vec<(String, String)> {
         let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
         named
             .map(|(file, function)| {
@@ -27,14 +27,14 @@ impl Row {
     }
 }
 
-fn read(path: &str) -> String {
+fn read_file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The rows of the tables of statements.
-fn rows() -> Vec<Row> {
-    let document = read("docs/fi_cq.md");
+fn parse_rows() -> Vec<Row> {
+    let document = read_file("docs/fi_cq.md");
     let mut rows = Vec::new();
     let mut is_table = false;
     for (line, text) in (1..).zip(document.lines()) {
@@ -62,7 +62,7 @@ fn rows() -> Vec<Row> {
 }
 
 /// Where a test runs, in the document's words.
-fn place(file: &str, function: &str, suite: &str) -> &'static str {
+fn classify_test_place(file: &str, function: &str, suite: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"
     } else if ["tests/process_exits.rs", "tests/durability_after_kill.rs"].contains(&file) {
@@ -89,11 +89,11 @@ fn place(file: &str, function: &str, suite: &str) -> &'static str {
 
 #[test]
 fn named_tests_exist() {
-    let rows = rows();
+    let rows = parse_rows();
     assert!(rows.len() > 150, "only {} statements were found", rows.len());
     for row in &rows {
-        for (file, function) in row.tests() {
-            let source = read(&file);
+        for (file, function) in row.named_tests() {
+            let source = read_file(&file);
             assert!(source.contains(&format!("fn {function}(")), "line {}: {file}::{function}", row.line);
         }
     }
@@ -101,10 +101,10 @@ fn named_tests_exist() {
 
 #[test]
 fn statements_have_a_test_or_a_reason() {
-    for row in rows() {
+    for row in parse_rows() {
         assert!(row.statement.ends_with(['.', ':']), "line {}: {}", row.line, row.statement);
         let needs_none = ["definition", "application"].iter().any(|word| row.shown_by.starts_with(word));
-        assert!(needs_none || !row.tests().is_empty(), "line {}: {}", row.line, row.statement);
+        assert!(needs_none || !row.named_tests().is_empty(), "line {}: {}", row.line, row.statement);
         if row.shown_by.contains("not offered") {
             let tells_errno = row.shown_by.split(|c: char| !c.is_ascii_alphabetic()).any(|word| {
                 word.len() > 4 && word.starts_with('E') && word.chars().all(|c| c.is_ascii_uppercase())
@@ -117,12 +117,12 @@ fn statements_have_a_test_or_a_reason() {
 
 #[test]
 fn tests_run_where_the_document_says() {
-    let suite = read("tests/semantics/main.rs");
-    for row in rows() {
+    let suite = read_file("tests/semantics/main.rs");
+    for row in parse_rows() {
         let said: BTreeSet<&str> = row.places.split(", ").filter(|place| !place.is_empty()).collect();
-        let tests = row.tests();
+        let tests = row.named_tests();
         let found: BTreeSet<&str> =
-            tests.iter().map(|(file, function)| place(file, function, &suite)).collect();
+            tests.iter().map(|(file, function)| classify_test_place(file, function, &suite)).collect();
         assert_eq!(said, found, "line {}: {}", row.line, row.statement);
     }
 }

@@ -9,9 +9,9 @@ use homespun::endpoint::SendMsg;
 use homespun::{Again, Error, FabricAddress};
 use serde::{Deserialize, Serialize};
 
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::possessions::MemoryUsage;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
+use homespun_suite::process_resources::MemoryUsage;
 use homespun_suite::{AddressForm, Deadline, Net, Transport, Turns};
 
 const ENTRY: &str = concat!(module_path!(), "::flood_process_entry");
@@ -44,7 +44,7 @@ enum Kind {
 
 impl Kind {
     /// How many messages a sender sends: a multiple of the budget in all.
-    fn count(self) -> u64 {
+    fn messages_per_sender(self) -> u64 {
         match self {
             Kind::Small => 8000,
             Kind::Medium => 2500,
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    fn len_bytes(self, number: u64) -> usize {
+    fn len_bytes_of_message(self, number: u64) -> usize {
         let any = (number * 7919) as usize;
         match self {
             Kind::Small => any % 9,
@@ -74,7 +74,7 @@ impl Kind {
 
     /// The least memory in use when the flood has stopped: other messages wait at their senders, and small
     /// ones take less than the credit they cost.
-    fn kept_min_bytes(self) -> u64 {
+    fn memory_in_use_min_bytes(self) -> u64 {
         match self {
             Kind::Small => BUDGET_BYTES / 20,
             Kind::Medium => BUDGET_BYTES / 8,
@@ -94,29 +94,29 @@ struct Orders {
 #[test]
 #[ignore = "runs in a process of its own"]
 fn flood_process_entry() {
-    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(mut channel) = Channel::from_parent() else { return };
     let Some(Orders { transport, receiver: AddressForm(receiver), kind }) =
-        channel.hear().expect("the test lives")
+        channel.receive_message().expect("the test lives")
     else {
         return;
     };
     let net = Net::new(&transport, Turns::Alternate);
-    let party = net.party();
+    let party = net.open_party();
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
     // The first message makes the link, whose memory is then in use before the flood.
-    party.send_and_wait(SendMsg {
+    party.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(0, 0)],
         to,
         data: Some(u64::MAX),
         ..SendMsg::default()
     });
     channel
-        .tell(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
+        .send_message(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
         .expect("the test lives");
-    let Ok(Some(())) = channel.hear() else { return };
-    for number in 0..kind.count() {
-        let buffers = vec![payload(number, kind.len_bytes(number))];
+    let Ok(Some(())) = channel.receive_message() else { return };
+    for number in 0..kind.messages_per_sender() {
+        let buffers = vec![payload(number, kind.len_bytes_of_message(number))];
         let send = SendMsg { buffers, to, data: Some(number), context: number, ..SendMsg::default() };
         loop {
             match party.endpoint.sendmsg(send.clone()) {
@@ -124,7 +124,7 @@ fn flood_process_entry() {
                 Err(Error::Again(Again::QueueFull)) => {}
                 Err(error) => panic!("message {number} was refused: {error}"),
             }
-            while let Some(ended) = party.poll() {
+            while let Some(ended) = party.poll_completion() {
                 ended.expect("nothing fails");
                 completed += 1;
             }
@@ -132,84 +132,89 @@ fn flood_process_entry() {
         }
     }
     // No deadline: the receiver decides how long it takes. This process ends with the test.
-    while !channel.has_news(Duration::from_millis(1)) {
-        while let Some(ended) = party.poll() {
+    while !channel.wait_readable(Duration::from_millis(1)) {
+        while let Some(ended) = party.poll_completion() {
             ended.expect("nothing fails");
             completed += 1;
         }
-        if completed == kind.count() {
+        if completed == kind.messages_per_sender() {
             completed += 1;
-            channel.tell(&()).expect("the test lives");
+            channel.send_message(&()).expect("the test lives");
         }
     }
 }
 
-fn flood(transport: &Transport, kind: Kind) {
+fn run_flood(transport: &Transport, kind: Kind) {
     let mut net = Net::new(transport, Turns::Alternate);
     net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
-    let receiver = net.party();
+    let receiver = net.open_party();
     let name = AddressForm(receiver.endpoint.name().expect("an endpoint in service"));
     let mut senders: Vec<Process> = (0..SENDERS).map(|_| Process::spawn(ENTRY)).collect();
     for sender in &mut senders {
-        sender.tell(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), kind });
+        sender.send_message(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), kind });
     }
     for _ in &senders {
-        receiver.endpoint.recv(room(0), FabricAddress::UNSPECIFIED, 0).expect("room for a receive");
-        assert_eq!(receiver.completion().data, u64::MAX);
+        receiver.endpoint.recv(marked_buffer(0), FabricAddress::UNSPECIFIED, 0).expect("room for a receive");
+        assert_eq!(receiver.next_completion().data, u64::MAX);
     }
     let names: Vec<FabricAddress> = senders
         .iter_mut()
         .map(|sender| {
-            let AddressForm(name) = sender.hear();
+            let AddressForm(name) = sender.receive_message();
             receiver.av.insert(&[name]).remove(0).expect("an endpoint's name")
         })
         .collect();
-    receiver.silence();
+    receiver.assert_no_completion();
 
-    let before = MemoryUsage::now();
+    let before = MemoryUsage::measure_now();
     let allowed_bytes = BUDGET_BYTES + BUDGET_BYTES / 20;
     let weigh = |besides_bytes: u64| {
-        let now = MemoryUsage::now();
+        let now = MemoryUsage::measure_now();
         let most = before.heap_bytes.max(1) + allowed_bytes + besides_bytes;
         assert!(now.heap_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
         let most = before.resident_bytes + allowed_bytes + besides_bytes;
         assert!(now.resident_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
         now
     };
-    senders.iter_mut().for_each(|sender| sender.tell(&()));
+    senders.iter_mut().for_each(|sender| sender.send_message(&()));
     let (deadline, mut last_bytes, mut still_looks) = (Deadline::new(), 0, 0);
     loop {
         for _ in 0..100 {
-            assert!(receiver.poll().is_none(), "nothing is posted");
+            assert!(receiver.poll_completion().is_none(), "nothing is posted");
         }
         let now = weigh(0);
         let grown_bytes = now.resident_bytes.saturating_sub(before.resident_bytes);
         still_looks = if grown_bytes == last_bytes { still_looks + 1 } else { 0 };
         last_bytes = grown_bytes;
-        if grown_bytes >= kind.kept_min_bytes() && still_looks >= STILL_LOOKS {
+        if grown_bytes >= kind.memory_in_use_min_bytes() && still_looks >= STILL_LOOKS {
             break;
         }
-        deadline.pause_for(|| format!("a flood of {kind:?} over {transport:?}: {grown_bytes} bytes"));
+        deadline
+            .yield_or_panic_with(|| format!("a flood of {kind:?} over {transport:?}: {grown_bytes} bytes"));
         thread::sleep(LOOK_EVERY);
     }
 
     // Now it receives.
     let posted_bytes = (POSTED * (kind.len_max_bytes() + 4096)) as u64;
-    let total = kind.count() * SENDERS as u64;
+    let total = kind.messages_per_sender() * SENDERS as u64;
     let post = |context| {
-        let receive = receiver.endpoint.recv(room(kind.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
+        let receive =
+            receiver.endpoint.recv(marked_buffer(kind.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
     // The message of each receive, by context. Receives match in posting order, but may complete in another.
     let mut taken = vec![None; total as usize];
     for count in 0..total {
-        let (completion, source) = receiver.completion_from();
+        let (completion, source) = receiver.next_completion_with_source();
         let sender = names.iter().position(|name| *name == source).expect("one of the senders");
         let (number, context) = (completion.data, completion.context as usize);
-        let len_bytes = kind.len_bytes(number);
+        let len_bytes = kind.len_bytes_of_message(number);
         assert_eq!(completion.len_bytes, len_bytes);
-        assert!(received(&completion.buffer) == payload(number, len_bytes), "message {number} of {sender}");
+        assert!(
+            received_bytes(&completion.buffer) == payload(number, len_bytes),
+            "message {number} of {sender}"
+        );
         assert_eq!(taken[context].replace((sender, number)), None, "each receive ends once");
         if count + (POSTED as u64) < total {
             post(count + POSTED as u64);
@@ -223,16 +228,16 @@ fn flood(transport: &Transport, kind: Kind) {
         assert_eq!(number, next[sender], "each of a sender's messages once, in order");
         next[sender] += 1;
     }
-    assert_eq!(next, [kind.count(); SENDERS]);
+    assert_eq!(next, [kind.messages_per_sender(); SENDERS]);
     for sender in &mut senders {
         // Its sends have completed too. For that it needs no reads by the receiver any more, but its
         // endpoint may.
         let deadline = Deadline::new();
-        while !sender.is_silent() {
-            assert!(receiver.poll().is_none());
-            deadline.pause("the ends of a sender's sends");
+        while !sender.is_channel_readable() {
+            assert!(receiver.poll_completion().is_none());
+            deadline.yield_or_panic("the ends of a sender's sends");
         }
-        let () = sender.hear();
+        let () = sender.receive_message();
     }
 }
 
@@ -240,7 +245,7 @@ fn flood(transport: &Transport, kind: Kind) {
 fn flood_stays_within_the_budget_and_arrives() {
     for transport in [Transport::Tcp4, Transport::Shm4] {
         for kind in [Kind::Small, Kind::Medium, Kind::Large, Kind::Offered] {
-            flood(&transport, kind);
+            run_flood(&transport, kind);
         }
     }
 }

@@ -5,8 +5,8 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError};
 
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::prerequisites::may_become;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::prerequisites::may_start_as_user;
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -19,13 +19,13 @@ const ANOTHER_USER: u32 = 65_534;
 const TRANSPORTS: [Transport; 2] = [Transport::Shm4, Transport::Shm6];
 
 #[track_caller]
-fn expect_refusal(from: &Party, to: &Party) {
-    let to = from.address_of(to);
+fn expect_sends_refused(from: &Party, to: &Party) {
+    let to = from.fabric_address_of(to);
     for (context, len_bytes) in [(1, 8), (2, 100_000)] {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
         let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
         from.endpoint.sendmsg(send).expect("room for a send");
-        let failed = from.failure();
+        let failed = from.next_failure();
         assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EACCES));
         assert!(matches!(failed.error, OperationError::Link(_)), "{:?}", failed.error);
         assert_eq!(failed.error.to_string(), "refused: the other process belongs to another user");
@@ -34,39 +34,39 @@ fn expect_refusal(from: &Party, to: &Party) {
 
 /// Writes to a region of its peer, and waits for the completion.
 #[track_caller]
-fn write(party: &Party, region: &Region, identity: u64) {
+fn write_and_wait(party: &Party, region: &Region, identity: u64) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, 8), party.peer(), region, identity);
     party.endpoint.rma(call).expect("room for a write");
-    assert_eq!(party.completion().context, identity);
+    assert_eq!(party.next_completion().context, identity);
 }
 
 #[test]
 fn process_of_another_user_is_refused_by_either_side() {
-    if !may_become(ANOTHER_USER) {
+    if !may_start_as_user(ANOTHER_USER) {
         return;
     }
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        let stranger = net.open(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
+        let (alice, bob) = net.open_pair();
+        let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
         for party in [&alice, &bob] {
-            party.meet(&stranger);
-            stranger.meet(party);
-            party.endpoint.recv(room(100_000), ANY, 100).expect("room for a receive");
+            party.insert_address_of(&stranger);
+            stranger.insert_address_of(party);
+            party.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
         }
-        stranger.endpoint.recv(room(100_000), ANY, 100).expect("room for a receive");
+        stranger.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
         // Before any other peer has connected, and afterwards.
-        expect_refusal(&stranger, &alice);
-        expect_refusal(&alice, &stranger);
-        expect_refusal(&stranger, &bob);
-        expect_refusal(&bob, &stranger);
+        expect_sends_refused(&stranger, &alice);
+        expect_sends_refused(&alice, &stranger);
+        expect_sends_refused(&stranger, &bob);
+        expect_sends_refused(&bob, &stranger);
         // No message of it has arrived, and every party still works.
         for party in [&alice, &bob, &stranger] {
-            party.silence();
+            party.assert_no_completion();
             party.endpoint.cancel(100).expect("the receive is posted as it was");
-            assert_eq!(party.failure().errno(), Errno::ECANCELED);
+            assert_eq!(party.next_failure().errno(), Errno::ECANCELED);
         }
-        alice.exchange(&bob);
+        alice.exchange_long_messages(&bob);
     }
 }
 
@@ -74,14 +74,14 @@ fn process_of_another_user_is_refused_by_either_side() {
 fn exit_of_a_forked_child_leaves_the_parent_working() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        alice.fork(false);
-        alice.exchange(&bob);
-        alice.fork(false);
-        bob.fork(false);
-        alice.exchange(&bob);
-        alice.silence();
-        bob.silence();
+        let (alice, bob) = net.open_pair();
+        alice.fork_idle_child(false);
+        alice.exchange_long_messages(&bob);
+        alice.fork_idle_child(false);
+        bob.fork_idle_child(false);
+        alice.exchange_long_messages(&bob);
+        alice.assert_no_completion();
+        bob.assert_no_completion();
     }
 }
 
@@ -89,15 +89,15 @@ fn exit_of_a_forked_child_leaves_the_parent_working() {
 fn death_of_a_parent_is_noticed_despite_its_forked_child() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        alice.exchange(&bob);
-        bob.fork(true);
-        alice.exchange(&bob);
+        let (alice, bob) = net.open_pair();
+        alice.exchange_long_messages(&bob);
+        bob.fork_idle_child(true);
+        alice.exchange_long_messages(&bob);
         // Bob will never answer this send.
         for context in 0..3 {
             let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
             let send = SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() };
-            bob.endpoint.recv(room(8), ANY, 50 + context).expect("room for a receive");
+            bob.endpoint.recv(marked_buffer(8), ANY, 50 + context).expect("room for a receive");
             if context == 2 {
                 bob.kill();
             }
@@ -107,10 +107,10 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
         let failed = endings.last().expect("three sends").as_ref().expect_err("its receiver is dead");
         assert_eq!(failed.completion.context, 2);
         assert_ne!(failed.errno(), Errno::EACCES);
-        alice.silence();
+        alice.assert_no_completion();
         // The child still lives, but is no peer.
         alice.endpoint.send(payload(9, 100_000), alice.peer(), 9).expect("room for a send");
-        assert_eq!(alice.failure().errno(), Errno::ECONNREFUSED);
+        assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
     }
 }
 
@@ -118,37 +118,37 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
 fn forked_child_cannot_use_inherited_endpoints() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        alice.exchange(&bob);
+        let (alice, bob) = net.open_pair();
+        alice.exchange_long_messages(&bob);
         // Each party has mapped a region of the other.
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
         let region = alice.register(memory).expect("memory");
         let of_bob = bob.register(memory).expect("memory");
-        write(&bob, &region, 20);
-        write(&alice, &of_bob, 20);
+        write_and_wait(&bob, &region, 20);
+        write_and_wait(&alice, &of_bob, 20);
         // Operations that are outstanding while the child lives belong to the parent.
-        bob.endpoint.trecv(room(100_000), ANY, 7, 0, 3).expect("room for a receive");
+        bob.endpoint.trecv(marked_buffer(100_000), ANY, 7, 0, 3).expect("room for a receive");
         bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
         // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
-        alice.endpoint.recv(room(message.len()), ANY, 5).expect("room for a receive");
-        bob.fork_caller(&alice, &region, &message);
-        assert!(received(&alice.completion().buffer) == message);
+        alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
+        bob.fork_calling_child(&alice, &region, &message);
+        assert!(received_bytes(&alice.next_completion().buffer) == message);
         assert!(region.content() == payload(20, 8));
         bob.stop();
-        write(&alice, &of_bob, 21);
+        write_and_wait(&alice, &of_bob, 21);
         bob.resume();
         assert!(of_bob.content() == payload(21, 8));
 
-        alice.endpoint.trecv(room(300_000), ANY, 7, 0, 6).expect("room for a receive");
-        assert!(received(&alice.completion().buffer) == payload(4, 300_000));
-        assert_eq!(bob.completion().context, 4);
+        alice.endpoint.trecv(marked_buffer(300_000), ANY, 7, 0, 6).expect("room for a receive");
+        assert!(received_bytes(&alice.next_completion().buffer) == payload(4, 300_000));
+        assert_eq!(bob.next_completion().context, 4);
         alice.endpoint.tsend(payload(3, 100_000), alice.peer(), 7, 8).expect("room for a send");
-        assert!(received(&bob.completion().buffer) == payload(3, 100_000));
-        assert_eq!(alice.completion().context, 8);
-        alice.exchange(&bob);
-        alice.silence();
-        bob.silence();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(3, 100_000));
+        assert_eq!(alice.next_completion().context, 8);
+        alice.exchange_long_messages(&bob);
+        alice.assert_no_completion();
+        bob.assert_no_completion();
     }
 }

@@ -22,7 +22,7 @@ use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, next};
 use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
 
@@ -40,7 +40,7 @@ const USED_MAX: Duration = Duration::from_millis(50);
 /// The processor time of the whole process is measured, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+fn lock_alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -48,12 +48,12 @@ fn alone() -> MutexGuard<'static, ()> {
 const TRANSPORTS: [Transport; 2] = [Transport::Tcp4, Transport::Shm4];
 
 /// Two parties that make progress only in the calls of their blocked threads.
-fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
-    net.pair_of(setup(), setup())
+    net.open_pair_with(setup(), setup())
 }
 
-fn send(party: &Party, context: u64, len_bytes: usize) {
+fn post_send(party: &Party, context: u64, len_bytes: usize) {
     let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
     party
         .endpoint
@@ -62,14 +62,14 @@ fn send(party: &Party, context: u64, len_bytes: usize) {
 }
 
 /// Exchanges messages of every kind in both directions; each receiver blocks.
-fn exchange(alice: &Party, bob: &Party) {
+fn exchange_while_blocking(alice: &Party, bob: &Party) {
     const LENS_BYTES: [usize; 5] = [0, 8, 9000, 70_000, 1 << 20];
     thread::scope(|scope| {
         for (party, count) in [(alice, 2 * LENS_BYTES.len()), (bob, 2 * LENS_BYTES.len())] {
             scope.spawn(move || {
                 for (context, len_bytes) in (0..).zip(LENS_BYTES) {
-                    party.endpoint.recv(room(len_bytes), ANY, 100 + context).unwrap();
-                    send(party, context, len_bytes);
+                    party.endpoint.recv(marked_buffer(len_bytes), ANY, 100 + context).unwrap();
+                    post_send(party, context, len_bytes);
                 }
                 for _ in 0..count {
                     assert!(next(party.cq_here()).is_ok());
@@ -80,7 +80,7 @@ fn exchange(alice: &Party, bob: &Party) {
 }
 
 /// The processor time that the process uses while its threads are blocked and nothing happens.
-fn used() -> Duration {
+fn measure_idle_processor_time() -> Duration {
     // The threads fall asleep first.
     thread::sleep(Duration::from_millis(100));
     let before = posix::processor_time(libc::RUSAGE_SELF);
@@ -108,7 +108,7 @@ struct Arrivals {
 
 impl Cases {
     /// Runs a test for every transport and every wait object by which an application sleeps.
-    fn run(transports: &[Transport], case: impl Fn(&Cases, &Transport, WaitObject) + Sync) {
+    fn run_all(transports: &[Transport], case: impl Fn(&Cases, &Transport, WaitObject) + Sync) {
         let count = transports.len() * BLOCKING_WAIT_OBJECTS.len();
         let cases = Cases { count, state: Mutex::default(), changed: Condvar::new() };
         thread::scope(|scope| {
@@ -123,7 +123,7 @@ impl Cases {
 
     /// Waits until all cases have come here. The last one acts before all of them go on.
     #[track_caller]
-    fn meet(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
+    fn wait_for_all_cases(&self, act: impl FnOnce(&mut Arrivals)) -> Duration {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let meeting = state.meetings;
         state.arrived += 1;
@@ -142,8 +142,8 @@ impl Cases {
 
     /// The processor time that the process uses while the threads of all cases sleep and nothing happens.
     #[track_caller]
-    fn used(&self) -> Duration {
-        self.meet(|state| state.used = used())
+    fn measure_idle_together(&self) -> Duration {
+        self.wait_for_all_cases(|state| state.used = measure_idle_processor_time())
     }
 }
 
@@ -154,32 +154,32 @@ fn assert_idle(what: &str, used: Duration) {
 
 #[test]
 fn blocked_reader_uses_no_processor_time() {
-    wait_over(&TRANSPORTS, Turns::Alternate);
+    check_idle_readers(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
 fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
-    wait_over(&TRANSPORTS, Turns::Automatic);
+    check_idle_readers(&TRANSPORTS, Turns::Automatic);
 }
 
-fn wait_over(transports: &[Transport], turns: Turns) {
-    let _alone = alone();
-    Cases::run(transports, |cases, transport, wait| {
+fn check_idle_readers(transports: &[Transport], turns: Turns) {
+    let _alone = lock_alone();
+    Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
-        let (alice, bob) = sleepers(&net, wait);
+        let (alice, bob) = open_sleepers(&net, wait);
         // Before any link is up, and after.
         for round in 0..2 {
             if round == 1 {
-                exchange(&alice, &bob);
+                exchange_while_blocking(&alice, &bob);
             }
             thread::scope(|scope| {
                 let sleeping = [&alice, &bob].map(|party| scope.spawn(|| next(party.cq_here())));
-                bob.endpoint.recv(room(8), ANY, 7).unwrap();
-                assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.used());
-                send(&alice, 8, 8);
+                bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
+                assert_idle(&format!("{transport:?} {wait:?} {round}"), cases.measure_idle_together());
+                post_send(&alice, 8, 8);
                 let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
                 assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
-                assert!(received(&ended[1].buffer) == payload(8, 8));
+                assert!(received_bytes(&ended[1].buffer) == payload(8, 8));
             });
         }
     });
@@ -187,21 +187,21 @@ fn wait_over(transports: &[Transport], turns: Turns) {
 
 #[test]
 fn counter_waiter_uses_no_processor_time() {
-    count_over(&TRANSPORTS, Turns::Alternate);
+    check_idle_counter_waiters(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
 fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
-    count_over(&TRANSPORTS, Turns::Automatic);
+    check_idle_counter_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
 /// Two threads wait for counters, of an endpoint and of a region, by each kind of wait object.
-fn count_over(transports: &[Transport], turns: Turns) {
-    let _alone = alone();
-    Cases::run(transports, |cases, transport, wait| {
+fn check_idle_counter_waiters(transports: &[Transport], turns: Turns) {
+    let _alone = lock_alone();
+    Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
         let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup(), setup());
+        let (alice, bob) = net.open_pair_with(setup(), setup());
         let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
         let region = bob.domain_here().register(8, &attr).expect("a region");
         let written = bob
@@ -209,15 +209,16 @@ fn count_over(transports: &[Transport], turns: Turns) {
             .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
             .expect("a counter");
         region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
-        exchange(&alice, &bob);
+        exchange_while_blocking(&alice, &bob);
         let received = bob.counter_here(CounterEvents::RECV);
         let before = received.read();
         thread::scope(|scope| {
-            let waits = [(received, before + 1), (&written, 1)]
-                .map(|(counter, threshold)| scope.spawn(move || sleeping::reach(counter, threshold)));
-            bob.endpoint.recv(room(8), ANY, 7).unwrap();
-            assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.used());
-            send(&alice, 8, 8);
+            let waits = [(received, before + 1), (&written, 1)].map(|(counter, threshold)| {
+                scope.spawn(move || sleeping::wait_for_threshold(counter, threshold))
+            });
+            bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
+            assert_idle(&format!("{transport:?} {wait:?} with counters"), cases.measure_idle_together());
+            post_send(&alice, 8, 8);
             let endpoint = alice.endpoint.as_here();
             endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
             for _ in 0..2 {
@@ -231,31 +232,32 @@ fn count_over(transports: &[Transport], turns: Turns) {
 
 #[test]
 fn wait_set_waiter_uses_no_processor_time() {
-    let _alone = alone();
-    Cases::run(&TRANSPORTS, |cases, transport, object| {
+    let _alone = lock_alone();
+    Cases::run_all(&TRANSPORTS, |cases, transport, object| {
         let net = Net::new(transport, Turns::Alternate);
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
         let setup = Setup { asleep: true, counts: true, separate_queues: true, ..Setup::default() };
         let sleeper = |wait| Setup { wait, ..setup.clone() };
-        let (alice, bob) = net.pair_of(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
+        let (alice, bob) =
+            net.open_pair_with(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
         // Before any link is up, and after.
         for number in 1..=2 {
-            bob.endpoint.recv(room(8), ANY, number).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
             let received = bob.counter_here(CounterEvents::RECV);
             thread::scope(|scope| {
                 let waits = scope.spawn(|| {
                     let deadline = Deadline::new();
                     while received.read() < number {
                         sleeping::sleep_on_set(&set);
-                        deadline.pause("a message");
+                        deadline.yield_or_panic("a message");
                     }
                     // An unread entry ends the next wait.
                     while bob.receive_queue_here().read().unwrap().is_none() {
-                        deadline.pause("the completion of a receive");
+                        deadline.yield_or_panic("the completion of a receive");
                     }
                 });
-                assert_idle(&format!("{transport:?} {object:?} in a set"), cases.used());
+                assert_idle(&format!("{transport:?} {object:?} in a set"), cases.measure_idle_together());
                 alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
                 next(alice.cq_here()).unwrap();
                 waits.join().expect("no panic");
@@ -267,10 +269,10 @@ fn wait_set_waiter_uses_no_processor_time() {
 /// The child inherits copies of the descriptors, and of a lock that stays taken.
 #[test]
 fn forked_child_does_not_disturb_a_wait_set_waiter() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for object in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(&Transport::Shm4, Turns::Alternate);
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
         let counter = domain.open_counter(&attr).expect("a counter");
@@ -280,7 +282,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
                     let _ = set.wait(None);
                 }
             });
-            sleeping::let_sleep();
+            sleeping::give_time_to_sleep();
             posix::in_forked_child(|| {
                 let own = domain.open_counter(&attr).expect("a counter");
                 own.add(1);
@@ -290,7 +292,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
                 // The descriptor stays in the set while the child lives.
                 std::mem::forget(own);
             });
-            assert_idle(&format!("{object:?} after a fork"), used());
+            assert_idle(&format!("{object:?} after a fork"), measure_idle_processor_time());
             counter.add(1);
             waits.join().expect("no panic");
         });
@@ -299,19 +301,19 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
 
 #[test]
 fn reader_below_its_threshold_uses_no_processor_time() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        let (alice, bob) = sleepers(&net, WaitObject::Unspec);
+        let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
         for context in 0..2 {
-            bob.endpoint.recv(room(8), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         }
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.cq_here().sread_each(8, 2, None, |_, _| {}));
-            send(&alice, 7, 8);
+            post_send(&alice, 7, 8);
             assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
-            assert_idle(&format!("{transport:?} with one of two"), used());
-            send(&alice, 8, 8);
+            assert_idle(&format!("{transport:?} with one of two"), measure_idle_processor_time());
+            post_send(&alice, 8, 8);
             assert_eq!(next(alice.cq_here()).unwrap().0.context, 8);
             assert_eq!(waits.join().expect("no panic"), Ok(Some(2)));
         });
@@ -320,14 +322,14 @@ fn reader_below_its_threshold_uses_no_processor_time() {
 
 #[test]
 fn reader_with_threshold_zero_uses_no_processor_time() {
-    let _alone = alone();
+    let _alone = lock_alone();
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
-    let (alice, bob) = sleepers(&net, WaitObject::Unspec);
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| bob.cq_here().sread_each(8, 0, None, |_, _| {}));
-        assert_idle("a threshold of 0", used());
-        send(&alice, 7, 8);
+        assert_idle("a threshold of 0", measure_idle_processor_time());
+        post_send(&alice, 7, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
         assert_eq!(waits.join().expect("no panic"), Ok(Some(1)));
     });
@@ -337,25 +339,28 @@ fn reader_with_threshold_zero_uses_no_processor_time() {
 /// peer does not send.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        let there = net.elsewhere().expect("it reaches other processes");
-        let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
-        let bob = there.party();
-        alice.meet(&bob);
-        bob.meet(&alice);
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
-        send(&alice, 1, 8);
+        let there = net.with_processes().expect("it reaches other processes");
+        let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let bob = there.open_party();
+        alice.insert_address_of(&bob);
+        bob.insert_address_of(&alice);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        post_send(&alice, 1, 8);
         assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
         bob.stop();
         // Small messages until credit runs out, long ones that fill the link, and ones to be fetched.
         for context in 0..300 {
-            send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
+            post_send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
         }
         thread::scope(|scope| {
             let waits = scope.spawn(|| alice.cq_here().sread(None));
-            assert_idle(&format!("{transport:?} with a peer that stands still"), used());
+            assert_idle(
+                &format!("{transport:?} with a peer that stands still"),
+                measure_idle_processor_time(),
+            );
             bob.kill();
             assert_eq!(waits.join().expect("no panic"), Err(ReadError::ErrorAvailable));
         });
@@ -365,20 +370,23 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
 /// The peer never accepts the connection.
 #[test]
 fn reader_with_an_unanswered_connection_uses_no_processor_time() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         // Bob's endpoint has its name, but bob makes no progress and accepts no link.
-        let (alice, bob) = sleepers(&net, WaitObject::Fd);
-        send(&alice, 1, 8);
+        let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
+        post_send(&alice, 1, 8);
         thread::scope(|scope| {
             let waits = scope.spawn(|| next(alice.cq_here()));
-            assert_idle(&format!("{transport:?} with an unanswered connection"), used());
+            assert_idle(
+                &format!("{transport:?} with an unanswered connection"),
+                measure_idle_processor_time(),
+            );
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::Relaxed) {
-                        assert!(bob.poll().is_none());
+                        assert!(bob.poll_completion().is_none());
                         thread::yield_now();
                     }
                 });
@@ -392,17 +400,17 @@ fn reader_with_an_unanswered_connection_uses_no_processor_time() {
 /// An application that leaves a signalled event unread is signalled again, but ever less often.
 #[test]
 fn condition_without_a_waiter_uses_no_processor_time() {
-    let _alone = alone();
+    let _alone = lock_alone();
     let net = Net::new(&Transport::Shm4, Turns::Alternate);
-    let (alice, bob) = sleepers(&net, WaitObject::MutexCond);
-    exchange(&alice, &bob);
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let (alice, bob) = open_sleepers(&net, WaitObject::MutexCond);
+    exchange_while_blocking(&alice, &bob);
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let of = bob.cq_here().wait_mutex_cond().expect("a thread").expect("what it was opened with");
     while !bob.cq_here().try_wait().expect("a wait object") {}
     // Alice's message makes the descriptor readable, and stays unread.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     assert_eq!(next(alice.cq_here()).unwrap().0.context, 2);
-    assert_idle("a condition without a waiter", used());
+    assert_idle("a condition without a waiter", measure_idle_processor_time());
     // A waiter that comes late is signalled again.
     assert!(posix::wait_for_condition(of, PATIENCE, || true));
     assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
@@ -412,21 +420,21 @@ fn condition_without_a_waiter_uses_no_processor_time() {
 /// intervals.
 #[test]
 fn listener_without_descriptors_retries_rarely() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        let (alice, bob) = sleepers(&net, WaitObject::Unspec);
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let mut held: Vec<OwnedFd> = Vec::new();
         thread::scope(|scope| {
             // Alice has connected before there are none left.
-            send(&alice, 2, 8);
-            alice.poll();
+            post_send(&alice, 2, 8);
+            alice.poll_completion();
             while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
                 held.push(fd);
             }
             let waits = scope.spawn(|| next(bob.cq_here()));
-            let used = used();
+            let used = measure_idle_processor_time();
             held.clear();
             // It retries every other millisecond, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
@@ -439,15 +447,17 @@ fn listener_without_descriptors_retries_rarely() {
 
 #[test]
 fn late_message_wakes_a_blocked_reader() {
-    let _alone = alone();
+    let _alone = lock_alone();
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
-        let (alice, bob) = sleepers(&net, WaitObject::Fd);
-        exchange(&alice, &bob);
+        let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
+        exchange_while_blocking(&alice, &bob);
         for at_most in [Duration::from_millis(20), Duration::from_millis(200)] {
-            assert!(!sleeping::sleep(bob.cq_here(), at_most) || bob.poll().is_none());
+            assert!(
+                !sleeping::sleep_on_wait_object(bob.cq_here(), at_most) || bob.poll_completion().is_none()
+            );
         }
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
         assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
     }
@@ -455,12 +465,12 @@ fn late_message_wakes_a_blocked_reader() {
 
 #[test]
 fn event_waiter_uses_no_processor_time() {
-    wait_for_events_over(&TRANSPORTS, Turns::Alternate);
+    check_idle_event_waiters(&TRANSPORTS, Turns::Alternate);
 }
 
 #[test]
 fn event_waiter_uses_no_processor_time_under_automatic_progress() {
-    wait_for_events_over(&TRANSPORTS, Turns::Automatic);
+    check_idle_event_waiters(&TRANSPORTS, Turns::Automatic);
 }
 
 /// The events of an endpoint without a protocol: whether its link to the requester is up.
@@ -469,13 +479,13 @@ struct SilentHandler(bool);
 
 impl FrameHandler for SilentHandler {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn begin(&mut self, _: LinkId, _: &Header) {}
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
-    fn link(&mut self, _: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         self.0 |= matches!(event, LinkEvent::Up { .. });
     }
 }
@@ -483,12 +493,12 @@ impl FrameHandler for SilentHandler {
 /// The passive endpoint closes while another endpoint, which might be about to accept, has reached the
 /// requester and stays silent. Only the timeout wakes the requester.
 fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Provider, turns: Turns) {
-    let _alone = alone();
+    let _alone = lock_alone();
     for wait in BLOCKING_WAIT_OBJECTS {
         let net = Net::new(transport, turns);
         let bind = net.info.src_addr.expect("a source was asked for");
-        let client = Side::waiting_by(&net, wait, wait);
-        let connecting = client.endpoint(CLIENT);
+        let client = Side::with_wait_objects(&net, wait, wait);
+        let connecting = client.open_endpoint(CLIENT);
         let mut asked = (provider.open(bind, 1).expect("a transport"), SilentHandler::default());
         let mut stranger = (provider.open(bind, 2).expect("a transport"), SilentHandler::default());
         connecting.connect(asked.0.address(), b"").unwrap();
@@ -500,7 +510,7 @@ fn requester_sleeps_until_its_timeout(transport: &Transport, provider: &impl Pro
                 transport.flush();
             }
             client.progress();
-            deadline.pause("links to the requester");
+            deadline.yield_or_panic("links to the requester");
         }
         // The first bytes of the stranger have arrived, and the requester polls for more at intervals.
         (0..100).for_each(|_| client.progress());
@@ -527,15 +537,15 @@ fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
 }
 
 /// Listeners, requesters and connected endpoints block on their event queues.
-fn wait_for_events_over(transports: &[Transport], turns: Turns) {
-    let _alone = alone();
-    Cases::run(transports, |cases, transport, wait| {
+fn check_idle_event_waiters(transports: &[Transport], turns: Turns) {
+    let _alone = lock_alone();
+    Cases::run_all(transports, |cases, transport, wait| {
         let net = Net::new(transport, turns);
-        let [client, server] = [(); 2].map(|()| Side::waiting_by(&net, wait, wait));
+        let [client, server] = [(); 2].map(|()| Side::with_wait_objects(&net, wait, wait));
         let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| sleep_for_event(sleeper));
-                assert_idle(&format!("{transport:?} {wait:?} {what}"), cases.used());
+                assert_idle(&format!("{transport:?} {wait:?} {what}"), cases.measure_idle_together());
                 then();
                 while !waits.is_finished() {
                     other.progress();
@@ -544,13 +554,13 @@ fn wait_for_events_over(transports: &[Transport], turns: Turns) {
                 waits.join().expect("no panic")
             })
         };
-        let listener = server.listener(LISTENER);
-        let connecting = client.endpoint(CLIENT);
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
         let asked = heard(&server, "and listens", &client, &|| {
             connecting.connect(listener.name().unwrap(), b"may I?").unwrap();
         });
         let Ok(ConnectionEvent::Request(request)) = asked else { panic!("{asked:?}") };
-        let accepting = server.endpoint_for(&request, SERVER);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
         let connected = heard(&client, "and has asked", &server, &|| accepting.accept(b"").unwrap());
         assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
         assert!(matches!(sleep_for_event(&server), Ok(ConnectionEvent::Connected { .. })));

@@ -15,7 +15,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{CounterEvents, FabricAddress, WaitObject};
 
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{self, PATIENCE};
 use homespun_suite::{Net, Party, Setup, Transport, Turns};
 
@@ -30,7 +30,7 @@ const LENS_BYTES: [usize; 8] = [8, 0, 8, 100, 8, 3000, 8, 20_000];
 /// How many receives and sends may be outstanding.
 const WINDOW: u64 = 4;
 
-fn rounds() -> u64 {
+fn read_round_count() -> u64 {
     env::var("HOMESPUN_INTERLEAVINGS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
 }
 
@@ -52,26 +52,26 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&self, flags: CompletionFlags) {
+    fn count_completion(&self, flags: CompletionFlags) {
         let side = if flags.contains(CompletionFlags::SEND) { &self.sent } else { &self.taken };
         side.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn sum(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.taken.load(Ordering::SeqCst) + self.sent.load(Ordering::SeqCst)
     }
 }
 
 /// Posts all of a party's operations, and learns of completions from the tally alone.
-fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
+fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
-    let mut last = (tally.sum(), Instant::now());
+    let mut last = (tally.total(), Instant::now());
     while received < rounds || sent < rounds {
         delay_randomly(&mut random);
         let may_receive = received < rounds && received < tally.taken.load(Ordering::SeqCst) + WINDOW;
         let may_send = sent < rounds && sent < tally.sent.load(Ordering::SeqCst) + WINDOW;
         if may_receive && (random.bool() || !may_send) {
-            party.endpoint.recv(room(20_000), ANY, received).expect("room for a receive");
+            party.endpoint.recv(marked_buffer(20_000), ANY, received).expect("room for a receive");
             received += 1;
         } else if may_send {
             let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
@@ -84,34 +84,34 @@ fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
             let send = SendMsg { buffers, to: party.peer(), context: sent, flags, ..SendMsg::default() };
             party.endpoint.sendmsg(send).expect("room for a send");
             sent += 1;
-        } else if tally.sum() == last.0 {
+        } else if tally.total() == last.0 {
             assert!(last.1.elapsed() < 2 * PATIENCE, "no progress: a thread sleeps through an event");
             thread::yield_now();
             continue;
         }
-        last = (tally.sum(), Instant::now());
+        last = (tally.total(), Instant::now());
     }
 }
 
 /// Sleeps and reads until all operations have completed.
-fn sleep(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
+fn sleep_and_read(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
     let cq = party.cq_here();
     let mut deadline = Instant::now() + PATIENCE;
     while !is_over.load(Ordering::SeqCst) {
-        let before = tally.sum();
+        let before = tally.total();
         delay_randomly(&mut random);
         let by_itself = matches!(cq.wait_object(), WaitObject::Fd | WaitObject::MutexCond);
         let read = if by_itself && random.u32(0..3) > 0 {
-            let woken = sleeping::sleep(cq, PATIENCE);
-            assert!(woken || tally.sum() != before || is_over.load(Ordering::SeqCst), "it was not woken");
+            let woken = sleeping::sleep_on_wait_object(cq, PATIENCE);
+            assert!(woken || tally.total() != before || is_over.load(Ordering::SeqCst), "it was not woken");
             delay_randomly(&mut random);
             cq.read()
         } else {
             cq.sread(Some(PATIENCE))
         };
         match read {
-            Ok(Some(completion)) => tally.count(completion.flags),
-            Ok(None) if tally.sum() == before => {
+            Ok(Some(completion)) => tally.count_completion(completion.flags),
+            Ok(None) if tally.total() == before => {
                 // Signalled, or woken for an entry that another thread has read.
                 assert!(Instant::now() < deadline, "it was not woken");
                 continue;
@@ -124,7 +124,7 @@ fn sleep(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
 }
 
 /// Polls, signals and reads to get in the way of the sleeping threads.
-fn poll_and_signal(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
+fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
     let cq = party.cq_here();
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
@@ -136,12 +136,12 @@ fn poll_and_signal(party: &Party, tally: &Tally, is_over: &AtomicBool, mut rando
             }
             3 | 4 => {
                 if let Ok(Some(completion)) = cq.read() {
-                    tally.count(completion.flags);
+                    tally.count_completion(completion.flags);
                 }
             }
             5 => {
                 if let Ok(Some(completion)) = cq.sread(Some(Duration::from_micros(random.u64(0..500)))) {
-                    tally.count(completion.flags);
+                    tally.count_completion(completion.flags);
                 }
             }
             _ => {}
@@ -152,31 +152,31 @@ fn poll_and_signal(party: &Party, tally: &Tally, is_over: &AtomicBool, mut rando
 fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs: bool, seed: u64) {
     let net = Net::new(transport, Turns::Alternate);
     let setup = || Setup { asleep: true, wait, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let mut seeds = Rng::with_seed(seed);
     let tallies = [Tally::default(), Tally::default()];
-    let (is_over, running, rounds) = (AtomicBool::new(false), AtomicUsize::new(0), rounds());
+    let (is_over, running, rounds) = (AtomicBool::new(false), AtomicUsize::new(0), read_round_count());
     thread::scope(|scope| {
         for (party, tally) in [&alice, &bob].into_iter().zip(&tallies) {
             let (is_over, running) = (&is_over, &running);
             let random = seeds.fork();
-            scope.spawn(move || post(party, tally, rounds, random));
+            scope.spawn(move || post_operations(party, tally, rounds, random));
             for _ in 0..sleepers {
                 let random = seeds.fork();
                 running.fetch_add(1, Ordering::SeqCst);
                 scope.spawn(move || {
-                    sleep(party, tally, is_over, random);
+                    sleep_and_read(party, tally, is_over, random);
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
             }
             if disturbs {
                 let random = seeds.fork();
-                scope.spawn(move || poll_and_signal(party, tally, is_over, random));
+                scope.spawn(move || disturb_by_polling(party, tally, is_over, random));
             }
         }
         let mut last = (0, Instant::now());
-        while tallies.iter().any(|tally| tally.sum() < 2 * rounds) {
-            let sum = tallies.iter().map(Tally::sum).sum();
+        while tallies.iter().any(|tally| tally.total() < 2 * rounds) {
+            let sum = tallies.iter().map(Tally::total).sum();
             if sum != last.0 {
                 last = (sum, Instant::now());
             }
@@ -201,8 +201,8 @@ fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs
             thread::sleep(Duration::from_millis(1));
         }
     });
-    net.wake(&alice);
-    net.wake(&bob);
+    net.start_driving(&alice);
+    net.start_driving(&bob);
 }
 
 fn interleave_over(transport: &Transport) {
@@ -225,11 +225,11 @@ fn messages_over_shared_memory_wake_every_sleeper() {
 }
 
 /// Posts unreported operations, and sleeps on the counter that the next one depends on.
-fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
+fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     let (received, sent) = (party.counter_here(CounterEvents::RECV), party.counter_here(CounterEvents::SEND));
     for round in 0..rounds {
         delay_randomly(&mut random);
-        party.endpoint.recv(room(20_000), ANY, round).expect("room for a receive");
+        party.endpoint.recv(marked_buffer(20_000), ANY, round).expect("room for a receive");
         let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
         let flags = match random.u32(0..4) {
             0 => OpFlags::INJECT_COMPLETE,
@@ -242,15 +242,15 @@ fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
         delay_randomly(&mut random);
         let counters = if random.bool() { [received, sent] } else { [sent, received] };
         for counter in counters {
-            sleeping::reach(counter, (round + 1).saturating_sub(random.u64(0..WINDOW)));
+            sleeping::wait_for_threshold(counter, (round + 1).saturating_sub(random.u64(0..WINDOW)));
         }
     }
-    sleeping::reach(received, rounds);
-    sleeping::reach(sent, rounds);
+    sleeping::wait_for_threshold(received, rounds);
+    sleeping::wait_for_threshold(sent, rounds);
 }
 
 /// Reads and signals to get in the way of the threads that wait for counters.
-fn wait_and_read_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
+fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
     let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.counter_here(event));
     while !is_over.load(Ordering::SeqCst) {
         thread::sleep(Duration::from_micros(random.u64(0..2000)));
@@ -274,19 +274,19 @@ fn wait_and_read_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) 
 
 fn interleave_counters_over(transport: &Transport) {
     let mut seeds = Rng::with_seed(fastrand::u64(..));
-    let rounds = rounds();
+    let rounds = read_round_count();
     for wait in sleeping::BLOCKING_WAIT_OBJECTS {
         for disturbs in [false, true] {
             let net = Net::new(transport, Turns::Alternate);
             let setup = || Setup { asleep: true, wait, counts: true, selective: true, ..Setup::default() };
-            let (alice, bob) = net.pair_of(setup(), setup());
+            let (alice, bob) = net.open_pair_with(setup(), setup());
             let (is_over, is_counted) = (AtomicBool::new(false), AtomicU64::new(0));
             thread::scope(|scope| {
                 for party in [&alice, &bob] {
                     let (is_over, is_counted) = (&is_over, &is_counted);
                     let random = seeds.fork();
                     scope.spawn(move || {
-                        post_and_count(party, rounds, random);
+                        post_and_sleep_on_counters(party, rounds, random);
                         is_counted.fetch_add(1, Ordering::SeqCst);
                         // Sends the acknowledgements that the peer waits for.
                         while is_counted.load(Ordering::SeqCst) < 2 {
@@ -310,12 +310,12 @@ fn interleave_counters_over(transport: &Transport) {
                     }
                     if disturbs {
                         let random = seeds.fork();
-                        scope.spawn(move || wait_and_read_counters(party, is_over, random));
+                        scope.spawn(move || disturb_counters(party, is_over, random));
                     }
                 }
             });
-            net.wake(&alice);
-            net.wake(&bob);
+            net.start_driving(&alice);
+            net.start_driving(&bob);
         }
     }
 }

@@ -21,16 +21,16 @@ const SILENT_LOOKS: usize = 500;
 const PORTS: u16 = 4;
 
 /// The first port of a test: below the ephemeral ports of the system, and different for each process.
-fn low(test: u16) -> u16 {
+fn first_port(test: u16) -> u16 {
     20_000 + (process::id() % 750) as u16 * 16 + 5 * test
 }
 
-fn with_ports(test: u16) -> Fabric {
-    let ports = PortRange::new(low(test)..=low(test) + PORTS - 1);
+fn make_fabric_with_ports(test: u16) -> Fabric {
+    let ports = PortRange::new(first_port(test)..=first_port(test) + PORTS - 1);
     Fabric::with_params(Params { ports, ..Params::default() })
 }
 
-fn open(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQueue, FabricAddress), Error> {
+fn open_endpoint(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQueue, FabricAddress), Error> {
     let domain = fabric.domain(info)?;
     let endpoint = domain.endpoint(info)?;
     let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
@@ -43,16 +43,16 @@ fn open(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQueue, Fabr
 
 /// Takes all ports of the range at an address, which this test alone uses.
 fn take_all_ports(test: u16, domain: &str, node: &str) {
-    let fabric = with_ports(test);
+    let fabric = make_fabric_with_ports(test);
     let info = fabric.info(&Hints::new().domain(domain).node(node).source()).unwrap();
-    let open = |info: &Info| open(&fabric, info).map(|(endpoint, ..)| endpoint);
+    let open = |info: &Info| open_endpoint(&fabric, info).map(|(endpoint, ..)| endpoint);
     let mut endpoints: Vec<Endpoint> = (0..PORTS).map(|_| open(&info).unwrap()).collect();
     let name = |endpoint: &Endpoint| endpoint.name().unwrap();
     let ports: BTreeSet<u16> = endpoints.iter().map(|endpoint| name(endpoint).port()).collect();
-    assert_eq!(ports, (low(test)..low(test) + PORTS).collect());
+    assert_eq!(ports, (first_port(test)..first_port(test) + PORTS).collect());
     assert_eq!(open(&info).unwrap_err().errno(), Errno::EADDRINUSE, "all are taken");
     // The range does not limit ports that the application asks for.
-    let port = low(test) + PORTS;
+    let port = first_port(test) + PORTS;
     let elsewhere = Info { src_addr: info.src_addr.map(|address| address.with_port(port)), ..info.clone() };
     assert_eq!(name(&open(&elsewhere).unwrap()).port(), port);
     let given_up: Address = name(&endpoints.remove(2));
@@ -74,11 +74,11 @@ fn shm_endpoints_take_ports_from_the_range() {
 #[test]
 fn each_interface_offers_the_whole_port_range() {
     for domain in ["tcp", "shm"] {
-        let fabric = with_ports(2);
+        let fabric = make_fabric_with_ports(2);
         let info = fabric.info(&Hints::new().domain(domain)).unwrap();
         assert!(info.src_addr.is_none_or(|address| !address.is_specific()));
-        let (endpoint, ..) = open(&fabric, &info).unwrap();
-        assert!((low(2)..low(2) + PORTS).contains(&endpoint.name().unwrap().port()));
+        let (endpoint, ..) = open_endpoint(&fabric, &info).unwrap();
+        assert!((first_port(2)..first_port(2) + PORTS).contains(&endpoint.name().unwrap().port()));
     }
 }
 
@@ -88,7 +88,7 @@ fn depth_parameters_apply_unless_the_application_asks() {
     let fabric = Fabric::with_params(params);
     let info = fabric.info(&Hints::new().node("127.0.0.1").source()).unwrap();
     assert_eq!((info.tx.size_ops, info.rx.size_ops), (3, 2));
-    let (endpoint, cq, _) = open(&fabric, &info).unwrap();
+    let (endpoint, cq, _) = open_endpoint(&fabric, &info).unwrap();
     assert_eq!(cq.depth_entries(), 5);
     for _ in 0..2 {
         endpoint.recv(BytesMut::new(), FabricAddress::UNSPECIFIED, 1).unwrap();
@@ -107,7 +107,7 @@ fn message_beyond_the_eager_limit_is_sent_on_request() {
     for (eager_bytes, leaves_at_once) in [(9, false), (10, true)] {
         let fabric = Fabric::with_params(Params { eager_bytes, ..Params::default() });
         let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").source()).unwrap();
-        let (alice, alice_cq, _) = open(&fabric, &info).unwrap();
+        let (alice, alice_cq, _) = open_endpoint(&fabric, &info).unwrap();
         let domain = fabric.domain(&info).unwrap();
         let (bob_cq, bob_av) =
             (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());

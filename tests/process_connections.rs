@@ -10,8 +10,10 @@ use homespun::{
 };
 use serde::{Deserialize, Serialize};
 
-use homespun_suite::connecting::{CLIENT, EventResult, LISTENER, SERVER, Side, completion, end, hear};
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::connecting::{
+    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion, next_event, next_operation_end,
+};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
 use homespun_suite::{Deadline, Net, Transport, Turns};
 
@@ -72,7 +74,7 @@ impl RemoteSide {
         self.endpoint.as_ref().expect("it has an endpoint")
     }
 
-    fn execute(&mut self, command: Command) -> Outcome {
+    fn execute_command(&mut self, command: Command) -> Outcome {
         match command {
             Command::Begin(transport) => {
                 let net = Net::new(&transport, Turns::Alternate);
@@ -80,20 +82,20 @@ impl RemoteSide {
                 self.net = Some((net, side));
             }
             Command::Listen => {
-                let listener = self.side().listener(LISTENER);
+                let listener = self.side().open_listener(LISTENER);
                 let name = listener.name().expect("it listens").socket_addr();
                 self.listener = Some(listener);
                 return Outcome::Name(name);
             }
             Command::Connect(to, data) => {
-                let endpoint = self.side().endpoint(CLIENT);
+                let endpoint = self.side().open_endpoint(CLIENT);
                 endpoint.connect(to.into(), &data).expect("a first request");
                 self.endpoint = Some(endpoint);
             }
-            Command::Hear => return self.hear(),
+            Command::Hear => return self.next_event_outcome(),
             Command::Accept(data) => {
                 let request = self.request.take().expect("a request was heard");
-                let endpoint = self.side().endpoint_for(&request, SERVER);
+                let endpoint = self.side().open_endpoint_for_request(&request, SERVER);
                 endpoint.accept(&data).expect("an undecided request");
                 self.endpoint = Some(endpoint);
             }
@@ -105,13 +107,13 @@ impl RemoteSide {
                 let deadline = Deadline::new();
                 while try_send(self.endpoint(), identity, len_bytes) == Err(Misuse::NotConnected.into()) {
                     self.side().progress();
-                    deadline.pause("a connection");
+                    deadline.yield_or_panic("a connection");
                 }
-                completion(&[self.side()]);
+                next_completion(&[self.side()]);
             }
             Command::Receive(len_bytes) => {
-                self.endpoint().recv(room(len_bytes), NOWHERE, 0).expect("room for a receive");
-                return Outcome::Message(received(&completion(&[self.side()]).buffer));
+                self.endpoint().recv(marked_buffer(len_bytes), NOWHERE, 0).expect("room for a receive");
+                return Outcome::Message(received_bytes(&next_completion(&[self.side()]).buffer));
             }
             Command::Shutdown => self.endpoint().shutdown().expect("it is connected"),
             Command::Close => self.endpoint = None,
@@ -120,19 +122,19 @@ impl RemoteSide {
         Outcome::Done
     }
 
-    fn hear(&mut self) -> Outcome {
-        match hear(&[self.side()]) {
+    fn next_event_outcome(&mut self) -> Outcome {
+        match next_event(&[self.side()]) {
             Ok(ConnectionEvent::Request(request)) => {
                 let data = request.data().to_vec();
                 self.request = Some(request);
                 Outcome::Request(data)
             }
-            heard => told(heard),
+            heard => event_outcome(heard),
         }
     }
 }
 
-fn told(heard: EventResult) -> Outcome {
+fn event_outcome(heard: EventResult) -> Outcome {
     match heard {
         Ok(ConnectionEvent::Connected { data, .. }) => Outcome::Connected(data.into()),
         Ok(ConnectionEvent::Shutdown { .. }) => Outcome::ShutDown,
@@ -141,7 +143,7 @@ fn told(heard: EventResult) -> Outcome {
     }
 }
 
-fn send(endpoint: &Endpoint, identity: u64, len_bytes: usize) {
+fn post_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) {
     try_send(endpoint, identity, len_bytes).expect("room for a send");
 }
 
@@ -155,18 +157,18 @@ fn try_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) -> Result<(), 
 #[test]
 #[ignore = "other tests start it in a process of its own"]
 fn other_process_entry() {
-    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(mut channel) = Channel::from_parent() else { return };
     let mut other = RemoteSide::default();
     loop {
-        while !channel.has_news(Duration::ZERO) {
+        while !channel.wait_readable(Duration::ZERO) {
             if let Some((_, side)) = &other.net {
                 side.progress();
             }
         }
-        match channel.hear::<Command>().expect("the test speaks") {
+        match channel.receive_message::<Command>().expect("the test speaks") {
             Some(command) => {
-                let outcome = other.execute(command);
-                channel.tell(&outcome).expect("the test listens");
+                let outcome = other.execute_command(command);
+                channel.send_message(&outcome).expect("the test listens");
             }
             None => return,
         }
@@ -177,7 +179,7 @@ fn other_process_entry() {
 struct SideProcess(Process);
 
 impl SideProcess {
-    fn over(transport: &Transport) -> SideProcess {
+    fn spawn_over(transport: &Transport) -> SideProcess {
         let mut elsewhere = SideProcess(Process::spawn(concat!(module_path!(), "::other_process_entry")));
         elsewhere.ask(&Command::Begin(transport.clone()));
         elsewhere
@@ -185,23 +187,23 @@ impl SideProcess {
 
     #[track_caller]
     fn ask(&mut self, command: &Command) -> Outcome {
-        self.begin(command);
-        self.0.hear()
+        self.send_command(command);
+        self.0.receive_message()
     }
 
-    fn begin(&mut self, command: &Command) {
-        self.0.tell(command);
+    fn send_command(&mut self, command: &Command) {
+        self.0.send_message(command);
     }
 
     /// Waits for its answer while this side makes progress.
     #[track_caller]
-    fn end(&mut self, side: &Side) -> Outcome {
+    fn wait_for_outcome(&mut self, side: &Side) -> Outcome {
         let deadline = Deadline::new();
-        while !self.0.is_silent() {
+        while !self.0.is_channel_readable() {
             side.progress();
-            deadline.pause("an answer");
+            deadline.yield_or_panic("an answer");
         }
-        self.0.hear()
+        self.0.receive_message()
     }
 
     #[track_caller]
@@ -216,189 +218,189 @@ impl SideProcess {
     #[track_caller]
     fn connect(&mut self, side: &Side) -> Endpoint {
         let name = self.listen();
-        let endpoint = side.endpoint(CLIENT);
+        let endpoint = side.open_endpoint(CLIENT);
         endpoint.connect(name.into(), b"may I?").expect("a first request");
-        self.begin(&Command::Hear);
-        assert_eq!(self.end(side), Outcome::Request(b"may I?".into()));
+        self.send_command(&Command::Hear);
+        assert_eq!(self.wait_for_outcome(side), Outcome::Request(b"may I?".into()));
         self.ask(&Command::Accept(b"you may".into()));
-        self.begin(&Command::Hear);
-        assert_eq!(self.end(side), Outcome::Connected(vec![]));
-        assert_eq!(told(hear(&[side])), Outcome::Connected(b"you may".into()));
+        self.send_command(&Command::Hear);
+        assert_eq!(self.wait_for_outcome(side), Outcome::Connected(vec![]));
+        assert_eq!(event_outcome(next_event(&[side])), Outcome::Connected(b"you may".into()));
         endpoint
     }
 }
 
-fn sides() -> impl Iterator<Item = (Net, Side, SideProcess)> {
+fn open_sides() -> impl Iterator<Item = (Net, Side, SideProcess)> {
     TRANSPORTS.iter().map(|transport| {
         let net = Net::new(transport, Turns::Alternate);
         let side = Side::new(&net);
-        (net, side, SideProcess::over(transport))
+        (net, side, SideProcess::spawn_over(transport))
     })
 }
 
 #[test]
 fn messages_travel_both_ways_and_arrive_before_shutdown() {
-    for (_net, side, mut other) in sides() {
+    for (_net, side, mut other) in open_sides() {
         let endpoint = other.connect(&side);
         for (identity, len_bytes) in (0..).zip(LENS_BYTES) {
-            other.begin(&Command::Receive(len_bytes));
-            send(&endpoint, identity, len_bytes);
-            completion(&[&side]);
-            assert!(other.end(&side) == Outcome::Message(payload(identity, len_bytes).into()));
-            other.begin(&Command::Send(identity, len_bytes));
-            endpoint.recv(room(len_bytes), NOWHERE, 1).unwrap();
-            assert!(received(&completion(&[&side]).buffer) == payload(identity, len_bytes));
-            assert_eq!(other.end(&side), Outcome::Done);
+            other.send_command(&Command::Receive(len_bytes));
+            post_send(&endpoint, identity, len_bytes);
+            next_completion(&[&side]);
+            assert!(other.wait_for_outcome(&side) == Outcome::Message(payload(identity, len_bytes).into()));
+            other.send_command(&Command::Send(identity, len_bytes));
+            endpoint.recv(marked_buffer(len_bytes), NOWHERE, 1).unwrap();
+            assert!(received_bytes(&next_completion(&[&side]).buffer) == payload(identity, len_bytes));
+            assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         }
-        other.begin(&Command::Send(7, 1000));
-        assert_eq!(other.end(&side), Outcome::Done);
+        other.send_command(&Command::Send(7, 1000));
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.ask(&Command::Shutdown);
-        assert_eq!(told(hear(&[&side])), Outcome::ShutDown);
-        endpoint.recv(room(1000), NOWHERE, 1).unwrap();
-        assert_eq!(received(&completion(&[&side]).buffer), payload(7, 1000));
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::ShutDown);
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
+        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 1000));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::ShutDown);
     }
 }
 
 #[test]
 fn rejecting_and_closing_listener_refuse_requests() {
-    for (_net, side, mut other) in sides() {
+    for (_net, side, mut other) in open_sides() {
         let name = other.listen();
         for data in [vec![], vec![7; 256]] {
-            let endpoint = side.endpoint(CLIENT);
+            let endpoint = side.open_endpoint(CLIENT);
             endpoint.connect(name.into(), &data).unwrap();
-            other.begin(&Command::Hear);
-            assert_eq!(other.end(&side), Outcome::Request(data.clone()));
+            other.send_command(&Command::Hear);
+            assert_eq!(other.wait_for_outcome(&side), Outcome::Request(data.clone()));
             other.ask(&Command::Reject(data.clone()));
-            assert_eq!(told(hear(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), data));
+            assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), data));
         }
-        let waiting = side.endpoint(CLIENT);
+        let waiting = side.open_endpoint(CLIENT);
         waiting.connect(name.into(), b"").unwrap();
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Request(vec![]));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         // The next request that it reads drops, and so rejects, this one.
-        let second = side.endpoint(SERVER);
+        let second = side.open_endpoint(SERVER);
         second.connect(name.into(), b"second").unwrap();
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Request(b"second".into()));
-        assert_eq!(told(hear(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(b"second".into()));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
         other.ask(&Command::StopListening);
-        let late = side.endpoint(LISTENER);
+        let late = side.open_endpoint(LISTENER);
         late.connect(name.into(), b"").unwrap();
-        assert_eq!(told(hear(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![]));
     }
 }
 
 #[test]
 fn death_of_either_process_ends_the_connection() {
-    for (_net, side, mut other) in sides() {
+    for (_net, side, mut other) in open_sides() {
         let endpoint = other.connect(&side);
-        endpoint.recv(room(8), NOWHERE, 1).unwrap();
-        endpoint.recv(room(8), NOWHERE, 2).unwrap();
+        endpoint.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+        endpoint.recv(marked_buffer(8), NOWHERE, 2).unwrap();
         // Messages transmitted before the death arrive.
-        other.begin(&Command::Send(7, 8));
-        assert_eq!(other.end(&side), Outcome::Done);
+        other.send_command(&Command::Send(7, 8));
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         other.0.kill();
-        assert_eq!(received(&completion(&[&side]).buffer), payload(7, 8));
-        assert_eq!(end(&[&side]).expect_err("no sender is left").completion.context, 2);
-        assert_eq!(told(hear(&[&side])), Outcome::ShutDown);
-        assert!(side.look().is_none());
+        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 8));
+        assert_eq!(next_operation_end(&[&side]).expect_err("no sender is left").completion.context, 2);
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        assert!(side.poll_event().is_none());
     }
     // The requester dies.
-    for (_net, side, mut other) in sides() {
-        let listener = side.listener(LISTENER);
+    for (_net, side, mut other) in open_sides() {
+        let listener = side.open_listener(LISTENER);
         other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = hear(&[&side]) else { panic!("it was asked") };
-        let endpoint = side.endpoint_for(&request, SERVER);
+        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
+        let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"welcome").unwrap();
-        assert_eq!(told(hear(&[&side])), Outcome::Connected(vec![]));
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Connected(b"welcome".into()));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(vec![]));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(told(hear(&[&side])), Outcome::ShutDown);
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
     }
 }
 
 #[test]
 fn death_before_accept_fails_the_request() {
-    for (_net, side, mut other) in sides() {
+    for (_net, side, mut other) in open_sides() {
         let name = other.listen();
-        let asked = side.endpoint(CLIENT);
+        let asked = side.open_endpoint(CLIENT);
         asked.connect(name.into(), b"").unwrap();
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Request(vec![]));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         // Another request arrives, and is not read.
-        let unheard = side.endpoint(SERVER);
+        let unheard = side.open_endpoint(SERVER);
         unheard.connect(name.into(), b"").unwrap();
         other.0.kill();
         for _ in 0..2 {
-            let Outcome::Failed(errno, data) = told(hear(&[&side])) else {
+            let Outcome::Failed(errno, data) = event_outcome(next_event(&[&side])) else {
                 panic!("connected without an accept")
             };
             assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&Errno::new(errno)) && data.is_empty());
         }
     }
-    for (_net, side, mut other) in sides() {
-        let listener = side.listener(LISTENER);
+    for (_net, side, mut other) in open_sides() {
+        let listener = side.open_listener(LISTENER);
         other.ask(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = hear(&[&side]) else { panic!("it was asked") };
+        let Ok(ConnectionEvent::Request(request)) = next_event(&[&side]) else { panic!("it was asked") };
         other.0.kill();
-        let endpoint = side.endpoint_for(&request, SERVER);
+        let endpoint = side.open_endpoint_for_request(&request, SERVER);
         endpoint.accept(b"").unwrap();
-        assert_eq!(told(hear(&[&side])), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
     }
 }
 
 #[test]
 fn death_at_any_moment_ends_every_wait() {
-    for (round, (_net, side, mut other)) in (0..6).flat_map(|round| sides().map(move |of| (round, of))) {
+    for (round, (_net, side, mut other)) in (0..6).flat_map(|round| open_sides().map(move |of| (round, of))) {
         let name = other.listen();
-        let endpoint = side.endpoint(CLIENT);
+        let endpoint = side.open_endpoint(CLIENT);
         endpoint.enable().unwrap();
-        endpoint.recv(room(300_000), NOWHERE, 1).unwrap();
+        endpoint.recv(marked_buffer(300_000), NOWHERE, 1).unwrap();
         endpoint.connect(name.into(), b"").unwrap();
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Request(vec![]));
-        other.begin(&Command::Accept(b"welcome".into()));
-        other.begin(&Command::Send(7, 300_000));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
+        other.send_command(&Command::Accept(b"welcome".into()));
+        other.send_command(&Command::Send(7, 300_000));
         for _ in 0..round * 3 {
             side.progress();
         }
         other.0.kill();
         // It may be told that it is connected, and is always told that the connection has ended.
-        let mut heard = told(hear(&[&side]));
+        let mut heard = event_outcome(next_event(&[&side]));
         if heard == Outcome::Connected(b"welcome".into()) {
-            heard = told(hear(&[&side]));
+            heard = event_outcome(next_event(&[&side]));
             assert_eq!(heard, Outcome::ShutDown);
         } else {
             assert!(matches!(heard, Outcome::Failed(..)), "{heard:?}");
         }
-        if let Ok((completion, _)) = end(&[&side]) {
-            assert!(received(&completion.buffer) == payload(7, 300_000));
+        if let Ok((completion, _)) = next_operation_end(&[&side]) {
+            assert!(received_bytes(&completion.buffer) == payload(7, 300_000));
         }
-        assert!(side.look().is_none());
+        assert!(side.poll_event().is_none());
     }
 }
 
 #[test]
 fn closing_process_delivers_everything_it_sent() {
-    for (_net, side, mut other) in sides() {
+    for (_net, side, mut other) in open_sides() {
         let name = other.listen();
-        let endpoint = side.endpoint(CLIENT);
+        let endpoint = side.open_endpoint(CLIENT);
         endpoint.connect(name.into(), b"").unwrap();
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Request(vec![]));
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
         other.ask(&Command::Accept(b"welcome".into()));
         // The other side reads its event at the latest before it sends.
-        other.begin(&Command::Hear);
-        assert_eq!(other.end(&side), Outcome::Connected(vec![]));
-        other.begin(&Command::Send(7, 100));
-        assert_eq!(other.end(&side), Outcome::Done);
+        other.send_command(&Command::Hear);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
+        other.send_command(&Command::Send(7, 100));
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
         drop(other);
-        assert_eq!(told(hear(&[&side])), Outcome::Connected(b"welcome".into()));
-        assert_eq!(told(hear(&[&side])), Outcome::ShutDown);
-        endpoint.recv(room(100), NOWHERE, 1).unwrap();
-        assert_eq!(received(&completion(&[&side]).buffer), payload(7, 100));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::Connected(b"welcome".into()));
+        assert_eq!(event_outcome(next_event(&[&side])), Outcome::ShutDown);
+        endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
+        assert_eq!(received_bytes(&next_completion(&[&side]).buffer), payload(7, 100));
     }
 }

@@ -7,7 +7,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -33,7 +33,7 @@ const STILL_ROUNDS: usize = 2000;
 
 fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
     for (context, &len_bytes) in (0..).zip(lens_bytes) {
-        let (buffers, to) = (vec![payload(context, len_bytes)], from.address_of(to));
+        let (buffers, to) = (vec![payload(context, len_bytes)], from.fabric_address_of(to));
         let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
         from.endpoint.sendmsg(send).expect("room for a send");
     }
@@ -41,26 +41,26 @@ fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
 
 /// Receives these messages in order, and no others.
 #[track_caller]
-fn receive_all(party: &Party, lens_bytes: &[usize]) {
+fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
-        party.endpoint.recv(room(len_bytes), ANY, number).expect("room for a receive");
-        let completion = party.completion();
+        party.endpoint.recv(marked_buffer(len_bytes), ANY, number).expect("room for a receive");
+        let completion = party.next_completion();
         assert_eq!((completion.data, completion.len_bytes), (number, len_bytes));
-        assert!(received(&completion.buffer) == payload(number, len_bytes), "message {number}");
+        assert!(received_bytes(&completion.buffer) == payload(number, len_bytes), "message {number}");
     }
-    party.endpoint.recv(room(100_000), ANY, 99).expect("room for a receive");
-    party.silence();
+    party.endpoint.recv(marked_buffer(100_000), ANY, 99).expect("room for a receive");
+    party.assert_no_completion();
     party.endpoint.cancel(99).expect("the receive is posted as it was");
-    party.failure();
+    party.next_failure();
 }
 
 /// A receiver that makes no progress until it is woken, a sender that will leave, and one that stays.
-fn parties(net: &Net) -> [Party; 3] {
-    let receiver = net.open(Setup { asleep: true, ..Setup::default() });
-    let (leaver, stayer) = (net.party(), net.party());
+fn receiver_and_two_senders(net: &Net) -> [Party; 3] {
+    let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let (leaver, stayer) = (net.open_party(), net.open_party());
     for party in [&leaver, &stayer] {
-        party.meet(&receiver);
-        receiver.meet(party);
+        party.insert_address_of(&receiver);
+        receiver.insert_address_of(party);
     }
     [receiver, leaver, stayer]
 }
@@ -69,13 +69,13 @@ fn parties(net: &Net) -> [Party; 3] {
 fn messages_of_a_process_that_ended_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = parties(&net);
+        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         // Dropping the last handle closes the endpoint and ends the process.
         drop(leaver);
-        receive_all(&receiver, &EAGER_LENS_BYTES);
-        net.wake(&receiver);
-        receiver.exchange(&stayer);
+        receive_exactly(&receiver, &EAGER_LENS_BYTES);
+        net.start_driving(&receiver);
+        receiver.exchange_long_messages(&stayer);
     }
 }
 
@@ -83,14 +83,14 @@ fn messages_of_a_process_that_ended_before_accept_arrive() {
 fn messages_of_a_process_killed_before_accept_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = parties(&net);
+        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         // The messages no longer need the sender's memory.
-        leaver.completions(EAGER_LENS_BYTES.len());
+        leaver.next_sends_and_others(EAGER_LENS_BYTES.len());
         leaver.kill();
-        receive_all(&receiver, &EAGER_LENS_BYTES);
-        net.wake(&receiver);
-        receiver.exchange(&stayer);
+        receive_exactly(&receiver, &EAGER_LENS_BYTES);
+        net.start_driving(&receiver);
+        receiver.exchange_long_messages(&stayer);
     }
 }
 
@@ -99,25 +99,25 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         for level in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
-            let (receiver, leaver) = net.pair();
+            let (receiver, leaver) = net.open_pair();
             send_all(&leaver, &receiver, &KEPT_LENS_BYTES, level);
-            leaver.completions(KEPT_LENS_BYTES.len());
+            leaver.next_sends_and_others(KEPT_LENS_BYTES.len());
             leaver.kill();
-            receive_all(&receiver, &KEPT_LENS_BYTES);
+            receive_exactly(&receiver, &KEPT_LENS_BYTES);
         }
         // Each sender was killed at the moment of its last completion.
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
-            let (receiver, leaver) = net.pair();
+            let (receiver, leaver) = net.open_pair();
             let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);
             let send =
                 SendMsg { buffers, to: leaver.peer(), data: Some(number), flags, ..SendMsg::default() };
             leaver.endpoint.sendmsg(send).expect("room for a send");
-            leaver.completion();
+            leaver.next_completion();
             leaver.kill();
-            receiver.endpoint.recv(room(len_bytes), ANY, number).expect("room for a receive");
-            let completion = receiver.completion();
+            receiver.endpoint.recv(marked_buffer(len_bytes), ANY, number).expect("room for a receive");
+            let completion = receiver.next_completion();
             assert_eq!((completion.context, completion.data), (number, number));
-            assert!(received(&completion.buffer) == payload(number, len_bytes), "message {number}");
+            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes), "message {number}");
         }
     }
 }
@@ -126,7 +126,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
 fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (receiver, leaver) = net.pair();
+        let (receiver, leaver) = net.open_pair();
         // These sends complete before they arrive; the fenced one does not.
         send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
         let context = 7;
@@ -134,9 +134,9 @@ fn messages_before_a_passed_fence_of_a_killed_sender_arrive() {
         let send =
             SendMsg { buffers, to: leaver.peer(), data: Some(context), context, flags, ..SendMsg::default() };
         leaver.endpoint.sendmsg(send).expect("room for a send");
-        while leaver.completion().context != context {}
+        while leaver.next_completion().context != context {}
         leaver.kill();
-        receive_all(&receiver, &[&KEPT_LENS_BYTES[..7], &[8]].concat());
+        receive_exactly(&receiver, &[&KEPT_LENS_BYTES[..7], &[8]].concat());
     }
 }
 
@@ -145,7 +145,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
-        let (receiver, leaver) = net.pair_of(small, Setup::default());
+        let (receiver, leaver) = net.open_pair_with(small, Setup::default());
         let (kept_bytes, left_bytes) = (1000, 5 * SMALL_BUDGET_BYTES);
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes), (3, kept_bytes)] {
             let (buffers, to) = (vec![payload(tag, len_bytes)], leaver.peer());
@@ -169,10 +169,10 @@ fn claimed_complete_message_outlives_its_killed_sender() {
             }
         }
         leaver.kill();
-        receiver.silence();
+        receiver.assert_no_completion();
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes)] {
             let receive = RecvMsg {
-                buffers: vec![room(len_bytes)],
+                buffers: vec![marked_buffer(len_bytes)],
                 tagged: Some(Tag(tag).into()),
                 context: tag,
                 flags: OpFlags::CLAIM,
@@ -182,7 +182,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
             match receiver.next() {
                 Ok((completion, _)) => {
                     assert_eq!((tag, completion.context), (1, 1));
-                    assert!(received(&completion.buffer) == payload(tag, len_bytes));
+                    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
                 }
                 Err(failed) => {
                     assert_eq!((tag, failed.completion.context), (2, 2));
@@ -190,8 +190,8 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 }
             }
         }
-        receiver.endpoint.trecv(room(kept_bytes), ANY, 3, 0, 3).expect("room for a receive");
-        assert!(received(&receiver.completion().buffer) == payload(3, kept_bytes));
+        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, 3, 0, 3).expect("room for a receive");
+        assert!(received_bytes(&receiver.next_completion().buffer) == payload(3, kept_bytes));
     }
 }
 
@@ -199,15 +199,15 @@ fn claimed_complete_message_outlives_its_killed_sender() {
 fn closing_process_stays_until_its_long_messages_are_fetched() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = parties(&net);
+        let [receiver, leaver, stayer] = receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &LONG_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         thread::scope(|scope| {
             let leaving = scope.spawn(|| drop(leaver));
-            receive_all(&receiver, &LONG_LENS_BYTES);
+            receive_exactly(&receiver, &LONG_LENS_BYTES);
             leaving.join().expect("a process that ends in order");
         });
-        net.wake(&receiver);
-        receiver.exchange(&stayer);
+        net.start_driving(&receiver);
+        receiver.exchange_long_messages(&stayer);
     }
 }
 
@@ -215,25 +215,25 @@ fn closing_process_stays_until_its_long_messages_are_fetched() {
 fn stopped_process_is_not_taken_for_dead() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        let carol = net.party();
-        alice.meet(&carol);
-        carol.meet(&alice);
-        alice.exchange(&bob);
+        let (alice, bob) = net.open_pair();
+        let carol = net.open_party();
+        alice.insert_address_of(&carol);
+        carol.insert_address_of(&alice);
+        alice.exchange_long_messages(&bob);
         let lens_bytes = [&EAGER_LENS_BYTES[..], &LONG_LENS_BYTES[..]].concat();
         bob.stop();
         send_all(&alice, &bob, &lens_bytes, OpFlags::DELIVERY_COMPLETE);
         for _ in 0..STILL_ROUNDS {
-            let ended = alice.poll();
+            let ended = alice.poll_completion();
             assert!(ended.is_none(), "no message was received, but {ended:?}");
         }
         // Other peers do not wait.
-        alice.exchange(&carol);
+        alice.exchange_long_messages(&carol);
         bob.resume();
-        receive_all(&bob, &lens_bytes);
-        let (sent, _) = alice.completions(lens_bytes.len());
+        receive_exactly(&bob, &lens_bytes);
+        let (sent, _) = alice.next_sends_and_others(lens_bytes.len());
         assert_eq!(sent.len(), lens_bytes.len());
-        alice.exchange(&bob);
-        alice.silence();
+        alice.exchange_long_messages(&bob);
+        alice.assert_no_completion();
     }
 }

@@ -6,7 +6,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -19,27 +19,27 @@ const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport:
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 
 /// Kills a party and opens another at its address, which inserts the same peer.
-fn revive(net: &Net, party: &Party, peer: &Party) -> Party {
+fn kill_and_reopen(net: &Net, party: &Party, peer: &Party) -> Party {
     let address = party.endpoint.name().expect("an endpoint in service has a name");
     party.kill();
-    let again = net.open(Setup { at: Some(address), ..Setup::default() });
-    again.meet(peer);
+    let again = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
+    again.insert_address_of(peer);
     again
 }
 
 /// Posts a send of the message with this number, which is also its context.
-fn send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+fn post_send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let (buffers, to) = (vec![payload(context, len_bytes)], from.peer());
     let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
     from.endpoint.sendmsg(send).expect("room for a send");
 }
 
 #[track_caller]
-fn receive(party: &Party, context: u64, len_bytes: usize) {
-    party.endpoint.recv(room(len_bytes), ANY, context).expect("room for a receive");
-    let completion = party.completion();
+fn receive_and_check(party: &Party, context: u64, len_bytes: usize) {
+    party.endpoint.recv(marked_buffer(len_bytes), ANY, context).expect("room for a receive");
+    let completion = party.next_completion();
     assert_eq!((completion.context, completion.data), (context, context));
-    assert!(received(&completion.buffer) == payload(context, len_bytes), "message {context}");
+    assert!(received_bytes(&completion.buffer) == payload(context, len_bytes), "message {context}");
 }
 
 /// Sends until a message is delivered, and returns its number.
@@ -48,7 +48,7 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
     let deadline = Deadline::new();
     let mut context = first;
     loop {
-        send(from, context, 64, OpFlags::DELIVERY_COMPLETE);
+        post_send(from, context, 64, OpFlags::DELIVERY_COMPLETE);
         match from.next() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
@@ -60,7 +60,7 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
             }
         }
         context += 1;
-        deadline.pause("a message to a process that is there again");
+        deadline.yield_or_panic("a message to a process that is there again");
     }
 }
 
@@ -68,24 +68,24 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
 fn messages_of_a_killed_process_and_its_successor_all_arrive() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, mut bob) = net.pair();
+        let (alice, mut bob) = net.open_pair();
         let lives = 3;
         for life in 0..lives {
             for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
-                send(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
+                post_send(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
             }
-            bob.completions(LENS_BYTES.len());
-            bob = revive(&net, &bob, &alice);
+            bob.next_sends_and_others(LENS_BYTES.len());
+            bob = kill_and_reopen(&net, &bob, &alice);
         }
         for life in 0..lives {
             for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
-                receive(&alice, context, len_bytes);
+                receive_and_check(&alice, context, len_bytes);
             }
         }
         // The link to the killed process does not serve its successor.
         let delivered = send_until_delivered(&alice, 1000);
-        receive(&bob, delivered, 64);
-        alice.exchange(&bob);
+        receive_and_check(&bob, delivered, 64);
+        alice.exchange_long_messages(&bob);
     }
 }
 
@@ -93,8 +93,8 @@ fn messages_of_a_killed_process_and_its_successor_all_arrive() {
 fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.pair();
-        alice.exchange(&bob);
+        let (alice, bob) = net.open_pair();
+        alice.exchange_long_messages(&bob);
         let levels = [
             OpFlags::MATCH_COMPLETE,
             OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE,
@@ -103,32 +103,32 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
             OpFlags::DELIVERY_COMPLETE,
         ];
         for (context, flags) in (0..).zip(levels) {
-            send(&alice, context, 64, flags);
+            post_send(&alice, context, 64, flags);
         }
-        alice.endpoint.recv(room(64), alice.peer(), 10).expect("room for a receive");
-        alice.endpoint.trecv(room(64), alice.peer(), 5, 0, 11).expect("room for a receive");
-        alice.endpoint.recv(room(64), ANY, 12).expect("room for a receive");
-        alice.silence();
-        let bob = revive(&net, &bob, &alice);
+        alice.endpoint.recv(marked_buffer(64), alice.peer(), 10).expect("room for a receive");
+        alice.endpoint.trecv(marked_buffer(64), alice.peer(), 5, 0, 11).expect("room for a receive");
+        alice.endpoint.recv(marked_buffer(64), ANY, 12).expect("room for a receive");
+        alice.assert_no_completion();
+        let bob = kill_and_reopen(&net, &bob, &alice);
         let failed: BTreeSet<u64> = (0..7)
             .map(|_| {
-                let failed = alice.failure();
+                let failed = alice.next_failure();
                 assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
                 failed.completion.context
             })
             .collect();
         assert_eq!(failed, [0, 1, 2, 3, 4, 10, 11].into());
-        alice.silence();
+        alice.assert_no_completion();
         let delivered = send_until_delivered(&alice, 1000);
-        receive(&bob, delivered, 64);
-        bob.endpoint.recv(room(64), ANY, 1).expect("room for a receive");
-        bob.silence();
+        receive_and_check(&bob, delivered, 64);
+        bob.endpoint.recv(marked_buffer(64), ANY, 1).expect("room for a receive");
+        bob.assert_no_completion();
         // A receive from any source waits for the next process there.
-        send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
-        let (completion, source) = alice.completion_from();
+        post_send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
+        let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));
-        assert_eq!(bob.completion().context, 2);
-        alice.silence();
+        assert_eq!(bob.next_completion().context, 2);
+        alice.assert_no_completion();
     }
 }
 
@@ -138,17 +138,17 @@ fn sender_waiting_for_credit_survives_the_death_of_its_receiver() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let small = Setup { unexpected_bytes: 20_000, ..Setup::default() };
-        let (alice, bob) = net.pair_of(Setup::default(), small);
+        let (alice, bob) = net.open_pair_with(Setup::default(), small);
         for context in 0..COUNT {
-            send(&alice, context, 1000, OpFlags::MATCH_COMPLETE);
+            post_send(&alice, context, 1000, OpFlags::MATCH_COMPLETE);
         }
-        alice.silence();
-        let bob = revive(&net, &bob, &alice);
-        let failed: BTreeSet<u64> = (0..COUNT).map(|_| alice.failure().completion.context).collect();
+        alice.assert_no_completion();
+        let bob = kill_and_reopen(&net, &bob, &alice);
+        let failed: BTreeSet<u64> = (0..COUNT).map(|_| alice.next_failure().completion.context).collect();
         assert_eq!(failed.len() as u64, COUNT);
-        alice.silence();
+        alice.assert_no_completion();
         let delivered = send_until_delivered(&alice, 1000);
-        receive(&bob, delivered, 64);
-        alice.exchange(&bob);
+        receive_and_check(&bob, delivered, 64);
+        alice.exchange_long_messages(&bob);
     }
 }

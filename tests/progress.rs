@@ -18,7 +18,7 @@ use homespun::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use homespun_suite::Deadline;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -37,7 +37,7 @@ const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-fn lock_out_other_tests() -> MutexGuard<'static, ()> {
+fn lock_test_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,7 +70,7 @@ impl Party {
         Party { endpoint, cq, av, domain }
     }
 
-    fn pair(domain: &str) -> (Party, Party) {
+    fn open_pair(domain: &str) -> (Party, Party) {
         let (alice, bob) = (Party::open(domain), Party::open(domain));
         for (one, other) in [(&alice, &bob), (&bob, &alice)] {
             let name = other.endpoint.name().expect("an endpoint in service has a name");
@@ -79,15 +79,15 @@ impl Party {
         (alice, bob)
     }
 
-    fn send(&self, number: u64, len_bytes: usize, flags: OpFlags) {
+    fn post_send(&self, number: u64, len_bytes: usize, flags: OpFlags) {
         let buffers = vec![payload(number, len_bytes)];
         let send =
             SendMsg { buffers, to: PEER, tag: Some(number), context: number, flags, ..SendMsg::default() };
         self.endpoint.sendmsg(send).expect("room for a send");
     }
 
-    fn receive(&self, number: u64, len_bytes: usize) {
-        self.endpoint.trecv(room(len_bytes), ANY, Tag(number), number).expect("room for a receive");
+    fn post_receive(&self, number: u64, len_bytes: usize) {
+        self.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(number), number).expect("room for a receive");
     }
 
     /// The next completion.
@@ -115,7 +115,7 @@ impl Party {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The progress threads of this process, with their counts of context switches.
-fn progress_threads() -> Vec<u64> {
+fn list_progress_thread_switches() -> Vec<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux lists them");
     let status = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
     let ours = status.filter(|status| status.lines().next() == Some("Name:\thomespun"));
@@ -131,20 +131,20 @@ fn progress_threads() -> Vec<u64> {
 
 /// Waits until there are so many threads. A joined thread stays listed for a moment.
 #[track_caller]
-fn wait_for_threads(count: usize) {
+fn wait_for_thread_count(count: usize) {
     let deadline = Deadline::new();
-    while progress_threads().len() != count {
-        deadline.pause_for(|| {
-            format!("{count} progress threads, of which there are {}", progress_threads().len())
+    while list_progress_thread_switches().len() != count {
+        deadline.yield_or_panic_with(|| {
+            format!("{count} progress threads, of which there are {}", list_progress_thread_switches().len())
         });
     }
 }
 
 #[test]
 fn idle_application_still_receives_and_responds() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        let (alice, bob) = Party::pair(domain);
+        let (alice, bob) = Party::open_pair(domain);
         let messages: Vec<(u64, usize, OpFlags)> = LENS_BYTES
             .iter()
             .flat_map(|len_bytes| LEVELS.map(|level| (*len_bytes, level)))
@@ -154,13 +154,13 @@ fn idle_application_still_receives_and_responds() {
         for &(number, len_bytes, _) in &messages {
             // Some receives are posted before the message arrives, some after.
             if number % 3 > 0 {
-                bob.receive(number, len_bytes);
+                bob.post_receive(number, len_bytes);
             }
         }
         for &(number, len_bytes, level) in &messages {
-            alice.send(number, len_bytes, level);
+            alice.post_send(number, len_bytes, level);
             if number % 3 == 0 {
-                bob.receive(number, len_bytes);
+                bob.post_receive(number, len_bytes);
             }
             assert_eq!(alice.next().context, number, "{domain}, {len_bytes} bytes, {level:?}");
         }
@@ -170,12 +170,14 @@ fn idle_application_still_receives_and_responds() {
         while lens_bytes.contains(&None) {
             let mut take = |completion: Completion, _| {
                 let number = completion.context as usize;
-                assert!(received(&completion.buffer) == payload(completion.context, messages[number].1));
+                assert!(
+                    received_bytes(&completion.buffer) == payload(completion.context, messages[number].1)
+                );
                 lens_bytes[number] = Some(completion.len_bytes);
             };
             match bob.cq.read_each(8, &mut take) {
                 Ok(Some(_)) => {}
-                Ok(None) => deadline.pause("what was received"),
+                Ok(None) => deadline.yield_or_panic("what was received"),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -184,37 +186,37 @@ fn idle_application_still_receives_and_responds() {
 
 #[test]
 fn two_idle_applications_exchange_messages() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
         for len_bytes in LENS_BYTES {
-            let (alice, bob) = Party::pair(domain);
-            bob.receive(1, len_bytes);
+            let (alice, bob) = Party::open_pair(domain);
+            bob.post_receive(1, len_bytes);
             for party in [&alice, &bob] {
                 assert!(party.cq.try_wait().expect("the queue has a descriptor"), "nothing was sent yet");
             }
-            alice.send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
+            alice.post_send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
             alice.wait_for_descriptor();
             bob.wait_for_descriptor();
             assert!(alice.next().flags.contains(CompletionFlags::SEND));
-            assert!(received(&bob.next().buffer) == payload(1, len_bytes));
+            assert!(received_bytes(&bob.next().buffer) == payload(1, len_bytes));
         }
     }
 }
 
 #[test]
 fn injected_messages_arrive_after_their_sender_closes() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        let (alice, bob) = Party::pair(domain);
+        let (alice, bob) = Party::open_pair(domain);
         for number in 0..100 {
-            bob.receive(number, 50);
+            bob.post_receive(number, 50);
             alice
                 .endpoint
                 .inject(&payload(number, 50), PEER, Some(Tag(number)), None)
                 .expect("room for a send");
         }
-        alice.send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
-        bob.receive(100, 1 << 20);
+        alice.post_send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
+        bob.post_receive(100, 1 << 20);
         // Only bob's progress thread drives him, and closing alice waits for it.
         drop(alice);
         let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
@@ -225,16 +227,16 @@ fn injected_messages_arrive_after_their_sender_closes() {
 
 #[test]
 fn reader_that_blocks_after_polling_is_woken() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        let (alice, bob) = Party::pair(domain);
+        let (alice, bob) = Party::open_pair(domain);
         for number in 0..50 {
-            bob.receive(number, 8);
+            bob.post_receive(number, 8);
             // Long enough for the progress thread to give way to the polling application.
             for _ in 0..200 {
                 assert!(matches!(bob.cq.read(), Ok(None)));
             }
-            alice.send(number, 8, OpFlags::DELIVERY_COMPLETE);
+            alice.post_send(number, 8, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(bob.next().context, number);
             assert_eq!(alice.next().context, number);
         }
@@ -243,15 +245,15 @@ fn reader_that_blocks_after_polling_is_woken() {
 
 #[test]
 fn progress_thread_takes_over_when_polling_stops() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        let (alice, bob) = Party::pair(domain);
-        bob.receive(1, 100_000);
+        let (alice, bob) = Party::open_pair(domain);
+        bob.post_receive(1, 100_000);
         assert!(alice.cq.try_wait().expect("the queue has a descriptor"));
         for _ in 0..2000 {
             assert!(matches!(bob.cq.read(), Ok(None)));
         }
-        alice.send(1, 100_000, OpFlags::MATCH_COMPLETE);
+        alice.post_send(1, 100_000, OpFlags::MATCH_COMPLETE);
         alice.wait_for_descriptor();
         assert_eq!(alice.next().context, 1);
     }
@@ -259,23 +261,23 @@ fn progress_thread_takes_over_when_polling_stops() {
 
 #[test]
 fn idle_progress_thread_sleeps() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        let (alice, bob) = Party::pair(domain);
-        bob.receive(1, 8);
-        alice.send(1, 8, OpFlags::DELIVERY_COMPLETE);
+        let (alice, bob) = Party::open_pair(domain);
+        bob.post_receive(1, 8);
+        alice.post_send(1, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!((alice.next().context, bob.next().context), (1, 1));
         // The last acknowledgements are soon exchanged; then the threads are idle.
         let deadline = Deadline::new();
-        let mut before = progress_threads();
+        let mut before = list_progress_thread_switches();
         loop {
             thread::sleep(Duration::from_millis(300));
-            let after = progress_threads();
+            let after = list_progress_thread_switches();
             if before == after {
                 break;
             }
             before = after;
-            deadline.pause("progress threads to fall asleep");
+            deadline.yield_or_panic("progress threads to fall asleep");
         }
         assert_eq!(before.len(), 2);
     }
@@ -283,41 +285,41 @@ fn idle_progress_thread_sleeps() {
 
 #[test]
 fn progress_thread_lives_as_long_as_its_domain() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     for domain in DOMAINS {
-        wait_for_threads(0);
-        let (alice, bob) = Party::pair(domain);
+        wait_for_thread_count(0);
+        let (alice, bob) = Party::open_pair(domain);
         // A progress thread sets its own name, so it is counted only once it runs.
-        wait_for_threads(2);
+        wait_for_thread_count(2);
         let second = alice.domain.endpoint(alice.endpoint.info());
-        assert_eq!(progress_threads().len(), 2, "one for each domain");
+        assert_eq!(list_progress_thread_switches().len(), 2, "one for each domain");
         let Party { endpoint, domain, cq, av } = alice;
         drop(endpoint);
         drop(second);
-        assert_eq!(progress_threads().len(), 2, "there may be another endpoint");
+        assert_eq!(list_progress_thread_switches().len(), 2, "there may be another endpoint");
         drop(domain);
-        wait_for_threads(1);
+        wait_for_thread_count(1);
         drop((cq, av));
         // Handles dropped in another order, the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
         let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
-        endpoint.recv(room(8), ANY, 1).expect("room for a receive");
+        endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
         endpoint.inject(b"hello", to_itself, None, None).expect("room for a send");
         drop(domain);
         let mut last = Some(endpoint);
         let deadline = Deadline::new();
         while last.is_some() {
             if cq.read_each(1, |_, _| drop(last.take())).unwrap().is_none() {
-                deadline.pause("a message to oneself");
+                deadline.yield_or_panic("a message to oneself");
             }
         }
-        wait_for_threads(0);
+        wait_for_thread_count(0);
     }
 }
 
 #[test]
 fn manual_progress_starts_no_thread() {
-    let _turn = lock_out_other_tests();
+    let _turn = lock_test_turn();
     let fabric = Fabric::new();
     let mut hints = Info::default();
     hints.domain.control_progress = Some(Progress::Auto);
@@ -332,5 +334,5 @@ fn manual_progress_starts_no_thread() {
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
     endpoint.bind_av(&av).expect("its first address vector");
     endpoint.enable().expect("it has all that it needs");
-    wait_for_threads(0);
+    wait_for_thread_count(0);
 }

@@ -18,7 +18,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Checks that a value survives a round trip through text and through bytes.
-fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(it: &T) -> Result<(), TestCaseError> {
+fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
+    it: &T,
+) -> Result<(), TestCaseError> {
     let text = serde_json::to_string(it).unwrap();
     prop_assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), it, "{}", text);
     let bytes = postcard::to_stdvec(it).unwrap();
@@ -26,14 +28,14 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(it: &T) 
     Ok(())
 }
 
-fn address() -> impl Strategy<Value = Address> {
+fn any_address() -> impl Strategy<Value = Address> {
     let v4 = any::<(u32, u16)>().prop_map(|(ip, port)| SocketAddr::from((Ipv4Addr::from(ip), port)));
     let v6 = any::<(u128, u16, u32)>()
         .prop_map(|(ip, port, scope)| SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope).into());
     prop_oneof![v4, v6].prop_map(Address::from)
 }
 
-fn name() -> impl Strategy<Value = Option<String>> {
+fn any_name() -> impl Strategy<Value = Option<String>> {
     option::of(any::<String>())
 }
 
@@ -96,7 +98,7 @@ prop_compose! {
 
 prop_compose! {
     fn domain()(
-        name in name(),
+        name in any_name(),
         threading in option::of(prop::sample::select(vec![
             Threading::Safe, Threading::Fid, Threading::Domain, Threading::Completion, Threading::Endpoint,
         ])),
@@ -144,7 +146,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn fabric()(names in [name(), name()], versions in any::<[u32; 2]>()) -> FabricAttr {
+    fn any_fabric_attr()(names in [any_name(), any_name()], versions in any::<[u32; 2]>()) -> FabricAttr {
         let [name, prov_name] = names;
         let [prov_version, api_version] = versions.map(Version::from_raw);
         FabricAttr { name, prov_name, prov_version, api_version }
@@ -155,8 +157,8 @@ prop_compose! {
     fn info()(
         bits in any::<[u64; 2]>(),
         is_v6 in any::<Option<bool>>(),
-        addresses in [option::of(address()), option::of(address())],
-        (tx, rx, ep, domain, fabric) in (tx(), rx(), ep(), domain(), fabric()),
+        addresses in [option::of(any_address()), option::of(any_address())],
+        (tx, rx, ep, domain, fabric) in (tx(), rx(), ep(), domain(), any_fabric_attr()),
     ) -> Info {
         Info {
             caps: Caps::from_bits_retain(bits[0]),
@@ -183,7 +185,7 @@ proptest! {
         port in option::of(any::<u16>()),
         is_source in any::<bool>(),
     ) {
-        check(&info)?;
+        check_round_trip(&info)?;
         let mut hints = Hints::from(info);
         if let Some(node) = node {
             hints = hints.node(node);
@@ -194,7 +196,7 @@ proptest! {
         if is_source {
             hints = hints.source();
         }
-        check(&hints)?;
+        check_round_trip(&hints)?;
     }
 
     #[test]
@@ -208,12 +210,12 @@ proptest! {
             WaitObject::None, WaitObject::Unspec, WaitObject::Set, WaitObject::Fd, WaitObject::MutexCond,
             WaitObject::Yield, WaitObject::PollFd,
         ]),
-        name in name(),
+        name in any_name(),
     ) {
-        check(&CqAttr { size_entries: size, format, wait, ..CqAttr::default() })?;
-        check(&EqAttr { size_entries: size, flags: EqFlags::from_bits_retain(flags), wait, ..EqAttr::default() })?;
+        check_round_trip(&CqAttr { size_entries: size, format, wait, ..CqAttr::default() })?;
+        check_round_trip(&EqAttr { size_entries: size, flags: EqFlags::from_bits_retain(flags), wait, ..EqAttr::default() })?;
         let flags = AvFlags::from_bits_retain(flags);
-        check(&AvAttr { count: size, name, flags, av_type: Some(AvType::Map), ..AvAttr::default() })?;
+        check_round_trip(&AvAttr { count: size, name, flags, av_type: Some(AvType::Map), ..AvAttr::default() })?;
     }
 }
 

@@ -19,7 +19,7 @@ use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Backend, Net, Party, Setup, Transport, Turns};
 
 use crate::backend::ChannelProvider;
@@ -51,7 +51,7 @@ enum Step {
     Read,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     let sender = 0..SENDERS;
     let len_bytes = prop_oneof![0..100usize, 0..LEN_MAX_BYTES];
     let message = (sender.clone(), any::<Option<u64>>(), any::<Option<u64>>(), len_bytes);
@@ -88,7 +88,7 @@ impl Names {
         FabricAddress(vacant)
     }
 
-    fn lowest(&self, sender: usize) -> Option<FabricAddress> {
+    fn lowest_name_of(&self, sender: usize) -> Option<FabricAddress> {
         self.0.iter().find(|&(_, &named)| named == sender).map(|(&index, _)| FabricAddress(index))
     }
 }
@@ -108,9 +108,9 @@ impl<'a> Run<'a> {
     fn new(net: &'a Net, is_told_of_strangers: bool) -> Run<'a> {
         let mut caps = net.info.caps;
         caps.set(Caps::SOURCE_ERR, is_told_of_strangers);
-        let receiver = net.open(Setup { caps, ..Setup::default() });
-        let senders: Vec<Party> = (0..SENDERS).map(|_| net.party()).collect();
-        senders.iter().for_each(|sender| assert_eq!(sender.meet(&receiver), sender.peer()));
+        let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
+        let senders: Vec<Party> = (0..SENDERS).map(|_| net.open_party()).collect();
+        senders.iter().for_each(|sender| assert_eq!(sender.insert_address_of(&receiver), sender.peer()));
         let addresses = senders.iter().map(|sender| sender.endpoint.name().unwrap()).collect();
         Run {
             net,
@@ -124,11 +124,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         match *step {
             Step::Insert(sender) => {
                 let expected = self.names.insert(sender);
-                assert_eq!(self.receiver.meet(&self.senders[sender]), expected);
+                assert_eq!(self.receiver.insert_address_of(&self.senders[sender]), expected);
             }
             Step::Remove(which) => {
                 if !self.names.0.is_empty() {
@@ -138,33 +138,35 @@ impl<'a> Run<'a> {
                     self.receiver.av.remove(&[FabricAddress(index)]).unwrap();
                 }
             }
-            Step::Message { from, tag, data, len_bytes } => self.message(from, tag, data, len_bytes),
+            Step::Message { from, tag, data, len_bytes } => self.deliver_message(from, tag, data, len_bytes),
             Step::Restart(sender) => {
                 let setup = Setup { at: Some(self.addresses[sender]), ..Setup::default() };
                 drop(self.senders.remove(sender));
-                let again = self.net.open(setup);
-                assert_eq!(again.meet(&self.receiver), again.peer());
+                let again = self.net.open_party_with(setup);
+                assert_eq!(again.insert_address_of(&self.receiver), again.peer());
                 self.senders.insert(sender, again);
             }
-            Step::Read => self.read(),
+            Step::Read => self.read_next_entry(),
         }
         for (sender, address) in self.addresses.iter().enumerate() {
             let found = self.receiver.av.reverse_lookup(address);
-            assert_eq!(found, self.names.lowest(sender), "only this program inserts");
+            assert_eq!(found, self.names.lowest_name_of(sender), "only this program inserts");
         }
     }
 
-    fn message(&mut self, from: usize, tag: Option<u64>, data: Option<u64>, len_bytes: usize) {
+    fn deliver_message(&mut self, from: usize, tag: Option<u64>, data: Option<u64>, len_bytes: usize) {
         self.messages += 1;
         let context = self.messages;
         let any = FabricAddress::UNSPECIFIED;
         match tag {
-            Some(tag) => self.receiver.endpoint.trecv(room(len_bytes), any, tag, 0, context).unwrap(),
-            None => self.receiver.endpoint.recv(room(len_bytes), any, context).unwrap(),
+            Some(tag) => {
+                self.receiver.endpoint.trecv(marked_buffer(len_bytes), any, tag, 0, context).unwrap();
+            }
+            None => self.receiver.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
         }
         let sender = &self.senders[from];
         let buffers = vec![payload(context, len_bytes)];
-        sender.send_and_wait(SendMsg {
+        sender.send_and_wait_for_delivery(SendMsg {
             buffers,
             to: sender.peer(),
             tag,
@@ -182,12 +184,12 @@ impl<'a> Run<'a> {
             tag: tag.unwrap_or(0),
             data: data.unwrap_or(0),
             sender: self.addresses[from],
-            source: self.names.lowest(from),
+            source: self.names.lowest_name_of(from),
         });
     }
 
-    fn read(&mut self) {
-        let Some(entry) = self.entries.pop_front() else { return self.receiver.silence() };
+    fn read_next_entry(&mut self) {
+        let Some(entry) = self.entries.pop_front() else { return self.receiver.assert_no_completion() };
         let completion = match (self.receiver.next(), entry.source) {
             (Ok((completion, source)), Some(name)) => {
                 assert_eq!(source, name, "{entry:?}");
@@ -207,21 +209,21 @@ impl<'a> Run<'a> {
         assert_eq!((completion.context, completion.flags), (entry.context, entry.flags));
         assert_eq!((completion.len_bytes, completion.tag), (entry.len_bytes, entry.tag));
         assert_eq!(completion.data, entry.data);
-        assert!(received(&completion.buffer) == payload(entry.context, entry.len_bytes), "{entry:?}");
+        assert!(received_bytes(&completion.buffer) == payload(entry.context, entry.len_bytes), "{entry:?}");
     }
 }
 
-fn run(transport: &Transport, is_told_of_strangers: bool, steps: &[Step]) {
+fn run_steps(transport: &Transport, is_told_of_strangers: bool, steps: &[Step]) {
     let net = Net::new(transport, Turns::Alternate);
     let mut run = Run::new(&net, is_told_of_strangers);
-    steps.iter().for_each(|step| run.step(step));
+    steps.iter().for_each(|step| run.run_step(step));
     while !run.entries.is_empty() {
-        run.read();
+        run.read_next_entry();
     }
-    run.receiver.silence();
+    run.receiver.assert_no_completion();
 }
 
-fn cases(default: u32) -> Config {
+fn proptest_config(default: u32) -> Config {
     let asked = Config::default();
     Config {
         cases: if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { default },
@@ -232,30 +234,30 @@ fn cases(default: u32) -> Config {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_a_choppy_network(told in any::<bool>(), seed in any::<u64>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&Transport::Loopback { seed, faults: Faults::choppy() }, told, &steps);
+    fn over_a_choppy_network(told in any::<bool>(), seed in any::<u64>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&Transport::Loopback { seed, faults: Faults::choppy() }, told, &steps);
     }
 
     #[test]
-    fn over_tcp(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&Transport::Tcp4, told, &steps);
+    fn over_tcp(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&Transport::Tcp4, told, &steps);
     }
 
     #[test]
-    fn over_tcp_ipv6(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&Transport::Tcp6, told, &steps);
+    fn over_tcp_ipv6(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&Transport::Tcp6, told, &steps);
     }
 
     #[test]
-    fn over_shared_memory(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&Transport::Shm4, told, &steps);
+    fn over_shared_memory(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&Transport::Shm4, told, &steps);
     }
 
     #[test]
-    fn over_the_example_backend(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
-        run(&EXAMPLE, told, &steps);
+    fn over_the_example_backend(told in any::<bool>(), steps in prop::collection::vec(any_step(), 1..40)) {
+        run_steps(&EXAMPLE, told, &steps);
     }
 }

@@ -4,7 +4,7 @@ use homespun::FabricAddress;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Ended, Net, Party, Transport, Turns};
 
 homespun_suite::party_process_entry!();
@@ -19,13 +19,13 @@ const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, 
 
 /// Exchanges messages of all lengths in both directions at once: received early, late, and truncated.
 #[track_caller]
-fn exchange(alice: &Party, bob: &Party) {
+fn exchange_all_lengths(alice: &Party, bob: &Party) {
     let count = LENS_BYTES.len() as u64;
     let len_bytes = |n: u64| LENS_BYTES[n as usize];
     for n in 0..count {
         for party in [alice, bob] {
             if n % 2 == 0 {
-                party.endpoint.trecv(room(len_bytes(n)), ANY, n, 0, n).expect("room for a receive");
+                party.endpoint.trecv(marked_buffer(len_bytes(n)), ANY, n, 0, n).expect("room for a receive");
             }
             let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
             let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
@@ -35,21 +35,21 @@ fn exchange(alice: &Party, bob: &Party) {
     }
     for n in (1..count).step_by(2) {
         for party in [alice, bob] {
-            party.endpoint.trecv(room(len_bytes(n) / 2), ANY, n, 0, n).expect("room for a receive");
+            party.endpoint.trecv(marked_buffer(len_bytes(n) / 2), ANY, n, 0, n).expect("room for a receive");
         }
     }
     for party in [alice, bob] {
         for _ in 0..2 * count {
-            check(&party.next());
+            check_end(&party.next());
         }
-        party.silence();
+        party.assert_no_completion();
     }
 }
 
 /// Checks the end of one operation of [`exchange`]: receives with odd numbers had room for half of
 /// the message.
 #[track_caller]
-fn check(ended: &Ended) {
+fn check_end(ended: &Ended) {
     match ended {
         Ok((completion, _)) if completion.flags.contains(CompletionFlags::SEND) => {
             assert!(completion.context >= 100);
@@ -57,7 +57,7 @@ fn check(ended: &Ended) {
         Ok((completion, _)) => {
             let n = completion.context;
             assert!(n % 2 == 0, "message {n} was to be cut");
-            assert!(received(&completion.buffer) == payload(n, LENS_BYTES[n as usize]), "message {n}");
+            assert!(received_bytes(&completion.buffer) == payload(n, LENS_BYTES[n as usize]), "message {n}");
         }
         Err(failed) => {
             let n = failed.completion.context;
@@ -68,22 +68,22 @@ fn check(ended: &Ended) {
                 "{}",
                 failed.error
             );
-            assert!(received(&failed.completion.buffer) == payload(n, len_bytes), "message {n}");
+            assert!(received_bytes(&failed.completion.buffer) == payload(n, len_bytes), "message {n}");
         }
     }
 }
 
-fn pair() -> (Party, Party) {
-    Net::new(&Transport::Shm4, Turns::Processes).pair()
+fn open_process_pair() -> (Party, Party) {
+    Net::new(&Transport::Shm4, Turns::Processes).open_pair()
 }
 
 #[test]
 fn one_confined_process_exchanges_messages() {
     for errno in REFUSALS {
-        let (alice, bob) = pair();
+        let (alice, bob) = open_process_pair();
         bob.refuse_copies(errno);
         for _ in 0..2 {
-            exchange(&alice, &bob);
+            exchange_all_lengths(&alice, &bob);
         }
     }
 }
@@ -91,11 +91,11 @@ fn one_confined_process_exchanges_messages() {
 #[test]
 fn two_confined_processes_exchange_messages() {
     for errno in REFUSALS {
-        let (alice, bob) = pair();
+        let (alice, bob) = open_process_pair();
         alice.refuse_copies(errno);
         bob.refuse_copies(errno);
         for _ in 0..2 {
-            exchange(&alice, &bob);
+            exchange_all_lengths(&alice, &bob);
         }
     }
 }
@@ -103,11 +103,11 @@ fn two_confined_processes_exchange_messages() {
 #[test]
 fn processes_confined_after_connecting_exchange_messages() {
     for errno in REFUSALS {
-        let (alice, bob) = pair();
-        exchange(&alice, &bob);
+        let (alice, bob) = open_process_pair();
+        exchange_all_lengths(&alice, &bob);
         alice.refuse_copies(errno);
-        exchange(&alice, &bob);
+        exchange_all_lengths(&alice, &bob);
         bob.refuse_copies(errno);
-        exchange(&alice, &bob);
+        exchange_all_lengths(&alice, &bob);
     }
 }

@@ -235,14 +235,14 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
     match &arguments.against {
         _ if arguments.only == Some(Kind::Sleep) => {
             let request = sleep::Request {
-                domains: &arguments.domain.unwrap_or(Choice::All).offered()?,
+                domains: &arguments.domain.unwrap_or(Choice::All).available_domains()?,
                 providers: arguments.against.as_ref(),
                 prefix: arguments.libfabric.as_deref(),
                 sizes,
                 rounds: arguments.rounds,
                 quick: arguments.quick,
                 json: arguments.json,
-                cores: Cores::of_this_process().pair().filter(|_| !arguments.no_pin),
+                cores: Cores::of_this_process().choose_pair().filter(|_| !arguments.no_pin),
                 timeout,
             };
             sleep::run(&request, console)
@@ -264,7 +264,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
             };
             against::run(&request, console)
         }
-        None => run_alone(arguments, sizes.unwrap_or(&SIZES), timeout, console),
+        None => compare_with_bare_loops(arguments, sizes.unwrap_or(&SIZES), timeout, console),
     }
 }
 
@@ -294,15 +294,15 @@ impl Arguments {
 }
 
 /// Measures the fabric beside bare loops.
-fn run_alone(
+fn compare_with_bare_loops(
     arguments: &Arguments,
     sizes: &[usize],
     timeout: Duration,
     console: &mut Console,
 ) -> Result<(), Failure> {
-    let domains = arguments.domain.unwrap_or(Choice::All).offered()?;
+    let domains = arguments.domain.unwrap_or(Choice::All).available_domains()?;
     let all_cores = Cores::of_this_process();
-    let cores = all_cores.pair().filter(|_| !arguments.no_pin);
+    let cores = all_cores.choose_pair().filter(|_| !arguments.no_pin);
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
     let survey = Survey {
         sizes,
@@ -314,11 +314,11 @@ fn run_alone(
         shows_rows: !arguments.json,
     };
     if !arguments.json {
-        head(&survey, &all_cores, console)?;
+        print_head(&survey, &all_cores, console)?;
     }
-    console.start_progress(domains.len() * survey.progress_steps());
+    console.start_progress(domains.len() * survey.progress_step_count());
     let measured: Result<Vec<_>, Failure> =
-        domains.into_iter().map(|domain| survey.of(domain, console)).collect();
+        domains.into_iter().map(|domain| survey.measure_domain(domain, console)).collect();
     console.end_progress();
     let report = Report {
         homespun_version: env!("CARGO_PKG_VERSION"),
@@ -327,26 +327,28 @@ fn run_alone(
         cores: cores.map(|(own, other)| [own, other]),
         domains: measured?,
     };
-    if arguments.json { console.json(&report) } else { Ok(()) }
+    if arguments.json { console.print_json(&report) } else { Ok(()) }
 }
 
 /// Prints the lines above all tables.
-fn head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Failure> {
+fn print_head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Failure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
-    console.line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
-    console.line(match survey.placement.cores {
-        Some((own, other)) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
-        None => format!("{}; the system chooses where the two processes run", cores.count()),
+    console.print_line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
+    console.print_line(match survey.placement.cores {
+        Some((own, other)) => {
+            format!("{}; the two processes stay on cores {own} and {other}", cores.describe_count())
+        }
+        None => format!("{}; the system chooses where the two processes run", cores.describe_count()),
     })?;
-    console.line("latency: half of a round trip, or all of an access; p50, p99: of single ones")?;
-    console.line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
-    console.line("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
+    console.print_line("latency: half of a round trip, or all of an access; p50, p99: of single ones")?;
+    console.print_line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
+    console.print_line("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 
 impl Choice {
     /// The chosen domains, as far as they exist.
-    fn offered(self) -> Result<Vec<Domain>, Failure> {
-        let available = port::domains()?;
+    fn available_domains(self) -> Result<Vec<Domain>, Failure> {
+        let available = port::domain_names()?;
         let meant = Domain::ALL.into_iter().filter(|domain| match self {
             Choice::Shm => *domain == Domain::Shm,
             Choice::Tcp => *domain == Domain::Tcp,

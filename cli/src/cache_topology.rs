@@ -36,8 +36,8 @@ impl CacheTopology {
     }
 
     /// What two cores share.
-    pub(crate) fn sharing(&self, first: usize, second: usize) -> Sharing {
-        let caches = data_caches(&self.root.join(format!("cpu{first}/cache")));
+    pub(crate) fn sharing_between(&self, first: usize, second: usize) -> Sharing {
+        let caches = read_data_caches(&self.root.join(format!("cpu{first}/cache")));
         if caches.is_empty() {
             return Sharing::Unknown;
         }
@@ -68,7 +68,7 @@ struct Cache {
 }
 
 /// The data caches of a core. A cache with an incomplete description is left out.
-fn data_caches(directory: &Path) -> Vec<Cache> {
+fn read_data_caches(directory: &Path) -> Vec<Cache> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let read = |path: PathBuf| -> Option<Cache> {
         let field = |name: &str| fs::read_to_string(path.join(name)).ok();
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     /// Four cores: 0 and 1 are threads of one, 2 shares the third level with them, 3 shares nothing.
-    fn fabricated() -> (tempfile::TempDir, CacheTopology) {
+    fn fabricated_topology() -> (tempfile::TempDir, CacheTopology) {
         let root = tempfile::tempdir().expect("a temporary directory");
         let caches = [
             (0, "1", "Data", "0-1"),
@@ -130,16 +130,16 @@ mod tests {
 
     #[test]
     fn cores_share_the_nearest_cache() {
-        let (_root, topology) = fabricated();
-        assert_eq!(topology.sharing(0, 1), Sharing::Core);
-        assert_eq!(topology.sharing(0, 2), Sharing::Cache(3));
-        assert_eq!(topology.sharing(0, 3), Sharing::Nothing);
+        let (_root, topology) = fabricated_topology();
+        assert_eq!(topology.sharing_between(0, 1), Sharing::Core);
+        assert_eq!(topology.sharing_between(0, 2), Sharing::Cache(3));
+        assert_eq!(topology.sharing_between(0, 3), Sharing::Nothing);
     }
 
     #[test]
     fn core_without_description_has_unknown_sharing() {
-        let (_root, topology) = fabricated();
-        assert_eq!(topology.sharing(7, 0), Sharing::Unknown);
+        let (_root, topology) = fabricated_topology();
+        assert_eq!(topology.sharing_between(7, 0), Sharing::Unknown);
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Console {
     /// # Errors
     ///
     /// [`Failure::Output`], also for a closed pipe, at which the standard macros would panic.
-    pub(crate) fn line(&self, text: impl Display) -> Result<(), Failure> {
+    pub(crate) fn print_line(&self, text: impl Display) -> Result<(), Failure> {
         let line = format!("{text}\n");
         let write = || {
             let mut stdout = io::stdout().lock();
@@ -38,13 +38,13 @@ impl Console {
     /// # Errors
     ///
     /// As [`line`](Self::line).
-    pub(crate) fn json(&self, results: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn print_json(&self, results: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(results).map_err(|error| Failure::Output(error.into()))?;
-        self.line(text)
+        self.print_line(text)
     }
 
     /// Writes a warning or an error message.
-    pub(crate) fn warn(&self, text: impl Display) {
+    pub(crate) fn print_warning(&self, text: impl Display) {
         // One write, so that messages of two processes at once stay readable.
         let line = format!("homespun: {text}\n");
         // Standard error may be closed, and then there is no other place for the message.
@@ -60,7 +60,7 @@ impl Console {
 
     /// Names the next step. The bar is drawn now and not before the next call, so that drawing does not
     /// disturb the measurement.
-    pub(crate) fn step(&self, message: String) {
+    pub(crate) fn show_step(&self, message: String) {
         self.bar.set_message(message);
         self.bar.tick();
     }

@@ -25,7 +25,7 @@ impl Cores {
     }
 
     /// The number of cores, for people.
-    pub(crate) fn count(&self) -> String {
+    pub(crate) fn describe_count(&self) -> String {
         match self.allowed.len() {
             1 => "1 core".into(),
             count => format!("{count} cores"),
@@ -34,17 +34,17 @@ impl Cores {
 
     /// Two cores to measure between, if possible not threads of one physical core. `None` if there is only
     /// one core.
-    pub(crate) fn pair(&self) -> Option<(usize, usize)> {
-        self.pair_by(physical_core)
+    pub(crate) fn choose_pair(&self) -> Option<(usize, usize)> {
+        self.choose_pair_by(physical_core_id)
     }
 
     /// Pairs to compare placements by: two cores that share a cache, and two that share none, as far as the
     /// host has both. A single pair of another kind if it has neither; empty if there is only one core.
-    pub(crate) fn placements(&self, topology: &CacheTopology) -> Vec<CorePair> {
-        self.placements_by(|first, second| topology.sharing(first, second), self.pair())
+    pub(crate) fn pairs_to_compare(&self, topology: &CacheTopology) -> Vec<CorePair> {
+        self.pairs_to_compare_by(|first, second| topology.sharing_between(first, second), self.choose_pair())
     }
 
-    fn placements_by(
+    fn pairs_to_compare_by(
         &self,
         sharing: impl Fn(usize, usize) -> Sharing,
         otherwise: Option<(usize, usize)>,
@@ -66,7 +66,7 @@ impl Cores {
         otherwise.map(pair).into_iter().collect()
     }
 
-    fn pair_by<P: PartialEq>(&self, physical: impl Fn(usize) -> Option<P>) -> Option<(usize, usize)> {
+    fn choose_pair_by<P: PartialEq>(&self, physical: impl Fn(usize) -> Option<P>) -> Option<(usize, usize)> {
         let (&first, others) = self.allowed.split_first()?;
         let near = physical(first);
         let other = others.iter().find(|core| near.is_none() || physical(**core) != near);
@@ -84,7 +84,7 @@ pub(crate) struct CorePair {
 }
 
 /// Pins the calling thread, and the threads that it starts, to one core.
-pub(crate) fn pin(core: usize) -> Result<(), Failure> {
+pub(crate) fn pin_thread_to_core(core: usize) -> Result<(), Failure> {
     let failure = |error| Failure::Pin { core, error };
     if core >= CpuSet::MAX_CPU {
         return Err(failure(io::ErrorKind::InvalidInput.into()));
@@ -95,7 +95,7 @@ pub(crate) fn pin(core: usize) -> Result<(), Failure> {
 }
 
 /// The identity of a physical core: package and number, as the kernel has them.
-fn physical_core(core: usize) -> Option<(String, String)> {
+fn physical_core_id(core: usize) -> Option<(String, String)> {
     let topology = format!("/sys/devices/system/cpu/cpu{core}/topology");
     let package = fs::read_to_string(format!("{topology}/physical_package_id")).ok()?;
     let number = fs::read_to_string(format!("{topology}/core_id")).ok()?;
@@ -106,23 +106,23 @@ fn physical_core(core: usize) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    fn pair(allowed: &[usize], physical: impl Fn(usize) -> Option<usize>) -> Option<(usize, usize)> {
-        Cores { allowed: allowed.to_vec() }.pair_by(physical)
+    fn choose_pair(allowed: &[usize], physical: impl Fn(usize) -> Option<usize>) -> Option<(usize, usize)> {
+        Cores { allowed: allowed.to_vec() }.choose_pair_by(physical)
     }
 
     #[test]
     fn pair_has_two_physical_cores_if_there_are_two() {
         let halves = |core| Some(core / 2);
-        assert_eq!(pair(&[0, 1, 2, 3], halves), Some((0, 2)));
-        assert_eq!(pair(&[4, 5], halves), Some((4, 5)));
-        assert_eq!(pair(&[1, 6, 7], |_| None), Some((1, 6)));
+        assert_eq!(choose_pair(&[0, 1, 2, 3], halves), Some((0, 2)));
+        assert_eq!(choose_pair(&[4, 5], halves), Some((4, 5)));
+        assert_eq!(choose_pair(&[1, 6, 7], |_| None), Some((1, 6)));
     }
 
     #[test]
     fn placements_are_one_pair_of_each_kind() {
         let placements = |allowed: &[usize], sharing: fn(usize, usize) -> Sharing| -> Vec<(usize, Sharing)> {
             let cores = Cores { allowed: allowed.to_vec() };
-            let found = cores.placements_by(sharing, Some((0, 9)));
+            let found = cores.pairs_to_compare_by(sharing, Some((0, 9)));
             found.into_iter().map(|pair| (pair.second, pair.sharing)).collect()
         };
         let two_sockets = |_, second| match second {
@@ -135,12 +135,12 @@ mod tests {
         assert_eq!(placements(&[0, 1, 8], two_sockets), [(8, Sharing::Nothing)]);
         assert_eq!(placements(&[0, 1], |_, _| Sharing::Core), [(9, Sharing::Core)]);
         assert_eq!(placements(&[0, 1, 9], |_, _| Sharing::Unknown), [(9, Sharing::Unknown)]);
-        assert_eq!(Cores { allowed: vec![0] }.placements_by(two_sockets, None), []);
+        assert_eq!(Cores { allowed: vec![0] }.pairs_to_compare_by(two_sockets, None), []);
     }
 
     #[test]
     fn single_core_has_no_pair() {
-        assert_eq!(pair(&[3], Some), None);
-        assert_eq!(pair(&[], Some), None);
+        assert_eq!(choose_pair(&[3], Some), None);
+        assert_eq!(choose_pair(&[], Some), None);
     }
 }

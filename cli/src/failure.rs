@@ -323,7 +323,7 @@ impl Failure {
     }
 
     /// A failure to reach a peer for the first time.
-    pub(crate) fn unreachable(address: Address, error: OperationError) -> Failure {
+    pub(crate) fn from_first_contact(address: Address, error: OperationError) -> Failure {
         match error {
             OperationError::Link(LinkError::Protocol(reason)) => Failure::NotHomespun { address, reason },
             OperationError::Link(LinkError::Denied(reason)) => Failure::Denied { address, reason },
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn refused_denied_and_foreign_peers_have_distinct_messages() {
         let address: Address = SocketAddr::from(([127, 0, 0, 1], 7471)).into();
-        let message = |error| Failure::unreachable(address, OperationError::Link(error)).to_string();
+        let message = |error| Failure::from_first_contact(address, OperationError::Link(error)).to_string();
         assert_eq!(
             message(LinkError::System(Errno::ECONNREFUSED)),
             "no answer from 127.0.0.1:7471: Connection refused"

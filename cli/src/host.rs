@@ -16,11 +16,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn this() -> Host {
+    pub(crate) fn of_this_host() -> Host {
         let system = uname();
         let part = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let described = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor = match model_name(&described) {
+        let processor = match parse_model_name(&described) {
             Some(model) => format!("{model} ({ARCH})"),
             None => ARCH.to_owned(),
         };
@@ -29,7 +29,7 @@ impl Host {
 }
 
 /// The model of the first processor in `/proc/cpuinfo`.
-fn model_name(cpuinfo: &str) -> Option<&str> {
+fn parse_model_name(cpuinfo: &str) -> Option<&str> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = fields.filter(|(name, _)| name.trim() == "model name");
     names.next().map(|(_, model)| model.trim()).filter(|model| !model.is_empty())
@@ -42,13 +42,13 @@ mod tests {
     #[test]
     fn model_name_is_the_first_in_cpuinfo() {
         let cpuinfo = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: Some Processor\n\nmodel name\t: Other\n";
-        assert_eq!(model_name(cpuinfo), Some("Some Processor"));
-        assert_eq!(model_name("processor\t: 0\n"), None);
+        assert_eq!(parse_model_name(cpuinfo), Some("Some Processor"));
+        assert_eq!(parse_model_name("processor\t: 0\n"), None);
     }
 
     #[test]
     fn host_has_a_kernel_and_a_processor() {
-        let Host { kernel, processor } = Host::this();
+        let Host { kernel, processor } = Host::of_this_host();
         assert!(kernel.starts_with("Linux "), "{kernel}");
         assert!(processor.contains(ARCH), "{processor}");
     }

@@ -56,7 +56,7 @@ Examples:
 Exit status: 0 if something was found, 1 if not, 2 if the command line was wrong.";
 
 /// The hints that the arguments stand for.
-fn hints(arguments: &Arguments) -> Hints {
+fn build_hints(arguments: &Arguments) -> Hints {
     let mut hints = Hints::new();
     if let Some(node) = &arguments.node {
         hints = hints.node(node);
@@ -80,24 +80,28 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     }
     port::require_domain(arguments.domain.as_deref())?;
     let fabric = Fabric::new();
-    let infos = fabric.infos(&hints(arguments))?;
+    let infos = fabric.infos(&build_hints(arguments))?;
     if arguments.json {
-        return console.json(&infos);
+        return console.print_json(&infos);
     }
     let mut domains = Vec::new();
     for (index, info) in infos.iter().enumerate() {
         if index > 0 {
-            console.line("")?;
+            console.print_line("")?;
         }
-        let text = if arguments.verbose { render::in_full(info) } else { render::in_short(info) };
-        console.line(text.trim_end())?;
+        let text = if arguments.verbose { render::render_full(info) } else { render::render_short(info) };
+        console.print_line(text.trim_end())?;
         if let Some(name) = info.domain.name.as_deref().filter(|name| !domains.contains(name)) {
             domains.push(name);
         }
     }
     let findings: Vec<(&str, String)> = domains
         .into_iter()
-        .flat_map(|name| fabric.findings(name).into_iter().map(move |finding| (name, finding)))
+        .flat_map(|name| fabric.host_findings(name).into_iter().map(move |finding| (name, finding)))
         .collect();
-    if findings.is_empty() { Ok(()) } else { console.line(render::found(&findings).trim_end()) }
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        console.print_line(render::render_findings(&findings).trim_end())
+    }
 }

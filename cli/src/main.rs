@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // A reader that closes the pipe early needs no error message.
             if !failure.is_closed_pipe() {
-                console.warn(&failure);
+                console.print_warning(&failure);
             }
             failure.exit_code()
         }

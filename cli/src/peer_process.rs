@@ -44,11 +44,11 @@ impl PeerProcess {
         core: Option<usize>,
         timeout: Duration,
     ) -> Result<PeerProcess, Failure> {
-        PeerProcess::start_in(&[], arguments, core, timeout)
+        PeerProcess::start_with_environment(&[], arguments, core, timeout)
     }
 
     /// As [`start`](Self::start), with these variables in the environment.
-    pub(crate) fn start_in(
+    pub(crate) fn start_with_environment(
         environment: &[(String, OsString)],
         arguments: &[&str],
         core: Option<usize>,
@@ -87,7 +87,7 @@ impl PeerProcess {
     /// [`Failure::PeerSilent`] after the time-out, [`Failure::PeerEnded`] if the process has ended.
     pub(crate) fn next_line(&mut self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(self.timeout);
-        line.map_err(|_| self.attribute_failure(Failure::PeerSilent { timeout: self.timeout }))
+        line.map_err(|_| self.attribute_to_exit_status(Failure::PeerSilent { timeout: self.timeout }))
     }
 
     /// A line that the process has already written.
@@ -123,12 +123,12 @@ impl PeerProcess {
     /// # Errors
     ///
     /// [`Failure::PeerEnded`] if the process has ended.
-    pub(crate) fn tell(&mut self, line: impl Display) -> Result<(), Failure> {
+    pub(crate) fn write_line(&mut self, line: impl Display) -> Result<(), Failure> {
         let line = format!("{line}\n");
         let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
             stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush())
         });
-        written.map_err(|_| self.attribute_failure(Failure::PeerGone))
+        written.map_err(|_| self.attribute_to_exit_status(Failure::PeerGone))
     }
 
     /// The process id.
@@ -137,12 +137,12 @@ impl PeerProcess {
     }
 
     /// A flag that becomes true when the process has ended.
-    pub(crate) fn gone(&self) -> Arc<AtomicBool> {
+    pub(crate) fn ended_flag(&self) -> Arc<AtomicBool> {
         self.gone.clone()
     }
 
     /// Adds the exit status of the process to a failure of this side, if that is what caused it.
-    pub(crate) fn attribute_failure(&mut self, cause: Failure) -> Failure {
+    pub(crate) fn attribute_to_exit_status(&mut self, cause: Failure) -> Failure {
         if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
             return cause;
         }
@@ -167,7 +167,7 @@ impl Drop for PeerProcess {
 
 /// The lines that a peer process is sent. Ends the peer process as soon as its parent has ended, even in the
 /// middle of a measurement.
-pub(crate) fn lines_from_parent() -> Receiver<String> {
+pub(crate) fn read_parent_lines_or_exit() -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {

@@ -120,7 +120,7 @@ fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Fa
     let Arguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
         // It receives no lines, and ends with its parent.
-        drop(peer_process::lines_from_parent());
+        drop(peer_process::read_parent_lines_or_exit());
     }
     let server = Server {
         at: at.clone(),
@@ -129,16 +129,16 @@ fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Fa
         keep: *keep,
         quiet: *peer_process,
     };
-    let pinned = core.map_or(Ok(()), cores::pin);
+    let pinned = core.map_or(Ok(()), cores::pin_thread_to_core);
     let served = pinned.and_then(|()| server.run(console));
     served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
 }
 
 fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Console) -> Result<(), Failure> {
-    let cores = Cores::of_this_process().count();
+    let cores = Cores::of_this_process().describe_count();
     let about_cores = match arguments.core {
         Some(core) => {
-            cores::pin(core)?;
+            cores::pin_thread_to_core(core)?;
             format!("{cores} on this host; this process stays on core {core}")
         }
         None => format!("{cores} on this host"),
@@ -147,7 +147,7 @@ fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Cons
         server: server.clone(),
         domain: arguments.domain.as_deref(),
         timeout: arguments.timeout(),
-        plan: &arguments.plan(),
+        plan: &arguments.to_plan(),
         about_server: "",
         about_cores: &about_cores,
     };
@@ -156,42 +156,42 @@ fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Cons
 
 fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     let cores = Cores::of_this_process();
-    let pair = cores.pair().filter(|_| !arguments.no_pin);
-    let count = cores.count();
+    let pair = cores.choose_pair().filter(|_| !arguments.no_pin);
+    let count = cores.describe_count();
     let about_cores = match pair {
         Some((own, peer)) => format!("{count}; this process stays on core {own}, its peer on core {peer}"),
         None => format!("{count}; the system chooses where the two processes run"),
     };
     if let Some((own, _)) = pair {
-        cores::pin(own)?;
+        cores::pin_thread_to_core(own)?;
     }
-    let mut domains = port::domains()?;
+    let mut domains = port::domain_names()?;
     if let Some(requested) = &arguments.domain {
         domains.retain(|domain| domain == requested);
     }
-    let plan = arguments.plan();
+    let plan = arguments.to_plan();
     for (index, domain) in domains.iter().enumerate() {
         if index > 0 {
-            console.line("")?;
+            console.print_line("")?;
         }
         let peer_core = pair.map(|(_, peer)| peer);
         let server = ["pingpong", "--listen", "127.0.0.1:0", "--peer-process", "--domain", domain];
         let mut peer = PeerProcess::start(&server, peer_core, arguments.timeout())?;
         let client = Client {
-            server: listening_address(&peer.next_line()?)?,
+            server: parse_listening_address(&peer.next_line()?)?,
             domain: Some(domain),
             timeout: arguments.timeout(),
             plan: &plan,
             about_server: ", a process that was started for this",
             about_cores: &about_cores,
         };
-        client.run(console).map_err(|failure| peer.attribute_failure(failure))?;
+        client.run(console).map_err(|failure| peer.attribute_to_exit_status(failure))?;
     }
     Ok(())
 }
 
 /// Reads the address from a server's first line.
-fn listening_address(line: &str) -> Result<Target, Failure> {
+fn parse_listening_address(line: &str) -> Result<Target, Failure> {
     let address = line.strip_prefix(LISTENING).and_then(|rest| rest.split(' ').next()?.parse().ok());
     address.ok_or(Failure::PeerProtocol)
 }
@@ -201,7 +201,7 @@ impl Arguments {
         Duration::from_secs(self.timeout)
     }
 
-    fn plan(&self) -> Plan {
+    fn to_plan(&self) -> Plan {
         let runs = self.sizes.0.iter().map(|&size| Run::new(size, self.iterations));
         Plan { tagged: self.tagged, check: self.check, runs: runs.collect() }
     }

@@ -77,11 +77,11 @@ const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python pa
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     // Default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
-    let directory = plugin::directory(arguments.provider_dir.as_deref())?;
+    let directory = plugin::find_directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::EmptyCommand)?;
     if !loader::finds_libfabric() {
         // Only a warning: the command may have its own libfabric.
-        console.warn(
+        console.print_warning(
             "the system has no libfabric.so.1, so only commands with their own libfabric will work \
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
         );

@@ -29,7 +29,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
 
 /// Writes a number of bytes for [`parse`], as short as possible without rounding.
 pub(crate) fn format(bytes: u64) -> String {
-    let (number, power) = reduced(bytes);
+    let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {
         Some(index) => format!("{number}{}", LETTERS[index]),
         None => number.to_string(),
@@ -37,8 +37,8 @@ pub(crate) fn format(bytes: u64) -> String {
 }
 
 /// Writes a number of bytes in a sentence: `64 B`, `4 KiB`.
-pub(crate) fn with_unit(bytes: u64) -> String {
-    let (number, power) = reduced(bytes);
+pub(crate) fn format_with_unit(bytes: u64) -> String {
+    let (number, power) = divide_by_1024(bytes);
     match power.checked_sub(1) {
         Some(index) => format!("{number} {}iB", LETTERS[index]),
         None => format!("{number} B"),
@@ -47,7 +47,7 @@ pub(crate) fn with_unit(bytes: u64) -> String {
 
 /// Divides by 1024 as long as there is no remainder and a letter. Returns the quotient and the number of
 /// divisions.
-fn reduced(mut bytes: u64) -> (u64, usize) {
+fn divide_by_1024(mut bytes: u64) -> (u64, usize) {
     let mut power = 0;
     while bytes != 0 && bytes.is_multiple_of(1024) && power < LETTERS.len() {
         bytes /= 1024;
@@ -83,6 +83,6 @@ mod tests {
             assert_eq!(parse(&format(bytes)), Ok(bytes));
         }
         assert_eq!([0, 1000, 4096, 1 << 20].map(format), ["0", "1000", "4K", "1M"]);
-        assert_eq!([0, 1000, 4096, 1 << 40].map(with_unit), ["0 B", "1000 B", "4 KiB", "1 TiB"]);
+        assert_eq!([0, 1000, 4096, 1 << 40].map(format_with_unit), ["0 B", "1000 B", "4 KiB", "1 TiB"]);
     }
 }

@@ -56,14 +56,14 @@
 //! [`Recorder`](transport::Recorder) records what it reports. Tests of your own may use them too:
 //!
 //! ```
-//! use homespun_conformance::transport::{Backend, drive, payload};
+//! use homespun_conformance::transport::{Backend, drive_until, pseudo_random_payload};
 //! use homespun_engine::loopback::{Faults, Network};
 //!
 //! let network = Network::new(7, Faults::default());
-//! let (mut endpoints, link, peer) = Backend::new(&network).linked();
-//! endpoints[0].post(link, payload(100, 1));
-//! drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-//! assert_eq!(endpoints[1].recorder.payloads(peer), [payload(100, 1)]);
+//! let (mut endpoints, link, peer) = Backend::new(&network).open_linked_pair();
+//! endpoints[0].post(link, pseudo_random_payload(100, 1));
+//! drive_until(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+//! assert_eq!(endpoints[1].recorder.payloads_of(peer), [pseudo_random_payload(100, 1)]);
 //! ```
 //!
 //! [`Provider`]: homespun_engine::transport::Provider

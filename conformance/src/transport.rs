@@ -24,6 +24,6 @@ pub mod waking;
 pub use self::backend::{Backend, Linked};
 pub use self::deadline::Deadline;
 pub use self::features::{Features, assert_features};
-pub use self::payload::{SIZES, message, payload};
+pub use self::payload::{SIZES, message_header, pseudo_random_payload};
 pub use self::recorder::{Event, Recorder};
-pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive, drive_all};
+pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive_all_until, drive_until};

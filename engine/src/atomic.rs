@@ -241,7 +241,7 @@ impl AtomicOp {
     }
 
     /// Whether it may change elements.
-    pub fn writes(self) -> bool {
+    pub fn can_write(self) -> bool {
         self != AtomicOp::Read
     }
 
@@ -251,12 +251,12 @@ impl AtomicOp {
     }
 
     /// Whether there is something to compare elements with.
-    pub fn compares(self) -> bool {
+    pub fn has_compare_operand(self) -> bool {
         self as u8 >= AtomicOp::Cswap as u8
     }
 
     /// Whether it means something for such elements.
-    fn is_for(self, datatype: Datatype) -> bool {
+    fn supports_datatype(self, datatype: Datatype) -> bool {
         match self {
             AtomicOp::Sum
             | AtomicOp::Prod
@@ -297,17 +297,17 @@ impl AtomicKind {
     /// How many elements such a call may cover, or `None` if it is not offered on this host:
     /// `fi_atomicvalid`, `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
     pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
-        (self.may(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
+        (self.can_apply(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
     }
 
     /// Whether there is such a call on some host.
-    pub(crate) fn may(self, op: AtomicOp, datatype: Datatype) -> bool {
+    pub(crate) fn can_apply(self, op: AtomicOp, datatype: Datatype) -> bool {
         let is_of_kind = match self {
-            AtomicKind::Base => !op.compares() && op != AtomicOp::Read,
-            AtomicKind::Fetch => !op.compares(),
-            AtomicKind::Compare => op.compares(),
+            AtomicKind::Base => !op.has_compare_operand() && op != AtomicOp::Read,
+            AtomicKind::Fetch => !op.has_compare_operand(),
+            AtomicKind::Compare => op.has_compare_operand(),
         };
-        is_of_kind && op.is_for(datatype)
+        is_of_kind && op.supports_datatype(datatype)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the engine reports of operations that have ended.
 
 use crate::buffer::Buffer;
-use crate::connection::ConnectionEvent;
+use crate::connection::ConnectionReport;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::peer_id::PeerId;
@@ -9,7 +9,7 @@ use crate::peers::Peers;
 
 /// An operation that has ended: what a completion queue entry is made of, `fi_cq(3)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completion {
+pub struct EndedOperation {
     /// The context that the operation was posted with.
     pub context: u64,
     /// What kind of operation it was.
@@ -28,9 +28,9 @@ pub struct Completion {
 
 /// An operation that has ended without success: `struct fi_cq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedOperation {
     /// The operation, as far as it got.
-    pub completion: Completion,
+    pub completion: EndedOperation,
     /// Why it failed.
     pub error: OperationError,
     /// The peer that a send or an access was meant for, where it is known as that ends. A receive
@@ -38,7 +38,7 @@ pub struct Failure {
     pub target: Option<PeerId>,
 }
 
-impl Failure {
+impl FailedOperation {
     /// The other end of the operation, if it is known: its target, its sender, or the only sender that it
     /// would have accepted a message of.
     pub fn peer(&self) -> Option<PeerId> {
@@ -65,19 +65,19 @@ pub trait Sink {
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion>;
+    fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation>;
 
     /// Takes the completion of an operation that failed.
     ///
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure>;
+    fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation>;
 
     /// Whether anything is counted. If not, [`count`](Self::count) and
     /// [`count_error`](Self::count_error) need not be called.
     #[inline(always)]
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         false
     }
 
@@ -91,7 +91,7 @@ pub trait Sink {
     /// Deferred work has ended: an operation that was posted as
     /// [`Signalled::Deferred`](crate::operation::Signalled). The engine calls this once, as the
     /// work ends. By default it is an operation like any other.
-    fn work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 
@@ -99,7 +99,7 @@ pub trait Sink {
     /// such events in its life, and of a passive endpoint no more requests are unanswered than its
     /// backlog says, if those that are withdrawn are forgotten. Endpoints without connections have
     /// none.
-    fn connection(&mut self, event: ConnectionEvent) {
+    fn report_connection_event(&mut self, event: ConnectionReport) {
         let _ = event;
     }
 }

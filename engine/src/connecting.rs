@@ -5,7 +5,7 @@
 //!  listen, reject, settle          | the stage of the connection, or   | --------------------------------->
 //!  ------------------------------> | requests of a passive endpoint    |  owe, dismiss, await_timeout
 //!  link_up, link_ended, frame ...  | links that make and end           | --------------------------------->
-//!  ------------------------------> | connections                       |  Err(Breach)
+//!  ------------------------------> | connections                       |  Err(ProtocolViolation)
 //!                                  +-----------------------------------+
 //! ```
 //!
@@ -29,11 +29,11 @@ pub(crate) use self::effects::ConnectionEffects;
 use self::handshakes::Handshakes;
 use self::passive::Passive;
 use crate::address::Address;
-use crate::breach::Breach;
-use crate::connection::{ConnectionEvent, EndpointRole};
+use crate::connection::{ConnectionReport, EndpointRole};
 use crate::error::{Argument, Error, Misuse};
 use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES};
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkError, LinkId, Sent};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
@@ -84,14 +84,14 @@ impl Connection {
     }
 
     /// Whether links begin as ones that carry no messages.
-    pub(crate) fn takes_links(&self) -> bool {
+    pub(crate) fn is_connection_oriented(&self) -> bool {
         !matches!(self.role, RoleState::Unconnected)
     }
 
     /// Whether [`transmit`](Self::transmit) has something to do.
     #[inline(always)]
-    pub(crate) fn is_pending(&self) -> bool {
-        self.handshakes.are_pending()
+    pub(crate) fn has_output(&self) -> bool {
+        self.handshakes.have_output()
     }
 
     /// Whether something is to be said on a link that is there. What waits for a link to be made is
@@ -110,7 +110,7 @@ impl Connection {
     ) -> Vec<LinkId> {
         let (accepted, served) = self.handshakes.transmit(&mut send);
         if let Some(id) = accepted {
-            self.accepted(id, effects);
+            self.accept_sent(id, effects);
         }
         served
     }
@@ -131,10 +131,10 @@ impl Connection {
             }
         };
         if !is_welcome && !self.handshakes.contains(id) {
-            return effects.dismiss(id, "no link is expected");
+            return effects.abort_handshake_link(id, "no link is expected");
         }
-        self.handshakes.meet(id, peer, instance);
-        self.check_requester(id, instance, effects);
+        self.handshakes.set_peer(id, peer, instance);
+        self.check_requester_and_accept(id, instance, effects);
     }
 
     /// A link has ended. Returns whether it belonged here, and carried no messages.
@@ -152,11 +152,11 @@ impl Connection {
         match &mut self.role {
             RoleState::Unconnected => {}
             RoleState::Passive(passive) => {
-                if let Some(request) = passive.lost(id) {
-                    effects.report(ConnectionEvent::Withdrawn(request));
+                if let Some(request) = passive.take_lost_request(id) {
+                    effects.report(ConnectionReport::Withdrawn(request));
                 }
             }
-            RoleState::Connected(_) => self.attempt_lost(id, was_up, error, effects),
+            RoleState::Connected(_) => self.attempt_link_ended(id, was_up, error, effects),
         }
         true
     }
@@ -164,18 +164,18 @@ impl Connection {
     /// A link that carries messages has ended. Returns whether it was the connection.
     pub(crate) fn message_link_ended(&mut self, id: LinkId) -> bool {
         match &mut self.role {
-            RoleState::Connected(connected) => connected.ends_with(id),
+            RoleState::Connected(connected) => connected.end_if_link(id),
             RoleState::Unconnected | RoleState::Passive(_) => false,
         }
     }
 
     /// Forgets all links that carry no messages, and returns them.
-    pub(crate) fn take_links(&mut self) -> Vec<LinkId> {
+    pub(crate) fn take_handshake_links(&mut self) -> Vec<LinkId> {
         self.handshakes.take_ids()
     }
 
     /// A frame has arrived on a link that carries no messages, or is none at all.
-    pub(crate) fn frame(
+    pub(crate) fn frame_arrived(
         &mut self,
         id: LinkId,
         header: &Header,
@@ -184,32 +184,32 @@ impl Connection {
     ) {
         match header {
             Header::Connection(handshake) => self.handshake_arrived(id, *handshake, payload, effects),
-            _ => self.stray(id, effects),
+            _ => self.unexpected_frame(id, effects),
         }
     }
 
     /// As [`frame`](Self::frame), for the beginning of a frame.
-    pub(crate) fn begin(&mut self, id: LinkId, header: &Header, effects: &mut impl ConnectionEffects) {
+    pub(crate) fn frame_begun(&mut self, id: LinkId, header: &Header, effects: &mut impl ConnectionEffects) {
         match header {
-            Header::Connection(handshake) => self.handshakes.begin(id, *handshake),
-            _ if self.handshakes.contains(id) => self.stray(id, effects),
+            Header::Connection(handshake) => self.handshakes.begin_incoming(id, *handshake),
+            _ if self.handshakes.contains(id) => self.unexpected_frame(id, effects),
             _ => {}
         }
     }
 
     /// As [`frame`](Self::frame), for what follows a beginning.
-    pub(crate) fn chunk(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
-        if let Some((handshake, data)) = self.handshakes.chunk(id, bytes) {
+    pub(crate) fn chunk_arrived(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
+        if let Some((handshake, data)) = self.handshakes.append_incoming(id, bytes) {
             self.handshake_arrived(id, handshake, &data, effects);
         }
     }
 
     /// Something other than a step of a connection has arrived.
-    fn stray(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
+    fn unexpected_frame(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         match &self.role {
             // The peer sends until it has received the shutdown.
             RoleState::Connected(connected) if connected.is_leaving(id) => {}
-            _ => self.break_off(id, "sends over no connection", effects),
+            _ => self.abort_link_on_breach(id, "sends over no connection", effects),
         }
     }
 
@@ -236,43 +236,48 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if it is not the turn of that step.
+    /// A [`ProtocolViolation`] if it is not the turn of that step.
     pub(crate) fn handshake_among_messages(
         &mut self,
         id: LinkId,
         handshake: Handshake,
         owes_answer: bool,
         effects: &mut impl ConnectionEffects,
-    ) -> Result<HandshakeResult, Breach> {
+    ) -> Result<HandshakeResult, ProtocolViolation> {
         let Handshake { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
                 // A peer that asks many times without listening must not have all the answers kept.
                 if owes_answer {
-                    return Err(Breach("asks for a connection again before it was answered"));
+                    return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
                 let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };
                 effects.owe(id, Header::Connection(handshake));
                 Ok(HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Confirm) => {
-                self.confirmed(id, number, effects).map(|()| HandshakeResult::Nothing)
+                self.confirm_received(id, number, effects).map(|()| HandshakeResult::Nothing)
             }
             (RoleState::Connected(_), HandshakeStep::Shutdown) => Ok(HandshakeResult::Shutdown),
-            _ => Err(Breach("takes a step of a connection that is not its turn")),
+            _ => Err(ProtocolViolation("takes a step of a connection that is not its turn")),
         }
     }
 
     /// Ends a link whose peer broke the protocol, and with it the attempt that hangs on it.
-    fn break_off(&mut self, id: LinkId, reason: &'static str, effects: &mut impl ConnectionEffects) {
+    fn abort_link_on_breach(
+        &mut self,
+        id: LinkId,
+        reason: &'static str,
+        effects: &mut impl ConnectionEffects,
+    ) {
         if self.link_ended(id, &LinkError::Protocol(reason), effects) {
-            effects.dismiss(id, reason);
+            effects.abort_handshake_link(id, reason);
         }
     }
 }
 
 /// Checks the length of the application's data for a step.
-fn check_data(data: &[u8]) -> Result<(), Error> {
+fn check_data_len(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
     }

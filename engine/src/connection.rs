@@ -44,7 +44,7 @@ pub struct Requester {
 
 /// An event of a connection, or of an attempt to make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConnectionEvent {
+pub enum ConnectionReport {
     /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
     Requested(Request),
     /// The requester is gone before the application began to accept the request. If the application
@@ -57,7 +57,7 @@ pub enum ConnectionEvent {
         data: Box<[u8]>,
     },
     /// The requester knows that the endpoint has accepted its request, which is
-    /// [settled](crate::Engine::settle) with that. Of no concern to the application.
+    /// [settled](crate::Engine::settle_request) with that. Of no concern to the application.
     Confirmed,
     /// The endpoint will not be connected. This settles a request that it has accepted.
     Failed(ConnectionError),

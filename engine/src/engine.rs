@@ -7,10 +7,10 @@ mod debts;
 mod direct;
 mod effects;
 mod fences;
-mod former;
 mod links;
-mod reception;
+mod receive_side;
 mod rendezvous;
+mod replaced_links;
 mod rma;
 #[cfg(test)]
 mod tests;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 pub use self::arrival::Arrivals;
 pub use self::direct::Attempt;
-use self::former::FormerLink;
-use self::links::Condemned;
-use self::reception::Reception;
+use self::links::ClosingLink;
+use self::receive_side::ReceiveSide;
+use self::replaced_links::ReplacedLink;
 use crate::address::Address;
 use crate::buffer::Destination;
-use crate::completion::{Failure, Sink};
+use crate::completion::{FailedOperation, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
 use crate::error::{Error, Missing, Misuse};
@@ -34,7 +34,7 @@ use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 use crate::limits;
 use crate::link::Links;
-use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
+use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::receiver::{MemberId, Receiver};
@@ -100,7 +100,7 @@ impl Default for Config {
 /// The engine does no I/O, reads no clock and has no thread. Its methods are of five kinds:
 ///
 /// - getters;
-/// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
+/// - commands of the application: [`intern_peer`](Self::intern_peer), [`post_send`](Self::post_send),
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
 ///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
 ///   [`cancel`](Self::cancel); and those that make and end connections, [`connect`](Self::connect),
@@ -141,7 +141,7 @@ pub struct Engine {
     peers: Peers,
     links: Links,
     initiator: Initiator,
-    reception: Reception,
+    receive_side: ReceiveSide,
     target: Target,
     /// Whether this side has written to peers' memory, and the processor may do what follows before
     /// that is seen by all.
@@ -151,9 +151,9 @@ pub struct Engine {
     /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
     passes_to_sweep: u32,
     /// Links that the engine ended, of which the transport does not know yet.
-    condemned: Vec<Condemned>,
+    condemned: Vec<ClosingLink>,
     /// Links to endpoints that were replaced, which are read to their end.
-    former: Vec<FormerLink>,
+    replaced: Vec<ReplacedLink>,
     /// Whether something may time out.
     has_timeouts: bool,
     connection: Connection,
@@ -172,7 +172,7 @@ impl Engine {
             receiver.keep_order(MemberId::ONLY);
         }
         Engine {
-            reception: Reception::Own(receiver),
+            receive_side: ReceiveSide::Own(receiver),
             target: Target::new(
                 regions,
                 config.remote_access,
@@ -189,7 +189,7 @@ impl Engine {
             mapping: Vec::new(),
             passes_to_sweep: 0,
             condemned: Vec::new(),
-            former: Vec::new(),
+            replaced: Vec::new(),
             has_timeouts: false,
         }
     }
@@ -201,16 +201,16 @@ impl Engine {
 
     /// Has peers access all regions by frames from now on, so that every access through this endpoint can be
     /// counted. Regions that peers have mapped through it are retired: no endpoint shows them again.
-    pub fn observe_accesses(&mut self) {
-        self.target.observe_accesses();
+    pub fn disable_direct_access(&mut self) {
+        self.target.disable_direct_access();
     }
 
     /// Whether something still has to leave: sends and answers that wait for a link to take them,
     /// and sends that a peer has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
-            || self.links.are_owing()
-            || self.links.have_unfetched()
+            || self.links.have_debts()
+            || self.links.have_unfetched_sends()
             || self.connection.has_unsent()
     }
 
@@ -218,11 +218,11 @@ impl Engine {
     /// sleeping, after a pass. Operations that wait for a link or a peer do not count, since the
     /// transport wakes the caller for them.
     pub fn wants_pass(&self) -> bool {
-        self.reception.wants_pass()
+        self.receive_side.wants_pass()
             || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
-            || self.links.have_paused()
+            || self.links.has_paused_reads()
     }
 
     /// How many sends have not ended or not been reported yet.
@@ -234,11 +234,11 @@ impl Engine {
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
-        self.reception.outstanding()
+        self.receive_side.outstanding_receives()
     }
 
     /// Names the peer at `address`; the same address has the same name for the life of the engine.
-    pub fn peer(&mut self, address: Address) -> PeerId {
+    pub fn intern_peer(&mut self, address: Address) -> PeerId {
         self.peers.intern(address)
     }
 
@@ -257,7 +257,7 @@ impl Engine {
         request: ReceiveRequest,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.post(request, &mut effects)
     }
 
@@ -287,7 +287,7 @@ impl Engine {
         min_free_bytes: usize,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.post_multi_receive(request, min_free_bytes, &mut effects)
     }
 
@@ -306,7 +306,7 @@ impl Engine {
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
     pub fn peek(&mut self, request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.peek(request, &mut effects)
     }
 
@@ -324,7 +324,7 @@ impl Engine {
         request: ReceiveRequest,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.receive_claimed(request, &mut effects)
     }
 
@@ -334,7 +334,7 @@ impl Engine {
     ///
     /// As [`receive_claimed`](Self::receive_claimed), of which there is nothing to hand back.
     pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.discard_claimed(tagged, context, &mut effects)
     }
 
@@ -349,7 +349,7 @@ impl Engine {
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_selected(Cancellable::Context(context), sink)
+        self.cancel_selected(CancelKey::Context(context), sink)
     }
 
     /// As [`cancel`](Self::cancel), for the operation of the deferred work with this number.
@@ -358,15 +358,15 @@ impl Engine {
     ///
     /// As [`cancel`](Self::cancel).
     pub fn cancel_work(&mut self, number: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        self.cancel_selected(Cancellable::Work(number), sink)
+        self.cancel_selected(CancelKey::Work(number), sink)
     }
 
-    fn cancel_selected(&mut self, meant: Cancellable, sink: &mut impl Sink) -> Result<(), Error> {
-        let (receiver, mut effects) = self.receiving(sink);
+    fn cancel_selected(&mut self, meant: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         if receiver.cancel(meant, &mut effects) {
             return Ok(());
         }
-        let (initiator, mut effects) = self.initiating(sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         if initiator.cancel(meant, &mut effects) {
             return Ok(());
         }
@@ -376,19 +376,19 @@ impl Engine {
     /// Reports an operation that was accepted before it could be posted, and then was refused. That
     /// is the caller's to count.
     #[cold]
-    pub fn report_refused(&mut self, failure: Failure, sink: &mut impl Sink) {
+    pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
-            let (initiator, mut effects) = self.initiating(sink);
+            let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.report_failure(failure, &mut effects);
         } else {
-            let (reception, mut effects) = self.receiving(sink);
-            reception.report_failure(failure, &mut effects);
+            let (receive_side, mut effects) = self.receive_side_and_effects(sink);
+            receive_side.report_failure(failure, &mut effects);
         }
     }
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        if self.initiator.has_held() | self.reception.has_held() | self.target.has_held() {
+        if self.initiator.has_held() | self.receive_side.has_held_reports() | self.target.has_held_reports() {
             self.deliver_held_reports(sink);
         }
     }
@@ -397,15 +397,15 @@ impl Engine {
     #[inline(never)]
     fn deliver_held_reports(&mut self, sink: &mut impl Sink) {
         if self.initiator.has_held() {
-            let (initiator, mut effects) = self.initiating(sink);
+            let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.deliver_held(&mut effects);
         }
-        if self.reception.has_held() {
+        if self.receive_side.has_held_reports() {
             self.deliver_held_receives(sink);
         }
-        if self.target.has_held() {
-            let (target, mut effects) = self.targeting(sink);
-            target.deliver_held(&mut effects);
+        if self.target.has_held_reports() {
+            let (target, mut effects) = self.target_and_effects(sink);
+            target.deliver_held_reports(&mut effects);
         }
     }
 
@@ -420,7 +420,7 @@ impl Engine {
             self.links.remove(link);
             transport.close(link, Close::Drain);
         }
-        for link in self.connection.take_links() {
+        for link in self.connection.take_handshake_links() {
             transport.close(link, Close::Drain);
         }
     }

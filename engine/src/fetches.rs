@@ -21,10 +21,10 @@ use std::mem;
 
 use slotmap::SlotMap;
 
-use crate::filling::{Filling, clamp};
 use crate::limits::PULL_STEP_MAX_BYTES;
 use crate::operation::FetchId;
-use crate::transport::{LinkId, Pull, Remote};
+use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::transport::{LinkId, Pull, RemotePayload};
 
 /// What peers have offered, by the places where it goes.
 #[derive(Debug)]
@@ -47,16 +47,16 @@ pub(crate) struct Fetch<P> {
     pub(crate) link: LinkId,
     /// The sender's number for it.
     pub(crate) op: u64,
-    pub(crate) filling: Filling<P>,
+    pub(crate) filling: Reassembly<P>,
     stage: FetchStage,
 }
 
 #[derive(Debug)]
 enum FetchStage {
     /// Its owner has no use or no room for it yet.
-    Waiting(Remote),
+    Waiting(RemotePayload),
     /// It is pulled step by step.
-    Pulling(Remote),
+    Pulling(RemotePayload),
     /// Its sender was asked for it.
     Cleared,
     /// Its sender is gone, and the link is about to end.
@@ -66,18 +66,18 @@ enum FetchStage {
 /// The memory where payload goes.
 pub(crate) trait Memory<P> {
     /// How much of it is wanted there.
-    fn wanted_bytes(&mut self, filling: &Filling<P>) -> u64;
+    fn wanted_bytes(&mut self, filling: &Reassembly<P>) -> u64;
 
     /// Has the next `step_bytes` copied there.
     fn pull(
         &mut self,
-        filling: &Filling<P>,
+        filling: &Reassembly<P>,
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
     /// Forgets what was pulled: the payload comes again from its beginning.
-    fn forget(&mut self, place: &P);
+    fn forget_pulled(&mut self, place: &P);
 }
 
 /// The result of a step.
@@ -113,7 +113,7 @@ impl<P> Fetches<P> {
 
     /// The numbers of what a link's peer has offered.
     #[cfg(test)]
-    pub(crate) fn offers(&self, link: LinkId) -> Vec<u64> {
+    pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
         self.by_offer.range((link, 0)..=(link, u64::MAX)).map(|((_, op), _)| *op).collect()
     }
 
@@ -132,31 +132,37 @@ impl<P> Fetches<P> {
     }
 
     /// The payload of a fetch, as far as it is there.
-    pub(crate) fn filling(&mut self, id: FetchId) -> Option<&mut Filling<P>> {
+    pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
 
     /// The payload of a fetch that waits, if it does.
-    pub(crate) fn waiting(&self, id: FetchId) -> Option<&Filling<P>> {
+    pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<P>> {
         let fetch = self.by_id.get(id)?;
         matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
     }
 
     /// The payload of a fetch whose sender was asked for it, if it was.
-    pub(crate) fn asked(&mut self, id: FetchId) -> Option<&mut Filling<P>> {
+    pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
     /// Keeps an offer until it is [wanted](Self::begin).
-    pub(crate) fn add(&mut self, link: LinkId, op: u64, filling: Filling<P>, remote: Remote) -> FetchId {
+    pub(crate) fn add_offer(
+        &mut self,
+        link: LinkId,
+        op: u64,
+        filling: Reassembly<P>,
+        remote: RemotePayload,
+    ) -> FetchId {
         let id = self.by_id.insert(Box::new(Fetch { link, op, filling, stage: FetchStage::Waiting(remote) }));
         self.by_offer.insert((link, op), id);
         id
     }
 
     /// Begins to fetch what waits.
-    pub(crate) fn begin(&mut self, id: FetchId) {
+    pub(crate) fn begin_fetch(&mut self, id: FetchId) {
         if let Some(fetch) = self.by_id.get_mut(id)
             && let FetchStage::Waiting(remote) = &mut fetch.stage
         {
@@ -186,10 +192,10 @@ impl<P> Fetches<P> {
     }
 
     /// Goes a step further with what is next. `pull` copies from where a link's peer has its payload.
-    pub(crate) fn step(
+    pub(crate) fn pull_step(
         &mut self,
         memory: &mut impl Memory<P>,
-        pull: &mut impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        pull: &mut impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
     ) -> FetchStep<P> {
         let Some(id) = self.pulling.pop_front() else { return FetchStep::Pulled(0) };
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
@@ -198,15 +204,15 @@ impl<P> Fetches<P> {
         let arrived_bytes = fetch.filling.arrived_bytes;
         let wanted_bytes = memory.wanted_bytes(&fetch.filling);
         if arrived_bytes >= wanted_bytes {
-            return self.ended(id, 0);
+            return self.end_fetch(id, 0);
         }
         if remote.as_bytes().is_empty() {
-            return self.ask_for(id, false, memory);
+            return self.request_payload(id, false, memory);
         }
         if self.unpullable.contains(&link) {
-            return self.ask_for(id, true, memory);
+            return self.request_payload(id, true, memory);
         }
-        let step_bytes = clamp(wanted_bytes - arrived_bytes).min(self.step_max_bytes);
+        let step_bytes = clamp_to_usize(wanted_bytes - arrived_bytes).min(self.step_max_bytes);
         let copy = |space: &mut [IoSliceMut<'_>]| pull(link, remote, arrived_bytes, space);
         match memory.pull(&fetch.filling, step_bytes, copy) {
             Pull::Done => {
@@ -215,13 +221,13 @@ impl<P> Fetches<P> {
                     self.pulling.push_back(id);
                     return FetchStep::Pulled(step_bytes);
                 }
-                self.ended(id, step_bytes)
+                self.end_fetch(id, step_bytes)
             }
             Pull::Refused => {
                 self.unpullable.insert(link);
-                self.ask_for(id, true, memory)
+                self.request_payload(id, true, memory)
             }
-            Pull::Fault => self.take(id).map_or(FetchStep::Pulled(0), FetchStep::Faulted),
+            Pull::Fault => self.remove(id).map_or(FetchStep::Pulled(0), FetchStep::Faulted),
             Pull::Gone => {
                 fetch.stage = FetchStage::Gone;
                 FetchStep::Pulled(0)
@@ -229,24 +235,29 @@ impl<P> Fetches<P> {
         }
     }
 
-    fn ended(&mut self, id: FetchId, pulled_bytes: usize) -> FetchStep<P> {
-        match self.take(id) {
+    fn end_fetch(&mut self, id: FetchId, pulled_bytes: usize) -> FetchStep<P> {
+        match self.remove(id) {
             Some(fetch) => FetchStep::Ended { fetch, pulled_bytes },
             None => FetchStep::Pulled(pulled_bytes),
         }
     }
 
     /// Has the sender send it, all of it: what was pulled before is not believed.
-    fn ask_for(&mut self, id: FetchId, cannot_pull: bool, memory: &mut impl Memory<P>) -> FetchStep<P> {
+    fn request_payload(
+        &mut self,
+        id: FetchId,
+        cannot_pull: bool,
+        memory: &mut impl Memory<P>,
+    ) -> FetchStep<P> {
         let Some(fetch) = self.by_id.get_mut(id) else { return FetchStep::Pulled(0) };
         fetch.stage = FetchStage::Cleared;
         fetch.filling.arrived_bytes = 0;
-        memory.forget(&fetch.filling.place);
+        memory.forget_pulled(&fetch.filling.place);
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
     /// The fetch that a payload belongs to which a link's peer says it was asked for, if it was.
-    pub(crate) fn asked_for(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
+    pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
         let is_asked_for = matches!(fetch.stage, FetchStage::Cleared) && fetch.filling.len_bytes == len_bytes;
@@ -254,7 +265,7 @@ impl<P> Fetches<P> {
     }
 
     /// Ends a fetch.
-    pub(crate) fn take(&mut self, id: FetchId) -> Option<Box<Fetch<P>>> {
+    pub(crate) fn remove(&mut self, id: FetchId) -> Option<Box<Fetch<P>>> {
         let fetch = self.by_id.remove(id)?;
         self.by_offer.remove(&(fetch.link, fetch.op));
         Some(fetch)
@@ -262,14 +273,14 @@ impl<P> Fetches<P> {
 
     /// Ends the offer of a link's peer that has the lowest number, if there is any. To be called until there
     /// is none.
-    pub(crate) fn end_next(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
+    pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
-        self.take(*id)
+        self.remove(*id)
     }
 
     /// How much a link's peer has offered, and how much of that has arrived.
-    pub(crate) fn progress(&self, link: LinkId) -> (usize, u64) {
+    pub(crate) fn progress_counts(&self, link: LinkId) -> (usize, u64) {
         let of_link = self.by_offer.range((link, 0)..=(link, u64::MAX));
         of_link.filter_map(|(_, id)| self.by_id.get(*id)).fold((0, 0), |(count, arrived_bytes), fetch| {
             (count + 1, arrived_bytes + fetch.filling.arrived_bytes)

@@ -169,13 +169,13 @@ impl CompletionFlags {
     /// The completion of a send.
     #[inline(always)]
     pub const fn of_send(is_tagged: bool) -> CompletionFlags {
-        CompletionFlags::SEND.union(CompletionFlags::of_kind(is_tagged))
+        CompletionFlags::SEND.union(CompletionFlags::tagged_or_msg(is_tagged))
     }
 
     /// The completion of a receive, apart from what the message adds.
     #[inline(always)]
     pub const fn of_receive(is_tagged: bool) -> CompletionFlags {
-        CompletionFlags::RECV.union(CompletionFlags::of_kind(is_tagged))
+        CompletionFlags::RECV.union(CompletionFlags::tagged_or_msg(is_tagged))
     }
 
     /// The completion of an access to a region, at the side that began it.
@@ -186,7 +186,7 @@ impl CompletionFlags {
     }
 
     #[inline(always)]
-    const fn of_kind(is_tagged: bool) -> CompletionFlags {
+    const fn tagged_or_msg(is_tagged: bool) -> CompletionFlags {
         if is_tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
     }
 }
@@ -254,7 +254,7 @@ impl CounterEvents {
 
     /// What the end of an operation with these completion flags is.
     #[inline]
-    pub const fn of(flags: CompletionFlags) -> CounterEvents {
+    pub const fn of_completion(flags: CompletionFlags) -> CounterEvents {
         CounterEvents::from_bits_truncate(flags.bits())
     }
 }

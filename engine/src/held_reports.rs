@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::completion::{Completion, Failure};
+use crate::completion::{EndedOperation, FailedOperation};
 
 /// The end of an operation, as it is reported.
-pub(crate) type ReportOutcome = Result<Completion, Box<Failure>>;
+pub(crate) type ReportOutcome = Result<EndedOperation, Box<FailedOperation>>;
 
 /// Keeps what the queue had no room for, in order, so that nothing is lost and no link has to wait. What
 /// waits here still counts as outstanding.
@@ -28,8 +28,8 @@ impl HeldReports {
     #[inline(always)]
     pub(crate) fn report(
         &mut self,
-        completion: Completion,
-        complete: impl FnOnce(Completion) -> Result<(), Completion>,
+        completion: EndedOperation,
+        complete: impl FnOnce(EndedOperation) -> Result<(), EndedOperation>,
     ) {
         if self.outcomes.is_empty() {
             if let Err(refused) = complete(completion) {
@@ -48,8 +48,8 @@ impl HeldReports {
     /// As [`report`](Self::report), of a failure.
     pub(crate) fn report_failure(
         &mut self,
-        failure: Failure,
-        fail: impl FnOnce(Failure) -> Result<(), Failure>,
+        failure: FailedOperation,
+        fail: impl FnOnce(FailedOperation) -> Result<(), FailedOperation>,
     ) {
         if self.outcomes.is_empty() {
             if let Err(refused) = fail(failure) {

@@ -28,11 +28,11 @@ pub(crate) use self::effects::InitiatorEffects;
 use self::queues::PeerQueues;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
-use crate::completion::{Completion, Failure};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
-use crate::operation::{Cancellable, RmaRequest, Send, SendId};
+use crate::operation::{CancelKey, RmaRequest, Send, SendId};
 use crate::peer_id::PeerId;
-use crate::wire::Awaits;
+use crate::wire::AwaitedReply;
 
 /// Where operations on peers wait, and end.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Initiator {
     /// How many operations have not ended or not been reported yet.
     #[inline(always)]
     pub(crate) fn outstanding(&self) -> usize {
-        self.sends.len() + self.reports.held_sends()
+        self.sends.len() + self.reports.unreported_ops()
     }
 
     /// The turn of an operation that is posted now, if it has one.
@@ -132,22 +132,22 @@ impl Initiator {
         self.queues.active_len()
     }
 
-    /// The peer that is to be looked at next. [`looked_at`](Self::looked_at) follows.
+    /// The peer that is to be looked at next. [`requeue_or_deactivate`](Self::requeue_or_deactivate) follows.
     #[inline]
-    pub(crate) fn next_active(&mut self) -> Option<PeerId> {
-        self.queues.next_active()
+    pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
+        self.queues.pop_active()
     }
 
     /// A peer was looked at, and something is left for it or not.
     #[inline]
-    pub(crate) fn looked_at(&mut self, peer: PeerId, is_active: bool) {
-        self.queues.looked_at(peer, is_active);
+    pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
+        self.queues.requeue_or_deactivate(peer, is_active);
     }
 
     /// The answer that an operation awaits before it ends.
     #[inline]
-    pub(crate) fn awaits(&self, id: SendId) -> Awaits {
-        self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits)
+    pub(crate) fn awaited_reply(&self, id: SendId) -> AwaitedReply {
+        self.sends.get(id).map_or(AwaitedReply::Nothing, |send| send.message.awaits)
     }
 
     /// An operation has succeeded, and ends.
@@ -174,18 +174,18 @@ impl Initiator {
     }
 
     /// An operation of which its caller has counted the end completes.
-    pub(crate) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
+    pub(crate) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report(completion, effects);
     }
 
     /// An operation has failed of which its caller has counted the end.
     #[cold]
-    pub(crate) fn report_failure(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+    pub(crate) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report_failure(failure, effects);
     }
 
     /// Operations on this peer, if it is known, have failed, and end.
-    pub(crate) fn failed(
+    pub(crate) fn fail_sends(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
         target: Option<PeerId>,
@@ -207,30 +207,32 @@ impl Initiator {
         effects: &mut impl InitiatorEffects,
     ) {
         let queued = self.queues.take(peer);
-        self.failed(queued, Some(peer), error, effects);
+        self.fail_sends(queued, Some(peer), error, effects);
     }
 
     /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns
     /// whether there was one.
-    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl InitiatorEffects) -> bool {
+    pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
-        let is_meant = |id: SendId| sends.get(id).is_some_and(|send| meant.is(send.context, send.signalled));
+        let is_meant = |id: SendId| {
+            sends.get(id).is_some_and(|send| meant.matches_operation(send.context, send.signalled))
+        };
         let Some((peer, send)) = self.queues.remove_first(is_meant) else { return false };
-        self.failed([send], Some(peer), &OperationError::Cancelled, effects);
+        self.fail_sends([send], Some(peer), &OperationError::Cancelled, effects);
         true
     }
 
     /// Whether an operation that ends as soon as it was posted can be reported at once: no earlier
     /// completion waits.
     #[inline(always)]
-    pub(crate) fn is_up_to_date(&self) -> bool {
-        self.reports.are_up_to_date()
+    pub(crate) fn can_report_at_once(&self) -> bool {
+        self.reports.can_report_at_once()
     }
 
     /// Whether completions wait for room.
     #[inline(always)]
     pub(crate) fn has_held(&self) -> bool {
-        self.reports.are_held()
+        self.reports.has_held()
     }
 
     /// Reports the completions that wait, as far as there is room now.

@@ -30,7 +30,6 @@
 pub mod address;
 #[expect(unsafe_code, reason = "long doubles have instructions of their own; see atomic/long_double.rs")]
 pub mod atomic;
-mod breach;
 #[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
 pub mod buffer;
 pub mod completion;
@@ -40,7 +39,6 @@ pub mod engine;
 pub mod errno;
 pub mod error;
 mod fetches;
-mod filling;
 pub mod flags;
 mod held_reports;
 mod initiator;
@@ -54,6 +52,8 @@ pub mod moment;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
+mod protocol_violation;
+mod reassembly;
 mod receiver;
 #[expect(
     unsafe_code,

@@ -34,7 +34,7 @@ pub const MIN_MULTI_RECV_DEFAULT_BYTES: usize = 64;
 /// in a frame's header can be distinguished from garbage and sums of lengths cannot overflow.
 pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;
 
-/// The longest description of exposed payload ([`Remote`](crate::transport::Remote)): an address
+/// The longest description of exposed payload ([`Remote`](crate::transport::RemotePayload)): an address
 /// and a length for each segment.
 pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
 
@@ -127,4 +127,4 @@ pub const CONNECT_RETRIES_MAX: u32 = 3;
 /// For how long a link to an endpoint that was replaced may bring nothing, in milliseconds, before
 /// it is ended. What that endpoint sent is on its way: this is time for TCP to send it again after
 /// 0.2, 0.6, 1.4 and 3 s.
-pub const FORMER_LINK_IDLE_MAX_MS: u64 = 5_000;
+pub const REPLACED_LINK_IDLE_MAX_MS: u64 = 5_000;

@@ -23,6 +23,6 @@ pub(crate) use self::debts::Debts;
 pub(crate) use self::links::{Link, Links};
 pub(crate) use self::rx::{Collected, CollectedHeader, LinkRx};
 pub(crate) use self::tx::{
-    Frame, LinkTx, Mapped, MessageMark, OpClass, PartialFrame, RequestStage, SendProtocol, UnendedSends,
-    op_of,
+    Frame, LinkTx, MappedRegion, MessageMark, OpClass, PartialFrame, PendingSends, RequestStage,
+    SendProtocol, op_number_of,
 };

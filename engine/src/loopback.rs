@@ -58,19 +58,19 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
 ///         self.messages.push(payload.to_vec());
 ///     }
-///     fn begin(&mut self, _: LinkId, _: &Header) {
+///     fn frame_begun(&mut self, _: LinkId, _: &Header) {
 ///         self.unfinished.clear();
 ///     }
-///     fn space(&mut self, _: LinkId) -> Space<'_> {
+///     fn payload_space(&mut self, _: LinkId) -> Space<'_> {
 ///         Space::new()
 ///     }
-///     fn placed(&mut self, _: LinkId, _: usize) {
+///     fn bytes_placed(&mut self, _: LinkId, _: usize) {
 ///         unreachable!("there is no space");
 ///     }
 ///     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
 ///         self.unfinished.extend(bytes);
 ///     }
-///     fn link(&mut self, link: LinkId, event: LinkEvent) {
+///     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
 ///         println!("{link:?}: {event:?}");
 ///     }
 /// }
@@ -118,9 +118,9 @@ impl Network {
     /// nothing any more. Returns whether there was such an endpoint.
     pub fn kill(&self, address: Address) -> bool {
         let mut state = self.lock();
-        let endpoint = state.at(address);
+        let endpoint = state.endpoint_at(address);
         if let Some(endpoint) = endpoint {
-            state.remove(endpoint);
+            state.remove_endpoint(endpoint);
         }
         endpoint.is_some()
     }
@@ -130,7 +130,7 @@ impl Network {
     /// links there were; a link counts once.
     pub fn break_link(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
-        match (state.at(a), state.at(b)) {
+        match (state.endpoint_at(a), state.endpoint_at(b)) {
             (Some(a), Some(b)) => state.break_links(a, b),
             _ => 0,
         }
@@ -150,7 +150,7 @@ impl Network {
     /// How many frames, pieces of frames and link events all endpoints together have
     /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing
     /// happens on the network.
-    pub fn reported(&self) -> u64 {
+    pub fn received_count(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
 

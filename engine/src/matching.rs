@@ -87,13 +87,13 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     /// Takes the earliest posted receive that accepts a message with this sender and tag.
     #[inline]
     pub fn take_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
-        self.posted.take(&Envelope { source, tag })
+        self.posted.take_earliest(&Envelope { source, tag })
     }
 
     /// The earliest posted receive that accepts a message with this sender and tag. It stays where it is.
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
-        self.posted.peek(&Envelope { source, tag })
+        self.posted.peek_earliest(&Envelope { source, tag })
     }
 
     /// Adds a message that no posted receive accepts, or that none is to take yet, behind all others.
@@ -104,19 +104,19 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     /// Takes the earliest unexpected message that the criteria accept.
     #[inline]
     pub fn take_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
-        self.unexpected.take(criteria)
+        self.unexpected.take_earliest(criteria)
     }
 
     /// The earliest unexpected message that the criteria accept (`FI_PEEK`). It stays where it is; what may
     /// change is how fast the next one is found.
     pub fn peek_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
-        self.unexpected.peek(criteria)
+        self.unexpected.peek_earliest(criteria)
     }
 
     /// Posts a receive that accepts none of the unexpected messages, or is to take none yet, behind
     /// all others.
     #[inline]
-    pub fn post(&mut self, criteria: Criteria, receive: R) {
+    pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
     }
 
@@ -126,23 +126,23 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     }
 
     /// Takes all posted receives that accept messages from this source alone, the earliest first.
-    pub fn take_posted_for(&mut self, source: PeerId) -> Vec<R> {
-        self.posted.take_where(|criteria, _| criteria.source == Some(source))
+    pub fn take_all_directed_posted(&mut self, source: PeerId) -> Vec<R> {
+        self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
 
     /// The posted receives that accept messages from this source alone, the earliest first.
-    pub fn posted_for(&self, source: PeerId) -> impl Iterator<Item = R> {
+    pub fn directed_posted(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))
     }
 
     /// The sources that posted receives accept messages from alone. One may be named several times.
-    pub fn posted_sources(&self) -> impl Iterator<Item = PeerId> {
+    pub fn directed_sources(&self) -> impl Iterator<Item = PeerId> {
         self.posted.keys().filter_map(|criteria| criteria.source)
     }
 
     /// Drops all unexpected messages that are like this, in one pass.
     pub fn remove_unexpected_where(&mut self, is_meant: impl Fn(U) -> bool) {
-        self.unexpected.take_where(|_, message| is_meant(message));
+        self.unexpected.take_all_where(|_, message| is_meant(message));
     }
 
     /// Drops an unexpected message. Returns whether it was there.

@@ -9,7 +9,7 @@ pub(crate) use self::id::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
 pub use self::level::{Level, Signalled};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
-use crate::completion::{Completion, Failure};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::{BadMemory, Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
@@ -20,19 +20,19 @@ use crate::wire::{AtomicForm, Durable, Message};
 
 /// How an operation that is to be cancelled is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cancellable {
+pub(crate) enum CancelKey {
     /// As an operation of the application's, by its context.
     Context(u64),
     /// As deferred work, by its number, which may be the context of another operation.
     Work(u64),
 }
 
-impl Cancellable {
+impl CancelKey {
     /// Whether it is an operation with this context, reported in this way.
-    pub(crate) fn is(self, context: u64, signalled: Signalled) -> bool {
+    pub(crate) fn matches_operation(self, context: u64, signalled: Signalled) -> bool {
         match self {
-            Cancellable::Context(meant) => context == meant && signalled != Signalled::Deferred,
-            Cancellable::Work(meant) => context == meant && signalled == Signalled::Deferred,
+            CancelKey::Context(meant) => context == meant && signalled != Signalled::Deferred,
+            CancelKey::Work(meant) => context == meant && signalled == Signalled::Deferred,
         }
     }
 }
@@ -89,10 +89,10 @@ pub struct RmaRequest {
 
 impl RmaRequest {
     /// The completion of an access that ends as soon as it was posted.
-    pub(crate) fn completion(self) -> Completion {
-        Completion {
+    pub(crate) fn into_immediate_completion(self) -> EndedOperation {
+        EndedOperation {
             context: self.context,
-            flags: self.local.flags(),
+            flags: self.local.completion_flags(),
             len_bytes: 0,
             data: 0,
             tag: 0,
@@ -142,7 +142,7 @@ impl RmaLocal {
 
     /// The flags of the access's completion.
     #[inline]
-    pub fn flags(&self) -> CompletionFlags {
+    pub fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_access(false, matches!(self, RmaLocal::Read(_)))
     }
 
@@ -225,7 +225,7 @@ impl AtomicLocal {
     }
 
     /// How long the longest buffer is that is read, in bytes.
-    pub fn source_max_bytes(&self) -> usize {
+    pub fn longest_source_bytes(&self) -> usize {
         match self {
             AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.len_bytes(),
             AtomicLocal::Compare { operand, compare, .. } => operand.len_bytes().max(compare.len_bytes()),
@@ -238,7 +238,7 @@ impl AtomicLocal {
     ///
     /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Memory`] for a part of an element, or
     /// lengths that differ.
-    pub(crate) fn form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
+    pub(crate) fn checked_form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
         let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
         let (operand, others) = match self {
@@ -267,16 +267,16 @@ impl AtomicLocal {
     pub fn into_buffer(self) -> Buffer {
         match self {
             AtomicLocal::Base { operand } => operand.into_buffer(),
-            AtomicLocal::Fetch { operand, result } => fetched(operand, None, result.into_buffer()),
+            AtomicLocal::Fetch { operand, result } => fetched_buffer(operand, None, result.into_buffer()),
             AtomicLocal::Compare { operand, compare, result } => {
-                fetched(operand, Some(compare), result.into_buffer())
+                fetched_buffer(operand, Some(compare), result.into_buffer())
             }
         }
     }
 }
 
 /// What is handed back of an operation that fetches: nothing if all of it was posted through the raw tier.
-fn fetched(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
+fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
     let compare = compare.map_or(Buffer::None, Source::into_buffer);
     let fetched = Fetched { result, operand: operand.into_buffer(), compare };
     if fetched == Fetched::default() { Buffer::None } else { Buffer::Fetched(Box::new(fetched)) }
@@ -382,22 +382,24 @@ pub(crate) enum ReceiveRole {
 
 impl Send {
     /// How much it fetches, if it is an atomic operation.
-    pub(crate) fn fetched_bytes(&self) -> usize {
+    pub(crate) fn fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
     }
 
     /// The counter event that its end is.
     #[cold]
-    pub(crate) fn event(&self) -> CounterEvents {
-        self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| CounterEvents::of(one_sided.flags()))
+    pub(crate) fn counter_event(&self) -> CounterEvents {
+        self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| {
+            CounterEvents::of_completion(one_sided.completion_flags())
+        })
     }
 
-    pub(crate) fn completion(self) -> Completion {
+    pub(crate) fn into_completion(self) -> EndedOperation {
         if let Some(one_sided) = self.one_sided {
-            return one_sided.completion(self.context, self.source);
+            return one_sided.into_completion(self.context, self.source);
         }
-        Completion {
+        EndedOperation {
             context: self.context,
             flags: CompletionFlags::of_send(self.message.tag.is_some()),
             len_bytes: 0,
@@ -410,12 +412,12 @@ impl Send {
 }
 
 impl OneSided {
-    fn flags(&self) -> CompletionFlags {
+    fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_access(self.atomic.is_some(), self.read.is_some())
     }
 
-    fn completion(self, context: u64, source: Source) -> Completion {
-        let flags = self.flags();
+    fn into_completion(self, context: u64, source: Source) -> EndedOperation {
+        let flags = self.completion_flags();
         let buffer = match self.read {
             Some((mut destination, arrived_bytes)) => {
                 // As much as there was room for, which is what was asked for, unless it failed.
@@ -423,14 +425,14 @@ impl OneSided {
                 let read = destination.take_buffer(arrived_bytes);
                 if self.atomic.is_some() {
                     let (operand, compare) = source.into_pair();
-                    fetched(operand, compare, read)
+                    fetched_buffer(operand, compare, read)
                 } else {
                     read
                 }
             }
             None => source.into_buffer(),
         };
-        Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+        EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
     }
 }
 
@@ -439,7 +441,7 @@ impl Receive {
     #[inline]
     pub(crate) fn vacant() -> Receive {
         Receive {
-            destination: Destination::nowhere(),
+            destination: Destination::empty(),
             tagged: false,
             context: 0,
             signalled: Signalled::No,
@@ -452,15 +454,15 @@ impl Receive {
     // Inlined for good, and so is its way to the application: each time that a completion is moved
     // costs more than it does to make it.
     #[inline(always)]
-    pub(crate) fn completion(
+    pub(crate) fn complete_with_message(
         &mut self,
         source: PeerId,
         message: &Message,
         placed_bytes: usize,
-    ) -> Completion {
+    ) -> EndedOperation {
         let mut flags = CompletionFlags::of_receive(self.tagged);
         flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
-        Completion {
+        EndedOperation {
             context: self.context,
             flags,
             len_bytes: placed_bytes,
@@ -472,14 +474,14 @@ impl Receive {
     }
 
     /// The failure of a receive that was given nothing, or only the first `placed_bytes` of a message.
-    pub(crate) fn failure(
+    pub(crate) fn into_failure(
         mut self,
         source: Option<PeerId>,
         placed_bytes: usize,
         error: OperationError,
-    ) -> Failure {
-        Failure {
-            completion: Completion {
+    ) -> FailedOperation {
+        FailedOperation {
+            completion: EndedOperation {
                 context: self.context,
                 flags: CompletionFlags::of_receive(self.tagged),
                 len_bytes: placed_bytes,

@@ -46,17 +46,17 @@ impl Peers {
     }
 
     /// The address of a peer.
-    pub fn address(&self, peer: PeerId) -> Address {
-        self.of(peer).address
+    pub fn address_of(&self, peer: PeerId) -> Address {
+        self.peer(peer).address
     }
 
     #[inline]
-    pub(crate) fn of(&self, peer: PeerId) -> &Peer {
+    pub(crate) fn peer(&self, peer: PeerId) -> &Peer {
         &self.known[peer.index()]
     }
 
     #[inline]
-    pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Peer {
+    pub(crate) fn peer_mut(&mut self, peer: PeerId) -> &mut Peer {
         &mut self.known[peer.index()]
     }
 

@@ -6,7 +6,7 @@
 //!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
 //!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
 //!  -------------------------> | claimed messages           budget and credit | ------------------------>
-//!  link_added, link_ended ... | fetches of offered messages                  |  Err(Breach)
+//!  link_added, link_ended ... | fetches of offered messages                  |  Err(ProtocolViolation)
 //!                             +----------------------------------------------+
 //! ```
 //!
@@ -22,8 +22,8 @@ mod kept_aside;
 mod links;
 mod messages;
 mod multi_receive;
+mod payload_destination;
 mod peeks;
-mod place;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -40,18 +40,18 @@ pub(crate) use self::granting::KeptCredit;
 use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::LentBuffer;
 use self::multi_receive::MultiReceives;
-use self::place::Placement;
+use self::payload_destination::PayloadDestination;
 use self::turns::ReceiveTurns;
 use self::unexpected::Unexpected;
-use crate::breach::Breach;
 use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
 use crate::limits::DEFERRED_STEP_MAX_FETCHES;
 use crate::matching::{Criteria, Matching};
-use crate::operation::{Cancellable, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
+use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
@@ -69,7 +69,7 @@ pub(crate) struct Receiver {
     multi_receives: MultiReceives,
     /// Where receives complete in order.
     turns: ReceiveTurns,
-    /// Whether [buffers](MultiReceives::are_active) or [turns](ReceiveTurns::are_pending) are to be looked
+    /// Whether [buffers](MultiReceives::may_claim_untagged) or [turns](ReceiveTurns::has_turns) are to be looked
     /// at: all that the way of an ordinary message looks at.
     has_special_cases: bool,
     // In boxes, since a table keeps the size that it once had, and these may have been very many.
@@ -115,7 +115,7 @@ impl Receiver {
 
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
-    pub(crate) fn outstanding(&self) -> usize {
+    pub(crate) fn outstanding_receives(&self) -> usize {
         self.receives.len() + self.held.len()
     }
 
@@ -126,18 +126,18 @@ impl Receiver {
 
     /// Whether a pass would move something on although nothing has arrived.
     pub(crate) fn wants_pass(&self) -> bool {
-        self.fetches.pulling_len() > 0 || self.has_room_to_give()
+        self.fetches.pulling_len() > 0 || self.can_share_freed_room()
     }
 
     /// Whether the budget has room for what waits for it.
-    pub(crate) fn has_room_to_give(&self) -> bool {
-        (!self.starved.is_empty() && self.budget.may_feed()) || self.may_fetch_deferred()
+    pub(crate) fn can_share_freed_room(&self) -> bool {
+        (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
     }
 
     /// How much there is that few passes have to do: offers to fetch, payload to pull, credit to give. Only
     /// whether it is 0 means something.
     #[inline(always)]
-    pub(crate) fn rare_work(&self) -> usize {
+    pub(crate) fn rare_work_count(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 
@@ -153,17 +153,17 @@ impl Receiver {
         request: ReceiveRequest,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
-        if self.outstanding() >= self.depth_ops {
+        if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
         let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
         if !tagged {
             criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
         }
-        if self.is_kept_aside(tagged) {
+        if self.is_kind_kept_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
-            let id = self.post_behind(criteria, receive);
-            self.fail_if_over(id, effects);
+            let id = self.post_without_matching(criteria, receive);
+            self.fail_if_ended(id, effects);
             return Ok(());
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
@@ -173,12 +173,12 @@ impl Receiver {
                 self.receive_unexpected(receive, found, effects);
             }
             None if self.over.is_some() => {
-                if tagged || !self.keeps_aside() {
+                if tagged || !self.has_kept_aside() {
                     return Err(Rejected { error: Misuse::NotConnected.into(), returned: destination });
                 }
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
-                let id = self.post_behind(criteria, receive);
-                self.fail_if_over(id, effects);
+                let id = self.post_without_matching(criteria, receive);
+                self.fail_if_ended(id, effects);
             }
             None => {
                 // Written where it stays: made elsewhere and moved, it would be read before its bytes have
@@ -190,7 +190,7 @@ impl Receiver {
                     receive.tagged = tagged;
                     receive.signalled = signalled;
                 }
-                matching.post(criteria, id);
+                matching.add_posted(criteria, id);
             }
         }
         Ok(())
@@ -198,9 +198,11 @@ impl Receiver {
 
     /// Cancels the oldest receive that is meant and that no message has matched, or multi-receive buffer that
     /// takes messages. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl ReceiverEffects) -> bool {
+    pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
-            self.receives.get(*id).is_some_and(|receive| meant.is(receive.context, receive.signalled))
+            self.receives
+                .get(*id)
+                .is_some_and(|receive| meant.matches_operation(receive.context, receive.signalled))
         });
         let Some(id) = posted else { return false };
         if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
@@ -211,7 +213,12 @@ impl Receiver {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
         matching.remove_posted(id);
         let signalled = receive.signalled;
-        self.failed(receive.failure(None, 0, OperationError::Cancelled), signalled, None, effects);
+        self.count_and_report_failure(
+            receive.into_failure(None, 0, OperationError::Cancelled),
+            signalled,
+            None,
+            effects,
+        );
         true
     }
 
@@ -232,12 +239,12 @@ impl Receiver {
         let (peer, member) = (link.peer, link.member);
         link.grant.end(&mut self.budget);
         if let Some(links::IncomingMessage::Eager { filling, .. }) = link.reading {
-            self.abandon(peer, &filling, member, error, effects);
+            self.abandon_partial_message(peer, &filling, member, error, effects);
         }
         // One by one: the end of one may have a buffer take others that were kept aside.
-        while let Some(fetch) = self.fetches.end_next(id) {
-            self.budget.free(fetch.filling.place.held_bytes);
-            self.abandon(peer, &fetch.filling, member, error, effects);
+        while let Some(fetch) = self.fetches.remove_next_of_link(id) {
+            self.budget.release(fetch.filling.place.held_bytes);
+            self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
     }
@@ -268,10 +275,10 @@ impl Receiver {
             aside.clear();
         }
         for (id, message) in lost {
-            if let Some(unexpected) = self.release(id, effects)
+            if let Some(unexpected) = self.release_unexpected(id, effects)
                 && let Some(context) = unexpected.claim
             {
-                self.claimed_is_lost(message.tag.is_some(), context, error);
+                self.fail_claimed_message(message.tag.is_some(), context, error);
             }
         }
         self.match_kept_aside(member, effects);
@@ -288,37 +295,37 @@ impl Receiver {
 
     /// Whether any link leads to a peer.
     pub(crate) fn has_link_to(&self, peer: PeerId) -> bool {
-        self.links.have_peer(peer)
+        self.links.has_link_to(peer)
     }
 
     /// Who sends on a link.
-    pub(crate) fn peer_of(&self, id: LinkId) -> Option<PeerId> {
+    pub(crate) fn peer_of_link(&self, id: LinkId) -> Option<PeerId> {
         self.links.get(id).map(|link| link.peer)
     }
 
     /// The peers that links lead to, that receives accept messages of alone, or whose messages are there. One
     /// may be named several times.
-    pub(crate) fn named_peers(&self) -> impl Iterator<Item = PeerId> {
-        let posted = self.untagged.posted_sources().chain(self.tagged.posted_sources());
+    pub(crate) fn peers_in_use(&self) -> impl Iterator<Item = PeerId> {
+        let posted = self.untagged.directed_sources().chain(self.tagged.directed_sources());
         let waiting = self.unexpected.values().map(|unexpected| unexpected.source);
-        let ended = self.turns.sources().chain(self.multi_receives.sources());
-        self.links.peers().chain(posted).chain(waiting).chain(ended)
+        let ended = self.turns.sources_of_ended().chain(self.multi_receives.failing_sources());
+        self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
     /// How far a link is: messages that have arrived, offers, and bytes that have arrived of a message and of
     /// offers. Whatever of a message comes changes it.
-    pub(crate) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
         let reading_bytes = match &link.reading {
             Some(links::IncomingMessage::Eager { filling, .. }) => filling.arrived_bytes,
             Some(links::IncomingMessage::AskedFor(_)) | None => 0,
         };
-        let (offers, fetched_bytes) = self.fetches.progress(id);
+        let (offers, fetched_bytes) = self.fetches.progress_counts(id);
         (link.received_messages, offers, reading_bytes, fetched_bytes)
     }
 
     /// How many eager messages of a link have arrived in whole.
-    pub(crate) fn received_messages(&self, id: LinkId) -> u64 {
+    pub(crate) fn received_message_count(&self, id: LinkId) -> u64 {
         self.links.get(id).map_or(0, |link| link.received_messages)
     }
 }

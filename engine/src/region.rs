@@ -76,7 +76,7 @@ pub trait Words: Send + Sync {
     /// the processor has no instruction for: that of each following byte is one more. Memory that
     /// is kept in two ways, as a file is that is mapped twice, has the same number in both. No
     /// number is larger than half of the largest.
-    fn place(&self) -> usize {
+    fn lock_address(&self) -> usize {
         self.words().as_ptr().addr()
     }
 }
@@ -132,7 +132,7 @@ impl Region {
             return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
         words.resize_with(count, AtomicU64::default);
-        Region::with_bytes(len_bytes, Memory::Owned(words.into()), attr)
+        Region::new_non_empty(len_bytes, Memory::Owned(words.into()), attr)
     }
 
     /// A region of the caller's memory. Several segments follow each other as if they were one, and
@@ -182,7 +182,7 @@ impl Region {
         if len_bytes.div_ceil(WORD_BYTES) > memory.words().len() {
             return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
-        Region::with_bytes(len_bytes, Memory::Shared(memory), attr)
+        Region::new_non_empty(len_bytes, Memory::Shared(memory), attr)
     }
 
     /// A region of words that another object keeps, until the region is dropped.
@@ -190,16 +190,16 @@ impl Region {
     /// # Errors
     ///
     /// [`Misuse::Memory`] for a length of 0, or more than there is.
-    pub fn kept(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
+    pub fn kept_by(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
             return Err(Misuse::Memory(BadMemory::RegionTooLarge));
         }
-        Region::with_bytes(len_bytes, Memory::Kept(keeper), attr)
+        Region::new_non_empty(len_bytes, Memory::Kept(keeper), attr)
     }
 
     /// The region, of memory that can be made durable.
     #[must_use]
-    pub fn persistent(self, persistence: Box<dyn Persist>) -> Region {
+    pub fn with_persistence(self, persistence: Box<dyn Persist>) -> Region {
         Region { persistence: Some(persistence), ..self }
     }
 
@@ -208,7 +208,7 @@ impl Region {
         self.persistence.is_some()
     }
 
-    fn with_bytes(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
+    fn new_non_empty(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes == 0 {
             return Err(Misuse::Memory(BadMemory::EmptyRegion));
         }
@@ -233,7 +233,7 @@ impl Region {
 
     /// The region, which peers may access only once it was [enabled](Self::enable).
     #[must_use]
-    pub fn disabled(mut self) -> Region {
+    pub fn into_disabled(mut self) -> Region {
         *self.is_enabled.get_mut() = false;
         self
     }
@@ -323,7 +323,7 @@ impl Region {
 
     /// The region, which peers know by the [address](Self::as_ptr) of its memory.
     #[must_use]
-    pub fn at_its_address(self) -> Region {
+    pub fn with_own_base_address(self) -> Region {
         Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
     }
 
@@ -388,11 +388,11 @@ impl Region {
     /// Copies `bytes` to a place; what is beyond the end is left out.
     fn copy_in(&self, offset_bytes: usize, mut bytes: &[u8]) {
         match &self.memory {
-            Memory::Owned(words) => self.store(words, offset_bytes, bytes),
-            Memory::Shared(memory) => self.store(memory.words(), offset_bytes, bytes),
-            Memory::Kept(keeper) => self.store(keeper.words(), offset_bytes, bytes),
+            Memory::Owned(words) => self.store_to_words(words, offset_bytes, bytes),
+            Memory::Shared(memory) => self.store_to_words(memory.words(), offset_bytes, bytes),
+            Memory::Kept(keeper) => self.store_to_words(keeper.words(), offset_bytes, bytes),
             Memory::Raw(segments) => {
-                for piece in pieces(segments, offset_bytes, bytes.len()) {
+                for piece in segments_in_range(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
                     // SAFETY: a piece lies in a segment, which is writable, says the caller of
                     // `raw`, if peers may write: a window was made for that, or `write_at` has
@@ -407,12 +407,12 @@ impl Region {
     /// Copies from a place into `into`; what would come from beyond the end is left as it is.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
-            Memory::Owned(words) => self.load(words, offset_bytes, into),
-            Memory::Shared(memory) => self.load(memory.words(), offset_bytes, into),
-            Memory::Kept(keeper) => self.load(keeper.words(), offset_bytes, into),
+            Memory::Owned(words) => self.load_from_words(words, offset_bytes, into),
+            Memory::Shared(memory) => self.load_from_words(memory.words(), offset_bytes, into),
+            Memory::Kept(keeper) => self.load_from_words(keeper.words(), offset_bytes, into),
             Memory::Raw(segments) => {
                 let mut copied_bytes = 0;
-                for piece in pieces(segments, offset_bytes, into.len()) {
+                for piece in segments_in_range(segments, offset_bytes, into.len()) {
                     let here = &mut into[copied_bytes..copied_bytes + piece.len_bytes];
                     // SAFETY: a piece lies in a segment, which is readable, says the caller of `raw`.
                     unsafe { ptr::copy(piece.address, here.as_mut_ptr(), here.len()) };
@@ -424,14 +424,14 @@ impl Region {
 }
 
 impl Region {
-    fn store(&self, words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+    fn store_to_words(&self, words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
         let room_bytes = self.len_bytes.saturating_sub(offset_bytes);
-        words::store(words, offset_bytes, &bytes[..bytes.len().min(room_bytes)]);
+        words::store_bytes(words, offset_bytes, &bytes[..bytes.len().min(room_bytes)]);
     }
 
-    fn load(&self, words: &[AtomicU64], offset_bytes: usize, into: &mut [u8]) {
+    fn load_from_words(&self, words: &[AtomicU64], offset_bytes: usize, into: &mut [u8]) {
         let room_bytes = self.len_bytes.saturating_sub(offset_bytes).min(into.len());
-        words::load(words, offset_bytes, &mut into[..room_bytes]);
+        words::load_bytes(words, offset_bytes, &mut into[..room_bytes]);
     }
 
     /// The memory, if peers may map it: not any more once its accesses are counted, or it has ended.
@@ -444,7 +444,7 @@ impl Region {
 }
 
 /// The parts of segments that make up a range of bytes, or as much of it as there is.
-fn pieces(
+fn segments_in_range(
     segments: &[SegmentMut],
     offset_bytes: usize,
     len_bytes: usize,
@@ -507,15 +507,15 @@ mod tests {
         let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
         let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
         assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
-        let window = regions.window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
+        let window = regions.checked_window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
         assert!(window.copy_in(0, &[9; 8]));
         assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
         let none = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: there is no byte in it.
         let empty = unsafe { Region::raw(&[none], RegionAttr { key: 8, ..ATTR }).unwrap() };
         let _empty = regions.add(empty).unwrap();
-        assert!(regions.window(8, 0, 0, MrAccess::REMOTE_WRITE).is_ok());
-        assert_eq!(regions.window(8, 0, 1, MrAccess::REMOTE_WRITE).err(), Some(Refusal::Range));
+        assert!(regions.checked_window(8, 0, 0, MrAccess::REMOTE_WRITE).is_ok());
+        assert_eq!(regions.checked_window(8, 0, 1, MrAccess::REMOTE_WRITE).err(), Some(Refusal::Range));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! member are carried out in the call. Effects at another member become *mail*, since the links and
 //! the queue of that member are behind a lock that the caller does not hold. The caller then has
 //! each member with mail [fetch it](crate::Engine::fetch_mail), holding no lock. See
-//! `docs/decisions/shared-contexts.md`.
+//! `docs/decisions/shared-context-mail.md`.
 
 mod distribution;
 mod mailbox;
@@ -32,7 +32,7 @@ use crate::address::Address;
 use crate::buffer::Destination;
 use crate::error::{Again, Error};
 use crate::link_table::LinkTable;
-use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
+use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 pub use crate::receiver::MemberId;
 use crate::receiver::{Receiver, ReceiverEffects};
@@ -48,7 +48,7 @@ pub struct SharedReceiver {
     state: Mutex<State>,
     /// Whether a member has mail that it does not know of yet.
     has_news: AtomicBool,
-    /// [`Receiver::rare_work`], for members to know without the lock.
+    /// [`Receiver::rare_work_count`], for members to know without the lock.
     rare_work: AtomicUsize,
 }
 
@@ -89,7 +89,7 @@ impl SharedReceiver {
         from: Option<Address>,
         request: ReceiveRequest,
     ) -> Result<(), Rejected<Destination>> {
-        self.post(from, request, |receiver, request, effects| receiver.post(request, effects))
+        self.post_with(from, request, |receiver, request, effects| receiver.post(request, effects))
     }
 
     /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive), for messages of the
@@ -104,7 +104,7 @@ impl SharedReceiver {
         request: ReceiveRequest,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>> {
-        self.post(from, request, |receiver, request, effects| {
+        self.post_with(from, request, |receiver, request, effects| {
             receiver.post_multi_receive(request, min_free_bytes, effects)
         })
     }
@@ -115,7 +115,7 @@ impl SharedReceiver {
     ///
     /// As there.
     pub fn receive_claimed(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
-        self.post(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
+        self.post_with(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
     }
 
     /// As [`Engine::peek`](crate::Engine::peek), for messages of the peer at `from` alone if there
@@ -126,11 +126,11 @@ impl SharedReceiver {
     /// As there.
     pub fn peek(&self, from: Option<Address>, mut request: PeekRequest) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.is_full() {
+        if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
         // Under the lock under which it is used: a peer that nothing names may be forgotten.
-        request.criteria.source = from.map(|from| state.intern(from));
+        request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
 
@@ -141,7 +141,7 @@ impl SharedReceiver {
     /// As there.
     pub fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.is_full() {
+        if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
         state
@@ -153,22 +153,22 @@ impl SharedReceiver {
     pub fn cancel(&self, context: u64) -> bool {
         let mut state = self.lock();
         state.act_for_application(
-            |receiver, effects| receiver.cancel(Cancellable::Context(context), effects),
+            |receiver, effects| receiver.cancel(CancelKey::Context(context), effects),
             self,
         )
     }
 
     /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub fn has_members_with_mail(&self) -> bool {
         self.has_news.load(Ordering::Acquire)
     }
 
     /// The members with new mail. The caller has them fetch it, holding no member's lock.
-    pub fn take_news(&self) -> Vec<MemberId> {
+    pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_news.store(false, Ordering::Release);
-        state.mailboxes.take_news()
+        state.mailboxes.take_members_with_new_mail()
     }
 
     /// Changes whether a member reports the success of receives alone that ask for it.
@@ -176,7 +176,7 @@ impl SharedReceiver {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
 
-    fn post(
+    fn post_with(
         &self,
         from: Option<Address>,
         mut request: ReceiveRequest,
@@ -187,24 +187,24 @@ impl SharedReceiver {
         ) -> Result<(), Rejected<Destination>>,
     ) -> Result<(), Rejected<Destination>> {
         let mut state = self.lock();
-        if state.is_full() {
+        if state.is_queue_full() {
             return Err(Rejected { error: Again::QueueFull.into(), returned: request.destination });
         }
-        request.criteria.source = from.map(|from| state.intern(from));
+        request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
     }
 
     /// Whether nothing of the budget is used. Uses all of it.
     #[cfg(test)]
-    pub(crate) fn is_budget_free(&self, limit_bytes: u64) -> bool {
-        self.lock().receiver.take_budget(limit_bytes)
+    pub(crate) fn try_reserve_whole_budget(&self, limit_bytes: u64) -> bool {
+        self.lock().receiver.try_reserve_budget(limit_bytes)
     }
 
     /// How many reports wait, as it is known, and counted anew.
     #[cfg(test)]
-    pub(crate) fn unreported(&self) -> (usize, usize) {
+    pub(crate) fn unreported_counts(&self) -> (usize, usize) {
         let mailboxes = &self.lock().mailboxes;
-        (mailboxes.unreported(), mailboxes.count_unreported())
+        (mailboxes.unreported_count(), mailboxes.recount_unreported())
     }
 
     /// How many peers are known.
@@ -227,33 +227,33 @@ impl State {
     }
 
     /// The name of the peer at an address. Others may be forgotten, but for those that something names.
-    fn intern(&mut self, address: Address) -> PeerId {
-        if self.peers.get(address).is_none() && self.peers.are_many() {
-            self.forget_peers();
+    fn intern_peer(&mut self, address: Address) -> PeerId {
+        if self.peers.get(address).is_none() && self.peers.is_sweep_due() {
+            self.forget_unused_peers();
         }
         self.peers.intern(address)
     }
 
     /// Forgets the peers that no link leads to, no receive accepts messages of, and no message or report has
     /// come from.
-    fn forget_peers(&mut self) {
-        let named = self.receiver.named_peers().chain(self.mailboxes.sources());
-        self.peers.keep(&named.collect());
+    fn forget_unused_peers(&mut self) {
+        let named = self.receiver.peers_in_use().chain(self.mailboxes.report_sources());
+        self.peers.retain_only(&named.collect());
     }
 
     /// Whether no more receives may be posted. The receiver knows of those that have not ended, and the
     /// mailboxes of those that were not reported.
-    fn is_full(&self) -> bool {
-        self.receiver.outstanding() + self.mailboxes.unreported() >= self.depth_ops
+    fn is_queue_full(&self) -> bool {
+        self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }
 
     /// Has the receiver do something on behalf of no member.
-    fn apart<R>(
+    fn act_without_member<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
         shared: &SharedReceiver,
     ) -> R {
-        self.act(None, act, shared)
+        self.act_for_caller(None, act, shared)
     }
 
     /// Has the receiver do something that the application asks for, and gives the room that this
@@ -263,15 +263,15 @@ impl State {
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
         shared: &SharedReceiver,
     ) -> R {
-        let result = self.apart(act, shared);
-        if self.receiver.rare_work() != 0 && self.receiver.has_room_to_give() {
-            self.apart(|receiver, effects| receiver.share_freed_room(effects), shared);
+        let result = self.act_without_member(act, shared);
+        if self.receiver.rare_work_count() != 0 && self.receiver.can_share_freed_room() {
+            self.act_without_member(|receiver, effects| receiver.share_freed_room(effects), shared);
         }
         result
     }
 
     /// Has the receiver do something on behalf of a member, whose effects are carried out at once.
-    fn act<R, E: ReceiverEffects>(
+    fn act_for_caller<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
@@ -285,12 +285,12 @@ impl State {
         if receiver.pulling_len() > pulling_before {
             // What is fetched now is fetched by the member whose link it is on.
             let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
-            owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.announce(owner));
+            owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_has_mail(owner));
         }
-        if mailboxes.has_news() {
+        if mailboxes.has_new_mail() {
             shared.has_news.store(true, Ordering::Release);
         }
-        shared.rare_work.store(receiver.rare_work(), Ordering::Relaxed);
+        shared.rare_work.store(receiver.rare_work_count(), Ordering::Relaxed);
         result
     }
 
@@ -302,9 +302,13 @@ impl State {
         shared: &SharedReceiver,
     ) {
         let State { peers, receiver, .. } = self;
-        for (peer, error) in peers.take_ended(|peer| !receiver.has_link_to(peer)) {
+        for (peer, error) in peers.take_silent_ending(|peer| !receiver.has_link_to(peer)) {
             let caller = caller.as_mut().map(|(id, effects)| (*id, &mut **effects));
-            self.act(caller, |receiver, effects| receiver.peer_ended(peer, &error, effects), shared);
+            self.act_for_caller(
+                caller,
+                |receiver, effects| receiver.peer_ended(peer, &error, effects),
+                shared,
+            );
         }
     }
 }

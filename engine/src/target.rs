@@ -5,7 +5,7 @@
 //!  -------------------------------------------> | windows of regions             | -------------------------------->
 //!  read, atomic                                 | what is being written, read    |   return_credit, keep_credit, ...
 //!  -------------------------------------------> | offered writes, durability     | -------------------------------->
-//!  link_added, link_ended, reading, answered    | regions shown, events that wait|   Err(Breach)
+//!  link_added, link_ended, reading, answered    | regions shown, events that wait|   Err(ProtocolViolation)
 //!  -------------------------------------------> +--------------------------------+
 //! ```
 //!
@@ -30,8 +30,8 @@ mod durability;
 mod effects;
 mod events;
 mod links;
+mod mappable_regions;
 mod reads;
-mod shown;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -46,12 +46,12 @@ pub(crate) use self::effects::TargetEffects;
 use self::events::HeldEvent;
 use self::links::TargetLinks;
 use self::writes::Inbound;
-use crate::breach::Breach;
 use crate::fetches::Fetches;
 use crate::flags::{CounterEvents, MrAccess, Order};
 use crate::limits::RMA_LINK_MAX_OPS;
 use crate::operation::InboundId;
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::region::{Regions, Window};
 use crate::transport::LinkId;
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
@@ -119,19 +119,19 @@ impl Target {
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
             self.inbounds.remove(filling.place);
         }
-        while let Some(fetch) = self.fetches.end_next(id) {
+        while let Some(fetch) = self.fetches.remove_next_of_link(id) {
             self.inbounds.remove(fetch.filling.place);
         }
     }
 
     /// How far a link is: offers, and bytes that have arrived of a write and of offers. Whatever of
     /// a write comes changes it.
-    pub(crate) fn progress(&self, id: LinkId) -> (usize, u64, u64) {
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (usize, u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
             Some(writes::IncomingWrite::AskedFor(_)) | None => 0,
         };
-        let (offers, fetched_bytes) = self.fetches.progress(id);
+        let (offers, fetched_bytes) = self.fetches.progress_counts(id);
         (offers, writing_bytes, fetched_bytes)
     }
 
@@ -139,9 +139,9 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if too many of them are not answered.
-    fn admit(&mut self, id: LinkId) -> Result<(), Breach> {
-        let Some(link) = self.links.of(id) else { return Ok(()) };
+    /// A [`ProtocolViolation`] if too many of them are not answered.
+    fn admit_access(&mut self, id: LinkId) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         if link.unanswered_ops >= RMA_LINK_MAX_OPS {
             return Err(TOO_MANY);
         }
@@ -150,7 +150,7 @@ impl Target {
     }
 
     /// The part of a region that a peer names, if it may access it so through this endpoint.
-    fn window(
+    fn checked_window(
         &mut self,
         id: LinkId,
         rma: &Rma,
@@ -163,21 +163,21 @@ impl Target {
         let Rma { key, address, len_bytes, durable, .. } = *rma;
         // Of no bytes, too, it matters on which device earlier ones are to be durable.
         let window = if durable == Durable::Nothing {
-            self.regions.window_or_empty(key, address, len_bytes, access)?
+            self.regions.checked_window_or_empty(key, address, len_bytes, access)?
         } else {
-            self.regions.window(key, address, len_bytes, access)?
+            self.regions.checked_window(key, address, len_bytes, access)?
         };
         if durable != Durable::Nothing && !window.region().is_persistent() {
             return Err(Refusal::Volatile);
         }
-        self.show(id, &window, effects);
+        self.offer_region_for_mapping(id, &window, effects);
         Ok(window)
     }
 
     /// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event,
     /// `of_endpoint`, and so does the region, which distinguishes by what happened to its memory:
     /// `of_region`. A refused access is no event.
-    fn accessed(
+    fn count_access(
         &self,
         window: &Window,
         of_endpoint: CounterEvents,
@@ -186,22 +186,22 @@ impl Target {
     ) {
         if self.counts {
             effects.count(of_endpoint);
-            window.count(of_region);
+            window.count_access(of_region);
         }
     }
 
     /// The link has taken the answer to an access.
     #[inline]
-    pub(crate) fn answered(&mut self, id: LinkId) {
-        if let Some(link) = self.links.of(id) {
+    pub(crate) fn answer_sent(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(id) {
             link.unanswered_ops -= 1;
         }
     }
 }
 
 /// A peer has more under way than it may.
-const TOO_MANY: Breach = Breach("has more accesses under way than it may");
+const TOO_MANY: ProtocolViolation = ProtocolViolation("has more accesses under way than it may");
 
-fn answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {
+fn owe_answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {
     effects.owe(id, Header::Answer { op, outcome });
 }

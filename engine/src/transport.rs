@@ -2,7 +2,7 @@
 //!
 //! A transport knows sockets or rings, never a completion queue, an operation or an `fi_addr_t`. No raw
 //! pointer crosses this interface: payload to send arrives as borrowed slices, and payload that was
-//! received is put where [`FrameHandler::space`] says, or handed over by [`FrameHandler::chunk`].
+//! received is put where [`FrameHandler::payload_space`] says, or handed over by [`FrameHandler::chunk`].
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -20,7 +20,7 @@ use crate::wire::Header;
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
-/// A number is free for reuse once [`FrameHandler::link`] has reported [`LinkEvent::Down`] for it, or
+/// A number is free for reuse once [`FrameHandler::link_event`] has reported [`LinkEvent::Down`] for it, or
 /// [`Transport::close`] was called on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
@@ -47,7 +47,7 @@ pub struct Full;
 pub enum Close {
     /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or
     /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped. The
-    /// endpoint must live until the link is no longer [draining](Transport::draining).
+    /// endpoint must live until the link is no longer [draining](Transport::draining_count).
     Drain,
     /// At once; what is buffered is lost.
     Abort,
@@ -66,12 +66,12 @@ pub struct LinkCaps {
 /// Where the peer finds payload that was [exposed](Transport::expose) to it: bytes that mean
 /// something to the transports at both ends, and nothing to what is between them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Remote(SmallVec<[u8; REMOTE_MAX_BYTES]>);
+pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
-impl Remote {
+impl RemotePayload {
     /// Holds `bytes`, or is `None` if they are more than [`REMOTE_MAX_BYTES`].
-    pub fn new(bytes: &[u8]) -> Option<Remote> {
-        (bytes.len() <= REMOTE_MAX_BYTES).then(|| Remote(SmallVec::from_slice(bytes)))
+    pub fn new(bytes: &[u8]) -> Option<RemotePayload> {
+        (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
     }
 
     /// What it holds.
@@ -112,7 +112,7 @@ pub enum Armed {
 impl Armed {
     /// The same, but to be looked at again after this time at the latest.
     #[must_use]
-    pub fn within(self, time: Duration) -> Armed {
+    pub fn look_again_within(self, time: Duration) -> Armed {
         match self {
             Armed::Ready => Armed::Ready,
             Armed::Asleep { look_again_after } => Armed::Asleep {
@@ -169,14 +169,14 @@ impl LinkError {
 }
 
 /// Memory that several processes have mapped: of one that has
-/// [allocated](Provider::allocate_shareable) it, and of peers that have [mapped](Transport::map)
+/// [allocated](Provider::allocate_shareable) it, and of peers that have [mapped](Transport::map_peer_memory)
 /// it. The system frees it once no process has it mapped.
 pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// The memory. Any process may change any of it at any time.
     fn words(&self) -> &[AtomicU64];
 
-    /// Where it is, for peers to [map](Transport::map) it. `None` for memory that a peer allocated.
-    fn describe(&self) -> Option<Remote>;
+    /// Where it is, for peers to [map](Transport::map_peer_memory) it. `None` for memory that a peer allocated.
+    fn describe(&self) -> Option<RemotePayload>;
 
     /// Tells every process that has mapped it that it has ended. What peers write to it from now on
     /// is lost.
@@ -249,14 +249,20 @@ pub trait Transport: Send + 'static {
     /// The memory must stay as it is until the peer has said that it is done, the link was reported
     /// down, or [`close`](Self::close) was called for it: from these moments on, no
     /// [`pull`](Self::pull) of the peer succeeds. Nothing has to be undone.
-    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
     }
 
     /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of
     /// `into`. Where it answers anything but [`Pull::Done`], `into` holds no particular bytes.
-    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+    fn pull(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
         let _ = (link, from, offset_bytes, into);
         Pull::Refused
     }
@@ -264,7 +270,12 @@ pub trait Transport: Send + 'static {
     /// Maps memory that the peer of this link has [allocated](Provider::allocate_shareable), of
     /// this length, or `None` if what the peer names is not such memory, or cannot be reached. Then
     /// it is accessed by frames.
-    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+    fn map_peer_memory(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
         let _ = (link, from, len_bytes);
         None
     }
@@ -294,7 +305,7 @@ pub trait Transport: Send + 'static {
     /// the transport is armed, and whichever call has found it: a connect may be refused at once. Room keeps
     /// it awake once, since the caller then sends again. What no descriptor announces needs
     /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress of a link
-    /// that is [draining](Self::draining).
+    /// that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -312,34 +323,34 @@ pub trait Transport: Send + 'static {
     /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without any call
     /// of the peer: it counts neither frames that wait to be read at the peer nor the peer's answer. Only if
     /// there was no room for all that was taken, the peer must first read some of it, or end.
-    fn draining(&self) -> usize;
+    fn draining_count(&self) -> usize;
 }
 
 /// What a transport reports to. Implemented by the engine.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by [`begin`](Self::begin) followed
-/// by its payload in order, each piece by [`placed`](Self::placed) or [`chunk`](Self::chunk) as the
+/// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) followed
+/// by its payload in order, each piece by [`bytes_placed`](Self::bytes_placed) or [`chunk`](Self::chunk) as the
 /// transport likes. The frame ends with its last byte.
 pub trait FrameHandler {
     /// A whole frame; `payload` is as long as the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
     /// The header of a frame whose payload, at least one byte, follows.
-    fn begin(&mut self, link: LinkId, header: &Header);
+    fn frame_begun(&mut self, link: LinkId, header: &Header);
 
     /// Where the next payload bytes of the link's unfinished frame belong, so that they can be read straight
     /// into place. Never longer than what is left of the frame; empty where there is no such place, and then
     /// the bytes are to be given to [`chunk`](Self::chunk).
-    fn space(&mut self, link: LinkId) -> Space<'_>;
+    fn payload_space(&mut self, link: LinkId) -> Space<'_>;
 
-    /// The next `count_bytes` of the payload were put at the start of [`space`](Self::space).
-    fn placed(&mut self, link: LinkId, count_bytes: usize);
+    /// The next `count_bytes` of the payload were put at the start of [`payload_space`](Self::payload_space).
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
     /// The next bytes of the payload.
     fn chunk(&mut self, link: LinkId, bytes: &[u8]);
 
     /// Something happened to a link.
-    fn link(&mut self, link: LinkId, event: LinkEvent);
+    fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 
 /// What a provider can do and how much: the source of everything that `getinfo` advertises for its domain.
@@ -374,11 +385,11 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
 
     /// What the provider finds on this host that its users may want to know, such as a faster way
     /// that is barred to it: one sentence each, for `homespun info`.
-    fn findings(&self) -> Vec<String> {
+    fn host_findings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map) to
+    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map_peer_memory) to
     /// access it without the help of its owner. `None` for a provider that has no such memory.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! header. What the two sides of a stream say first is in [`hello`], and [`stream`] takes a stream apart
 //! again.
 
-pub mod check;
+pub mod checksum;
 mod error;
 pub mod frame;
 mod header;
@@ -21,7 +21,7 @@ mod testing;
 pub use self::error::WireError;
 pub use self::header::{COMMON_KIND, Header, WORDS_MAX};
 pub use self::headers::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Message, Outcome, Refusal, Rma, RmaKind,
-    Shown,
+    Atomic, AtomicForm, AwaitedReply, Durable, Handshake, HandshakeStep, MappableRegion, Message, Outcome,
+    Refusal, Rma, RmaKind,
 };
 pub use self::rule::{FLAGS_BITS, Fields, Form};

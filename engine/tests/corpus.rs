@@ -10,7 +10,7 @@ use homespun_engine::wire::hello::VERSION;
 
 /// Runs a check over a target's corpus, by the name and the bytes of each input. Both verdicts must
 /// occur in it, or the corpus shows little.
-fn replay(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
+fn replay_corpus(target: &str, check: impl Fn(&str, &[u8]) -> bool) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
     let mut verdicts = [0, 0];
     for entry in fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
@@ -42,8 +42,8 @@ fn with_current_version(hello: &[u8]) -> Vec<u8> {
 
 #[test]
 fn frame() {
-    replay("frame", |name, input| {
-        let is_acceptable = wire_checks::frame(input);
+    replay_corpus("frame", |name, input| {
+        let is_acceptable = wire_checks::check_frame(input);
         // An input that breaks a rule must not be refused for a check that it lacks.
         assert!(
             name.contains("check") || wire_checks::with_checks(input) == input,
@@ -56,13 +56,13 @@ fn frame() {
 #[test]
 fn hello() {
     // The inputs stay what they show when the version of the protocol rises.
-    replay("hello", |name, input| {
+    replay_corpus("hello", |name, input| {
         let shows_version = name.contains("version");
-        wire_checks::hello(&if shows_version { input.to_vec() } else { with_current_version(input) })
+        wire_checks::check_hello(&if shows_version { input.to_vec() } else { with_current_version(input) })
     });
 }
 
 #[test]
 fn stream() {
-    replay("stream", |_, input| wire_checks::stream(input));
+    replay_corpus("stream", |_, input| wire_checks::check_stream(input));
 }

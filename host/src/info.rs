@@ -19,7 +19,7 @@ impl InfoList {
     /// # Safety
     ///
     /// The list comes from this libfabric, its infos have all their attributes, and nothing else frees it.
-    pub unsafe fn owned(library: Libfabric, first: *mut FiInfo) -> Option<InfoList> {
+    pub unsafe fn from_raw(library: Libfabric, first: *mut FiInfo) -> Option<InfoList> {
         (!first.is_null()).then_some(InfoList { library, first })
     }
 
@@ -47,21 +47,21 @@ impl InfoList {
     }
 
     /// A list with a copy of the first info for which `is_it` is true.
-    pub fn find(&self, is_it: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
+    pub fn find_copy(&self, is_it: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
         let found = self.iter().find(is_it)?;
         // SAFETY: the info is valid as long as `self`.
-        Some(unsafe { self.library.duplicate(found) })
+        Some(unsafe { self.library.dupinfo(found) })
     }
 
     /// The provider's name of the first info, such as `tcp;ofi_rxm`.
-    pub fn provider(&self) -> Option<&str> {
+    pub fn provider_name(&self) -> Option<&str> {
         // SAFETY: the name is null or a string that belongs to the list.
         let name = unsafe { (*self.first().fabric_attr).prov_name.as_ref().map(|name| CStr::from_ptr(name)) };
         name.and_then(|name| name.to_str().ok())
     }
 
     /// Sets the provider's name, in hints.
-    pub fn set_provider(&mut self, name: &CStr) {
+    pub fn set_provider_name(&mut self, name: &CStr) {
         // SAFETY: a name is null or comes from `malloc`; the copy does too, and the list takes it over.
         unsafe {
             let attr = self.fabric_attr_mut();
@@ -71,7 +71,7 @@ impl InfoList {
     }
 
     /// Sets the domain's name, in hints.
-    pub fn set_domain(&mut self, name: &CStr) {
+    pub fn set_domain_name(&mut self, name: &CStr) {
         // SAFETY: as for the provider's name.
         unsafe {
             let attr = self.domain_attr_mut();
@@ -114,6 +114,6 @@ impl InfoList {
 impl Drop for InfoList {
     fn drop(&mut self) {
         // SAFETY: the list came from this libfabric, and its owner is gone.
-        unsafe { self.library.free(self.first) };
+        unsafe { self.library.freeinfo(self.first) };
     }
 }

@@ -112,11 +112,11 @@ impl Libfabric {
     }
 
     /// `fi_allocinfo(3)`: an empty info with empty attributes, to be filled as hints.
-    pub fn hints(&self) -> InfoList {
+    pub fn empty_hints(&self) -> InfoList {
         // SAFETY: for a null pointer the function returns an empty info.
         let info = unsafe { (self.dupinfo)(ptr::null()) };
         // SAFETY: the caller of `fi_dupinfo` has to free the info.
-        unsafe { InfoList::owned(*self, info) }.expect("memory for hints")
+        unsafe { InfoList::from_raw(*self, info) }.expect("memory for hints")
     }
 
     /// `fi_dupinfo(3)`: a copy of one info, without the rest of its list.
@@ -124,11 +124,11 @@ impl Libfabric {
     /// # Safety
     ///
     /// The info is complete and its pointers are null or valid.
-    pub unsafe fn duplicate(&self, info: *const FiInfo) -> InfoList {
+    pub unsafe fn dupinfo(&self, info: *const FiInfo) -> InfoList {
         // SAFETY: the caller promises a valid info.
         let copy = unsafe { (self.dupinfo)(info) };
         // SAFETY: the caller of `fi_dupinfo` has to free the info.
-        unsafe { InfoList::owned(*self, copy) }.expect("memory for an info")
+        unsafe { InfoList::from_raw(*self, copy) }.expect("memory for an info")
     }
 
     /// `fi_getinfo(3)` for [`API_VERSION`].
@@ -145,9 +145,9 @@ impl Libfabric {
         // SAFETY: strings and hints are null or valid, and the result has a place.
         let result =
             unsafe { (self.getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list) };
-        check(result)?;
+        check_result(result)?;
         // SAFETY: the caller of `fi_getinfo` has to free the list.
-        unsafe { InfoList::owned(*self, list) }.ok_or(Errno::ENODATA)
+        unsafe { InfoList::from_raw(*self, list) }.ok_or(Errno::ENODATA)
     }
 
     /// `fi_getinfo(3)` with any arguments, even invalid ones. Returns the function's result.
@@ -168,7 +168,7 @@ impl Libfabric {
     }
 
     /// `fi_fabric(3)`: opens the fabric of an info.
-    pub fn fabric(&self, info: &InfoList) -> Result<Object<FidFabric>, Errno> {
+    pub fn open_fabric(&self, info: &InfoList) -> Result<Object<FidFabric>, Errno> {
         let attr = info.first().fabric_attr;
         // SAFETY: the info of a list has fabric attributes, which stay valid during the call.
         unsafe { Object::open([], |fabric| (self.fabric)(attr, fabric, ptr::null_mut())) }
@@ -179,7 +179,7 @@ impl Libfabric {
     /// # Safety
     ///
     /// The arguments are valid for the library, or the process may die of them.
-    pub unsafe fn fabric_raw(
+    pub unsafe fn open_fabric_raw(
         &self,
         attr: *mut FiFabricAttr,
         fabric: *mut *mut FidFabric,
@@ -194,13 +194,13 @@ impl Libfabric {
     /// # Safety
     ///
     /// The list comes from this libfabric and is no longer used.
-    pub(crate) unsafe fn free(&self, list: *mut FiInfo) {
+    pub(crate) unsafe fn freeinfo(&self, list: *mut FiInfo) {
         // SAFETY: the caller promises it.
         unsafe { (self.freeinfo)(list) };
     }
 }
 
 /// Converts the result of a C function.
-pub(crate) fn check(result: c_int) -> Result<(), Errno> {
+pub(crate) fn check_result(result: c_int) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(Errno::new(result.wrapping_neg())) }
 }

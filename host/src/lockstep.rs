@@ -113,8 +113,8 @@ impl Libfabric {
         const FI_EP_RDM: u32 = 3;
         let name = std::ffi::CString::new(provider);
         let Ok(name) = name else { return Ok(None) };
-        let mut hints = self.hints();
-        hints.set_provider(&name);
+        let mut hints = self.empty_hints();
+        hints.set_provider_name(&name);
         hints.first_mut().caps = (Caps::MSG | Caps::TAGGED).bits();
         hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
         hints.ep_attr_mut().r#type = FI_EP_RDM;
@@ -141,10 +141,10 @@ impl Lockstep {
         wait_object: WaitObject,
         message_max_bytes: usize,
     ) -> Result<Lockstep, CallError> {
-        let fabric = libfabric.fabric(info).map_err(failed("fi_fabric"))?;
-        let domain = fabric.domain(info).map_err(failed("fi_domain"))?;
+        let fabric = libfabric.open_fabric(info).map_err(to_call_error("fi_fabric"))?;
+        let domain = fabric.open_domain(info).map_err(to_call_error("fi_domain"))?;
         // SAFETY: no attribute is a pointer.
-        let av = unsafe { domain.av(av_attr()) }.map_err(failed("fi_av_open"))?;
+        let av = unsafe { domain.open_av(av_attr()) }.map_err(to_call_error("fi_av_open"))?;
         let wait_obj = match wait_object {
             WaitObject::None => FI_WAIT_NONE,
             WaitObject::Descriptor => FI_WAIT_FD,
@@ -152,12 +152,12 @@ impl Lockstep {
         };
         let attr = FiCqAttr { wait_obj, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
         // SAFETY: as above.
-        let cq = unsafe { domain.cq(attr) }.map_err(failed("fi_cq_open"))?;
-        let descriptor = (wait_object == WaitObject::Descriptor).then(|| descriptor_of(&cq)).transpose()?;
-        let ep = domain.endpoint(info).map_err(failed("fi_endpoint"))?;
-        ep.bind(&av, 0).map_err(failed("fi_ep_bind"))?;
-        ep.bind(&cq, FI_TRANSMIT | FI_RECV).map_err(failed("fi_ep_bind"))?;
-        ep.enable().map_err(failed("fi_enable"))?;
+        let cq = unsafe { domain.open_cq(attr) }.map_err(to_call_error("fi_cq_open"))?;
+        let descriptor = (wait_object == WaitObject::Descriptor).then(|| wait_fd(&cq)).transpose()?;
+        let ep = domain.open_endpoint(info).map_err(to_call_error("fi_endpoint"))?;
+        ep.bind(&av, 0).map_err(to_call_error("fi_ep_bind"))?;
+        ep.bind(&cq, FI_TRANSMIT | FI_RECV).map_err(to_call_error("fi_ep_bind"))?;
+        ep.enable().map_err(to_call_error("fi_enable"))?;
         // SAFETY: every info of a list has the attributes.
         let inject_max_bytes = unsafe { (*info.first().tx_attr).inject_size };
         Ok(Lockstep {
@@ -175,12 +175,12 @@ impl Lockstep {
 
     /// The address of this endpoint, `fi_getname(3)`.
     pub fn address(&self) -> Result<Vec<u8>, CallError> {
-        self.ep().name().map_err(failed("fi_getname"))
+        self.ep().name().map_err(to_call_error("fi_getname"))
     }
 
     /// Makes the endpoint at this address the peer. To be called once.
     pub fn set_peer(&mut self, address: &[u8]) -> Result<(), CallError> {
-        self.peer = self.av.insert(address).map_err(failed("fi_av_insert"))?;
+        self.peer = self.av.insert(address).map_err(to_call_error("fi_av_insert"))?;
         Ok(())
     }
 
@@ -189,13 +189,13 @@ impl Lockstep {
     pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
         let call = "fi_trecv";
         self.incoming.require_idle(call)?;
-        let (buf, len, context) = self.incoming.parts();
+        let (buf, len, context) = self.incoming.as_raw_parts();
         let ep = self.ep().as_ptr();
         // SAFETY: the endpoint is open; buffer and context stay where they are until the completion or the
         // end of the endpoint.
         let result =
             unsafe { ((*(*ep).tagged).recv)(ep, buf, len, ptr::null_mut(), FI_ADDR_UNSPEC, tag, 0, context) };
-        self.incoming.is_in_flight = is_accepted(call, result)?;
+        self.incoming.is_in_flight = check_accepted(call, result)?;
         Ok(self.incoming.is_in_flight)
     }
 
@@ -207,18 +207,18 @@ impl Lockstep {
         if self.peer == FI_ADDR_UNSPEC {
             return Err(CallError { call: "fi_tsend", errno: Errno::ENOTCONN });
         }
-        let (buf, max_bytes, context) = self.outgoing.parts();
+        let (buf, max_bytes, context) = self.outgoing.as_raw_parts();
         let len = len_bytes.min(max_bytes);
         let ep = self.ep().as_ptr();
         if len <= self.inject_max_bytes {
             // SAFETY: the endpoint is open, and the buffer is copied before the call returns.
             let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.peer, tag) };
-            return Ok(is_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
+            return Ok(check_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
         }
         // SAFETY: as for a receive.
         let result =
             unsafe { ((*(*ep).tagged).send)(ep, buf, len, ptr::null_mut(), self.peer, tag, context) };
-        self.outgoing.is_in_flight = is_accepted("fi_tsend", result)?;
+        self.outgoing.is_in_flight = check_accepted("fi_tsend", result)?;
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
@@ -227,7 +227,7 @@ impl Lockstep {
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open and has this format; there is room for one entry.
-        self.read_by("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
+        self.read_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
     }
 
     /// Sleeps until there is a completion, and reads it: `fi_cq_sread(3)`. `None` after `timeout`, or
@@ -236,13 +236,13 @@ impl Lockstep {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: as for `read`; without a condition.
-        self.read_by("fi_cq_sread", |entry| unsafe {
+        self.read_with("fi_cq_sread", |entry| unsafe {
             ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms)
         })
     }
 
     /// A handle that ends a sleep in [`read_blocking`](Self::read_blocking) from another thread.
-    pub fn signal(&self) -> Signal {
+    pub fn wake_handle(&self) -> Signal {
         Signal(self.cq.clone())
     }
 
@@ -250,15 +250,15 @@ impl Lockstep {
     /// queue first.
     pub fn try_wait(&self) -> Result<bool, CallError> {
         let fabric = self.fabric.as_ptr();
-        let mut fids = [self.cq.fid()];
+        let mut fids = [self.cq.as_fid()];
         // SAFETY: fabric and queue are open, and there is one of them.
         let result = unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) };
-        is_accepted("fi_trywait", result as isize)
+        check_accepted("fi_trywait", result as isize)
     }
 
     /// The queue's descriptor, readable when there is a completion to read or progress to make. `None` unless
     /// the endpoint was opened with [`WaitObject::Descriptor`].
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub fn cq_wait_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: it belongs to the queue, and stays open as long.
         self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
@@ -267,7 +267,7 @@ impl Lockstep {
         self.ep.as_ref().expect("it is taken only by drop")
     }
 
-    fn read_by(
+    fn read_with(
         &mut self,
         call: &'static str,
         read: impl FnOnce(*mut c_void) -> isize,
@@ -278,7 +278,7 @@ impl Lockstep {
             1 => {
                 // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
                 let entry = unsafe { entry.assume_init() };
-                match self.landed(entry.op_context) {
+                match self.end_in_flight(entry.op_context) {
                     Some(Direction::In) => {
                         Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
                     }
@@ -286,7 +286,7 @@ impl Lockstep {
                     None => Err(CallError { call, errno: Errno::EINVAL }),
                 }
             }
-            other => match errno(other) {
+            other => match errno_of_result(other) {
                 Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT => Ok(None),
                 Errno::EAVAIL => Err(self.read_error()),
                 errno => Err(CallError { call, errno }),
@@ -295,10 +295,10 @@ impl Lockstep {
     }
 
     /// Marks the message with this context as no longer in flight. `None` if neither has it.
-    fn landed(&mut self, context: *mut c_void) -> Option<Direction> {
+    fn end_in_flight(&mut self, context: *mut c_void) -> Option<Direction> {
         for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
         {
-            if ptr::eq(context, buffer.parts().2) {
+            if ptr::eq(context, buffer.as_raw_parts().2) {
                 buffer.is_in_flight = false;
                 return Some(direction);
             }
@@ -315,10 +315,10 @@ impl Lockstep {
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
         let errno = if result == 1 {
-            self.landed(entry.op_context);
+            self.end_in_flight(entry.op_context);
             Errno::new(entry.err)
         } else {
-            errno(result)
+            errno_of_result(result)
         };
         CallError { call: "completion", errno }
     }
@@ -333,7 +333,7 @@ impl Signal {
         if result == 0 {
             Ok(())
         } else {
-            Err(CallError { call: "fi_cq_signal", errno: errno(result as isize) })
+            Err(CallError { call: "fi_cq_signal", errno: errno_of_result(result as isize) })
         }
     }
 }
@@ -353,7 +353,7 @@ impl Buffer {
         Buffer { bytes: vec![0; len_bytes], context: Box::new([0; 8]), is_in_flight: false }
     }
 
-    fn parts(&mut self) -> (*mut c_void, usize, *mut c_void) {
+    fn as_raw_parts(&mut self) -> (*mut c_void, usize, *mut c_void) {
         (self.bytes.as_mut_ptr().cast(), self.bytes.len(), (&raw mut *self.context).cast())
     }
 
@@ -363,28 +363,28 @@ impl Buffer {
 }
 
 /// The descriptor of a queue with `FI_WAIT_FD`, from `fi_control(3)`.
-fn descriptor_of(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
+fn wait_fd(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
     let mut descriptor = -1;
     // SAFETY: this command of a queue with such a wait object wants a place for a descriptor.
     let result = unsafe { cq.control(FI_GETWAIT, (&raw mut descriptor).cast()) };
     if result == 0 && descriptor >= 0 {
         Ok(descriptor)
     } else {
-        Err(CallError { call: "fi_control", errno: errno(result as isize) })
+        Err(CallError { call: "fi_control", errno: errno_of_result(result as isize) })
     }
 }
 
-fn failed(call: &'static str) -> impl Fn(Errno) -> CallError {
+fn to_call_error(call: &'static str) -> impl Fn(Errno) -> CallError {
     move |errno| CallError { call, errno }
 }
 
-fn errno(result: isize) -> Errno {
+fn errno_of_result(result: isize) -> Errno {
     Errno::new(i32::try_from(result.wrapping_neg()).unwrap_or(0))
 }
 
 /// Converts the result of a call: false if the caller has to try again.
-fn is_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
-    match errno(result) {
+fn check_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
+    match errno_of_result(result) {
         errno if errno.raw() == 0 => Ok(true),
         Errno::EAGAIN => Ok(false),
         errno => Err(CallError { call, errno }),

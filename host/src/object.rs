@@ -10,7 +10,7 @@ use homespun_fi::abi::FI_ENABLE;
 use homespun_fi::abi::fid::Fid;
 use libc::{c_int, c_void};
 
-use crate::library::check;
+use crate::library::check_result;
 
 /// An open object, such as `struct fid_ep`. Clones share the object.
 ///
@@ -41,7 +41,7 @@ impl<T: 'static> Object<T> {
         call: impl FnOnce(*mut *mut T) -> c_int,
     ) -> Result<Object<T>, Errno> {
         let mut object = ptr::null_mut();
-        check(call(&raw mut object))?;
+        check_result(call(&raw mut object))?;
         Ok(Object(Arc::new(Open { object, needs: Mutex::new(needs.into()) })))
     }
 
@@ -51,27 +51,27 @@ impl<T: 'static> Object<T> {
     }
 
     /// The object as the base of all classes.
-    pub fn fid(&self) -> *mut Fid {
+    pub fn as_fid(&self) -> *mut Fid {
         self.0.object.cast()
     }
 
     /// A handle that keeps the object open, for [`open`](Object::open) of its children.
-    pub fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+    pub fn keep_alive_handle(&self) -> Arc<dyn Any + Send + Sync> {
         self.0.clone()
     }
 
     /// `fi_ep_bind(3)` and similar. The bound object stays open as long as this one.
     pub fn bind<O: 'static>(&self, other: &Object<O>, flags: u64) -> Result<(), Errno> {
         // SAFETY: both objects are open.
-        check(unsafe { ((*(*self.fid()).ops).bind)(self.fid(), other.fid(), flags) })?;
-        self.0.needs.lock().unwrap_or_else(PoisonError::into_inner).push(other.keep());
+        check_result(unsafe { ((*(*self.as_fid()).ops).bind)(self.as_fid(), other.as_fid(), flags) })?;
+        self.0.needs.lock().unwrap_or_else(PoisonError::into_inner).push(other.keep_alive_handle());
         Ok(())
     }
 
     /// `fi_enable(3)`.
     pub fn enable(&self) -> Result<(), Errno> {
         // SAFETY: the object is open, and this command has no argument.
-        check(unsafe { ((*(*self.fid()).ops).control)(self.fid(), FI_ENABLE, ptr::null_mut()) })
+        check_result(unsafe { ((*(*self.as_fid()).ops).control)(self.as_fid(), FI_ENABLE, ptr::null_mut()) })
     }
 
     /// `fi_control(3)`. Returns its result.
@@ -81,7 +81,7 @@ impl<T: 'static> Object<T> {
     /// The argument is of the type that the command requires for this class of object.
     pub unsafe fn control(&self, command: c_int, arg: *mut c_void) -> c_int {
         // SAFETY: the object is open; the caller promises the rest.
-        unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg) }
+        unsafe { ((*(*self.as_fid()).ops).control)(self.as_fid(), command, arg) }
     }
 
     /// `fi_close(3)`, which consumes the object only if libfabric closes it. Fails with `EBUSY` while there
@@ -89,7 +89,7 @@ impl<T: 'static> Object<T> {
     pub fn close(self) -> Result<(), (Object<T>, Errno)> {
         let mut open = Arc::try_unwrap(self.0).map_err(|shared| (Object(shared), Errno::EBUSY))?;
         // SAFETY: the object is open.
-        match check(unsafe { close(open.object.cast()) }) {
+        match check_result(unsafe { close_fid(open.object.cast()) }) {
             Ok(()) => {
                 open.object = ptr::null_mut();
                 Ok(())
@@ -115,7 +115,7 @@ impl<T> Drop for Open<T> {
     fn drop(&mut self) {
         if !self.object.is_null() {
             // SAFETY: the object is open, and its last owner is gone. A provider that refuses leaks it.
-            unsafe { close(self.object.cast()) };
+            unsafe { close_fid(self.object.cast()) };
         }
     }
 }
@@ -123,7 +123,7 @@ impl<T> Drop for Open<T> {
 /// # Safety
 ///
 /// The object is open, and no longer used if this returns 0.
-unsafe fn close(fid: *mut Fid) -> c_int {
+unsafe fn close_fid(fid: *mut Fid) -> c_int {
     // SAFETY: the caller promises it.
     unsafe { ((*(*fid).ops).close)(fid) }
 }

@@ -11,7 +11,7 @@ use homespun_fi::abi::{FI_CNTR_EVENTS_COMP, FI_WAIT_NONE};
 use libc::c_void;
 
 use crate::info::InfoList;
-use crate::library::check;
+use crate::library::check_result;
 use crate::object::Object;
 
 /// Attributes of a completion queue of this format, without a wait object, and with the provider's default
@@ -59,11 +59,11 @@ pub fn eq_attr() -> FiEqAttr {
 
 impl Object<FidFabric> {
     /// `fi_domain(3)`.
-    pub fn domain(&self, info: &InfoList) -> Result<Object<FidDomain>, Errno> {
+    pub fn open_domain(&self, info: &InfoList) -> Result<Object<FidDomain>, Errno> {
         let (fabric, info) = (self.as_ptr(), info.as_ptr());
         // SAFETY: the fabric is open and the info valid.
         unsafe {
-            Object::open([self.keep()], |domain| {
+            Object::open([self.keep_alive_handle()], |domain| {
                 ((*(*fabric).ops).domain)(fabric, info, domain, ptr::null_mut())
             })
         }
@@ -74,22 +74,22 @@ impl Object<FidFabric> {
     /// # Safety
     ///
     /// The pointers among the attributes are null or valid.
-    pub unsafe fn eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
+    pub unsafe fn open_eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
         let fabric = self.as_ptr();
         // SAFETY: the fabric is open, and the caller promises the attributes.
         unsafe {
-            Object::open([self.keep()], |eq| {
+            Object::open([self.keep_alive_handle()], |eq| {
                 ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
             })
         }
     }
 
     /// `fi_passive_ep(3)`.
-    pub fn passive_endpoint(&self, info: &InfoList) -> Result<Object<FidPep>, Errno> {
+    pub fn open_passive_endpoint(&self, info: &InfoList) -> Result<Object<FidPep>, Errno> {
         let (fabric, info) = (self.as_ptr(), info.as_ptr());
         // SAFETY: the fabric is open and the info valid.
         unsafe {
-            Object::open([self.keep()], |pep| {
+            Object::open([self.keep_alive_handle()], |pep| {
                 ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut())
             })
         }
@@ -98,11 +98,13 @@ impl Object<FidFabric> {
 
 impl Object<FidDomain> {
     /// `fi_endpoint(3)`.
-    pub fn endpoint(&self, info: &InfoList) -> Result<Object<FidEp>, Errno> {
+    pub fn open_endpoint(&self, info: &InfoList) -> Result<Object<FidEp>, Errno> {
         let (domain, info) = (self.as_ptr(), info.as_ptr());
         // SAFETY: the domain is open and the info valid.
         unsafe {
-            Object::open([self.keep()], |ep| ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut()))
+            Object::open([self.keep_alive_handle()], |ep| {
+                ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut())
+            })
         }
     }
 
@@ -111,11 +113,11 @@ impl Object<FidDomain> {
     /// # Safety
     ///
     /// The pointers among the attributes are null or valid.
-    pub unsafe fn cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
+    pub unsafe fn open_cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
         let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
-            Object::open([self.keep()], |cq| {
+            Object::open([self.keep_alive_handle()], |cq| {
                 ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
             })
         }
@@ -126,11 +128,11 @@ impl Object<FidDomain> {
     /// # Safety
     ///
     /// The pointers among the attributes are null or valid.
-    pub unsafe fn counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
+    pub unsafe fn open_counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
         let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
-            Object::open([self.keep()], |counter| {
+            Object::open([self.keep_alive_handle()], |counter| {
                 ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
             })
         }
@@ -141,11 +143,11 @@ impl Object<FidDomain> {
     /// # Safety
     ///
     /// The pointers among the attributes are null or valid.
-    pub unsafe fn av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
+    pub unsafe fn open_av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
         let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
-            Object::open([self.keep()], |av| {
+            Object::open([self.keep_alive_handle()], |av| {
                 ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
             })
         }
@@ -157,7 +159,7 @@ impl Object<FidDomain> {
     ///
     /// Peers and this process access the memory through the region as the flags allow: it stays allocated
     /// until the region is closed, and nothing in Rust borrows it.
-    pub unsafe fn memory(
+    pub unsafe fn register_memory(
         &self,
         buf: *mut c_void,
         len_bytes: usize,
@@ -165,10 +167,10 @@ impl Object<FidDomain> {
         requested_key: u64,
     ) -> Result<Object<FidMr>, Errno> {
         let domain = self.as_ptr();
-        let fid = self.fid();
+        let fid = self.as_fid();
         // SAFETY: the domain is open; the caller promises the memory.
         unsafe {
-            Object::open([self.keep()], |mr| {
+            Object::open([self.keep_alive_handle()], |mr| {
                 let reg = (*(*domain).mr).reg;
                 reg(fid, buf, len_bytes, access, 0, requested_key, 0, mr, ptr::null_mut())
             })
@@ -183,7 +185,9 @@ impl Object<FidEp> {
         let mut len_bytes = name.len();
         let ep = self.as_ptr();
         // SAFETY: the endpoint is open, and there is as much room as the length says.
-        check(unsafe { ((*(*ep).cm).getname)(self.fid(), name.as_mut_ptr().cast(), &raw mut len_bytes) })?;
+        check_result(unsafe {
+            ((*(*ep).cm).getname)(self.as_fid(), name.as_mut_ptr().cast(), &raw mut len_bytes)
+        })?;
         name.truncate(len_bytes);
         Ok(name)
     }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MESSAGE_LENS_BYTES: [usize; 6] = [8, 10_000, 60_000, 100_000, 200_000, 1_000_000];
 
 /// The installed libfabric, which finds the plugin and no other provider in its path.
-fn libfabric() -> Libfabric {
+fn load_libfabric() -> Libfabric {
     static LIBFABRIC: OnceLock<Libfabric> = OnceLock::new();
     *LIBFABRIC.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a temporary directory").keep();
@@ -48,11 +48,11 @@ fn libfabric() -> Libfabric {
 
 /// The names of the matching providers, in order.
 fn provider_names(name: Option<&CStr>) -> Vec<String> {
-    let mut hints = libfabric().hints();
+    let mut hints = load_libfabric().empty_hints();
     if let Some(name) = name {
-        hints.set_provider(name);
+        hints.set_provider_name(name);
     }
-    match libfabric().getinfo(None, None, 0, Some(&hints)) {
+    match load_libfabric().getinfo(None, None, 0, Some(&hints)) {
         Ok(infos) => infos
             .iter()
             .map(|info| {
@@ -107,24 +107,25 @@ struct Operation {
     is_complete: bool,
 }
 
-fn infos(domain: &CStr) -> InfoList {
-    let mut hints = libfabric().hints();
-    hints.set_provider(LAYERED);
-    hints.set_domain(domain);
+fn get_layered_infos(domain: &CStr) -> InfoList {
+    let mut hints = load_libfabric().empty_hints();
+    hints.set_provider_name(LAYERED);
+    hints.set_domain_name(domain);
     hints.first_mut().caps = (Caps::MSG | Caps::TAGGED | Caps::RMA).bits();
     hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
     hints.ep_attr_mut().r#type = FI_EP_RDM;
     let source = InfoFlags::SOURCE.bits();
-    libfabric().getinfo(Some(c"127.0.0.1"), None, source, Some(&hints)).expect("the layer")
+    load_libfabric().getinfo(Some(c"127.0.0.1"), None, source, Some(&hints)).expect("the layer")
 }
 
 impl Node {
     fn open(infos: &InfoList) -> Node {
-        let domain = libfabric().fabric(infos).expect("a fabric").domain(infos).expect("a domain");
+        let domain =
+            load_libfabric().open_fabric(infos).expect("a fabric").open_domain(infos).expect("a domain");
         // SAFETY: the pointers among these attributes are null.
-        let (av, cq) = unsafe { (domain.av(av_attr()), domain.cq(cq_attr(FI_CQ_FORMAT_TAGGED))) };
+        let (av, cq) = unsafe { (domain.open_av(av_attr()), domain.open_cq(cq_attr(FI_CQ_FORMAT_TAGGED))) };
         let (av, cq) = (av.expect("an address vector"), cq.expect("a completion queue"));
-        let ep = domain.endpoint(infos).expect("an endpoint");
+        let ep = domain.open_endpoint(infos).expect("an endpoint");
         ep.bind(&av, 0).expect("a vector is bound");
         ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");
         ep.enable().expect("all required objects are bound");
@@ -132,7 +133,7 @@ impl Node {
     }
 
     /// Reads a completion, which drives the endpoint, and marks its operation as complete.
-    fn read(&self, operations: &mut [&mut Operation]) {
+    fn read_completion(&self, operations: &mut [&mut Operation]) {
         let mut entry = std::mem::MaybeUninit::<FiCqTaggedEntry>::zeroed();
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open, has this format, and there is room for an entry.
@@ -142,7 +143,7 @@ impl Node {
                 assert_eq!(count, 1, "an error is in the queue");
                 // SAFETY: the entry was written, and all its bytes were zero before.
                 let context = unsafe { entry.assume_init() }.op_context;
-                let found = operations.iter_mut().find(|operation| operation.at() == context);
+                let found = operations.iter_mut().find(|operation| operation.context_ptr() == context);
                 found.expect("a completion of a known operation").is_complete = true;
             }
         }
@@ -154,14 +155,14 @@ impl Operation {
         Operation { context: Box::new([0; 8]), is_posted: false, is_complete: false }
     }
 
-    fn at(&self) -> *mut c_void {
+    fn context_ptr(&self) -> *mut c_void {
         ptr::from_ref(&*self.context).cast_mut().cast()
     }
 
     /// Posts the operation, unless it is already posted.
     fn post(&mut self, call: impl FnOnce(*mut c_void) -> isize) {
         if !self.is_posted {
-            match call(self.at()) {
+            match call(self.context_ptr()) {
                 EAGAIN => {}
                 answer => {
                     assert_eq!(answer, 0);
@@ -173,7 +174,7 @@ impl Operation {
 }
 
 /// Transfers a message with this tag, and compares its bytes.
-fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
+fn exchange_and_verify(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
     let sent: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + tag as usize) as u8).collect();
     let mut received = vec![0_u8; len_bytes];
     let (mut send, mut receive) = (Operation::new(), Operation::new());
@@ -189,22 +190,23 @@ fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
             let post = (*(*sender).tagged).send;
             send.post(|context| post(sender, sent.as_ptr().cast(), len_bytes, none, address, tag, context));
         }
-        from.read(&mut [&mut send]);
-        to.read(&mut [&mut receive]);
+        from.read_completion(&mut [&mut send]);
+        to.read_completion(&mut [&mut receive]);
         assert!(Instant::now() < deadline, "{len_bytes} bytes do not arrive");
     }
     assert_eq!(received, sent);
 }
 
 /// Writes to memory of the peer, and compares the bytes.
-fn write(from: &Node, to: &Node, address: u64) {
+fn write_and_verify(from: &Node, to: &Node, address: u64) {
     const KEY: u64 = 7;
     const LEN_BYTES: usize = 100_000;
     let sent: Vec<u8> = (0..LEN_BYTES).map(|at| (at * 13) as u8).collect();
     let mut memory = vec![0_u8; LEN_BYTES];
     let at = memory.as_mut_ptr();
     // SAFETY: the region is closed before the memory is read.
-    let region = unsafe { to.domain.memory(at.cast(), LEN_BYTES, MrAccess::REMOTE_WRITE.bits(), KEY) };
+    let region =
+        unsafe { to.domain.register_memory(at.cast(), LEN_BYTES, MrAccess::REMOTE_WRITE.bits(), KEY) };
     let region = region.expect("a memory region");
     let initiator = from.ep.as_ptr();
     let (mut write, deadline) = (Operation::new(), Instant::now() + PATIENCE);
@@ -215,8 +217,8 @@ fn write(from: &Node, to: &Node, address: u64) {
             let (buf, none) = (sent.as_ptr().cast(), ptr::null_mut());
             write.post(|context| call(initiator, buf, LEN_BYTES, none, address, 0, KEY, context));
         }
-        from.read(&mut [&mut write]);
-        to.read(&mut []);
+        from.read_completion(&mut [&mut write]);
+        to.read_completion(&mut []);
         assert!(Instant::now() < deadline, "the write does not complete");
     }
     drop(region);
@@ -226,16 +228,16 @@ fn write(from: &Node, to: &Node, address: u64) {
 #[test]
 fn messages_and_writes_cross_a_layer_in_both_domains() {
     for domain in [c"tcp", c"shm"] {
-        let infos = infos(domain);
-        assert_eq!(infos.provider(), Some("homespun;ofi_rxm"));
+        let infos = get_layered_infos(domain);
+        assert_eq!(infos.provider_name(), Some("homespun;ofi_rxm"));
         let (left, right) = (Node::open(&infos), Node::open(&infos));
         let to_right = left.av.insert(&right.ep.name().expect("a name")).expect("an address");
         let to_left = right.av.insert(&left.ep.name().expect("a name")).expect("an address");
         for (tag, len_bytes) in (1..).zip(MESSAGE_LENS_BYTES) {
-            exchange(&left, &right, to_right, len_bytes, tag);
-            exchange(&right, &left, to_left, len_bytes, tag);
+            exchange_and_verify(&left, &right, to_right, len_bytes, tag);
+            exchange_and_verify(&right, &left, to_left, len_bytes, tag);
         }
-        write(&left, &right, to_right);
+        write_and_verify(&left, &right, to_right);
     }
 }
 

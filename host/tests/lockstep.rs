@@ -25,7 +25,7 @@ fn await_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
     }
 }
 
-fn send(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: u64) -> Accepted {
+fn send_retrying(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: u64) -> Accepted {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(accepted) = from.send(len_bytes, tag).expect("a message is accepted") {
@@ -53,7 +53,7 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     let open = |wait_object| Lockstep::open(libfabric, &info, wait_object, MESSAGE_BYTES);
     let mut left = open(WaitObject::Descriptor).expect("an endpoint");
     let mut right = open(WaitObject::Unspecified).expect("an endpoint");
-    assert!(left.descriptor().is_some() && right.descriptor().is_none());
+    assert!(left.cq_wait_fd().is_some() && right.cq_wait_fd().is_none());
     let no_peer = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
     assert_eq!(left.send(8, 7), Err(no_peer), "before set_peer");
     left.set_peer(&right.address().expect("a name")).expect("an address");
@@ -62,18 +62,18 @@ fn lockstep_endpoints_exchange_messages_and_sleep() {
     assert_eq!(right.post_receive(7), Ok(true));
     let busy = CallError { call: "fi_trecv", errno: Errno::EBUSY };
     assert_eq!(right.post_receive(8), Err(busy), "one receive at a time");
-    assert_eq!(send(&mut left, &mut right, 8, 7), Accepted::Injected);
+    assert_eq!(send_retrying(&mut left, &mut right, 8, 7), Accepted::Injected);
     assert_eq!(await_received(&mut left, &mut right), (8, 7));
 
     assert_eq!(left.post_receive(9), Ok(true));
     // The length is reduced to the size of the buffer.
-    assert_eq!(send(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
+    assert_eq!(send_retrying(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
     assert_eq!(await_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
 
     // Nothing is in flight, so a sleep ends by its time limit or by a signal.
     while right.read().expect("a queue without errors").is_some() {}
     assert_eq!(right.read_blocking(Duration::from_millis(1)), Ok(None));
-    let signal = right.signal();
+    let signal = right.wake_handle();
     signal.send().expect("homespun has signals");
     assert_eq!(right.read_blocking(PATIENCE), Ok(None));
     let deadline = Instant::now() + PATIENCE;

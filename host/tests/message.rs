@@ -23,16 +23,20 @@ struct Node {
     av: Object<FidAv>,
 }
 
-fn node(libfabric: Libfabric, info: &InfoList) -> Node {
-    let fabric = libfabric.fabric(info).expect("a fabric");
-    let domain = fabric.domain(info).expect("a domain");
+fn open_node(libfabric: Libfabric, info: &InfoList) -> Node {
+    let fabric = libfabric.open_fabric(info).expect("a fabric");
+    let domain = fabric.open_domain(info).expect("a domain");
     // SAFETY: the pointers among these attributes are null.
     let (av, cq, counter) = unsafe {
-        (domain.av(av_attr()), domain.cq(cq_attr(FI_CQ_FORMAT_TAGGED)), domain.counter(counter_attr()))
+        (
+            domain.open_av(av_attr()),
+            domain.open_cq(cq_attr(FI_CQ_FORMAT_TAGGED)),
+            domain.open_counter(counter_attr()),
+        )
     };
     let (av, cq) = (av.expect("an address vector"), cq.expect("a completion queue"));
     let counter = counter.expect("a counter");
-    let ep = domain.endpoint(info).expect("an endpoint");
+    let ep = domain.open_endpoint(info).expect("an endpoint");
     ep.bind(&av, 0).expect("a vector is bound");
     ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");
     ep.bind(&counter, 1 << 10).expect("a counter is bound");
@@ -51,16 +55,16 @@ fn endpoints_of_the_installed_libfabric_exchange_a_message() {
     let libfabric = match Libfabric::load("libfabric.so.1") {
         Ok(libfabric) => libfabric,
         Err(error) => {
-            return Prerequisite::LIBFABRIC.lacks(error);
+            return Prerequisite::LIBFABRIC.report_skipped(error);
         }
     };
     assert!(libfabric.version() >= (1, 17));
 
-    let mut hints = libfabric.hints();
-    hints.set_provider(c"homespun");
+    let mut hints = libfabric.empty_hints();
+    hints.set_provider_name(c"homespun");
     let infos = libfabric.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).expect("the plugin");
-    assert_eq!(infos.provider(), Some("homespun"));
-    let (left, right) = (node(libfabric, &infos), node(libfabric, &infos));
+    assert_eq!(infos.provider_name(), Some("homespun"));
+    let (left, right) = (open_node(libfabric, &infos), open_node(libfabric, &infos));
     let to_right = left.av.insert(&right.ep.name().expect("a name")).expect("an address");
 
     let (sent, mut received) = (*b"homespun", [0_u8; 8]);

@@ -22,7 +22,7 @@ pub struct OtherTool {
 }
 
 /// The tools with another version than recorded. Any of them makes counts incomparable.
-pub fn other_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
+pub fn changed_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
     let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
     let tools = names.into_iter().map(|name| OtherTool {
         name: name.clone(),
@@ -75,7 +75,7 @@ impl PathChange {
             (None, _) => Change::New,
             (_, None) => Change::Vanished,
             (Some(before), Some(now)) if now.total > before.total * (1.0 + TOLERANCE) => {
-                Change::Risen(rises(before, now))
+                Change::Risen(risen_functions(before, now))
             }
             (Some(before), Some(now)) if now.total < before.total * (1.0 - TOLERANCE) => Change::Fallen,
             _ => Change::Steady,
@@ -84,7 +84,7 @@ impl PathChange {
     }
 
     /// The change as a fraction of the recorded count: 0.1 is 10 % more.
-    pub fn fraction(&self) -> Option<f64> {
+    pub fn change_fraction(&self) -> Option<f64> {
         let (before, now) = (self.before?, self.now?);
         Some(if now == before { 0.0 } else { now / before - 1.0 })
     }
@@ -98,9 +98,9 @@ pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> 
 }
 
 /// The functions whose counts rose, the largest rise first.
-fn rises(before: &Count, now: &Count) -> Vec<Rise> {
+fn risen_functions(before: &Count, now: &Count) -> Vec<Rise> {
     // An unrecorded function took less than this, so it has risen by at least the rest.
-    let unrecorded_max = before.function_min();
+    let unrecorded_max = before.min_recorded_count();
     let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
     let functions = now.functions.iter().map(|(function, count)| Rise {
         function: function.clone(),
@@ -117,17 +117,17 @@ fn rises(before: &Count, now: &Count) -> Vec<Rise> {
 mod tests {
     use super::*;
 
-    fn count(total: f64, functions: &[(&str, f64)]) -> Count {
+    fn make_count(total: f64, functions: &[(&str, f64)]) -> Count {
         Count { total, functions: functions.iter().map(|(name, count)| ((*name).into(), *count)).collect() }
     }
 
-    fn record(paths: &[(&str, Count)]) -> Record {
+    fn make_record(paths: &[(&str, Count)]) -> Record {
         let paths = paths.iter().map(|(name, count)| ((*name).into(), count.clone()));
         Record { tools: BTreeMap::new(), paths: paths.collect() }
     }
 
-    fn change(before: Count, now: Count) -> PathChange {
-        compare(&record(&[("path", before)]), &record(&[("path", now)]))
+    fn compare_one_path(before: Count, now: Count) -> PathChange {
+        compare(&make_record(&[("path", before)]), &make_record(&[("path", now)]))
             .remove("path")
             .expect("the only path")
     }
@@ -135,47 +135,55 @@ mod tests {
     #[test]
     fn change_of_five_percent_is_steady() {
         for now in [95.0, 100.0, 105.0] {
-            assert_eq!(change(count(100.0, &[]), count(now, &[])).change, Change::Steady, "{now}");
+            assert_eq!(
+                compare_one_path(make_count(100.0, &[]), make_count(now, &[])).change,
+                Change::Steady,
+                "{now}"
+            );
         }
     }
 
     #[test]
     fn rise_lists_functions_by_descending_rise() {
-        let before = count(200.0, &[("send", 100.0), ("post", 60.0), ("read", 40.0)]);
-        let now =
-            count(250.0, &[("send", 105.0), ("post", 90.0), ("read", 35.0), ("check", 19.0), ("tiny", 1.0)]);
-        let found = change(before, now);
+        let before = make_count(200.0, &[("send", 100.0), ("post", 60.0), ("read", 40.0)]);
+        let now = make_count(
+            250.0,
+            &[("send", 105.0), ("post", 90.0), ("read", 35.0), ("check", 19.0), ("tiny", 1.0)],
+        );
+        let found = compare_one_path(before, now);
         let rise = |function: &str, before, now| Rise { function: function.into(), before, now };
         let expected =
             vec![rise("post", Some(60.0), 90.0), rise("check", None, 19.0), rise("send", Some(100.0), 105.0)];
         assert_eq!(found.change, Change::Risen(expected));
         assert_eq!((found.before, found.now), (Some(200.0), Some(250.0)));
-        assert_eq!(found.fraction(), Some(0.25));
+        assert_eq!(found.change_fraction(), Some(0.25));
     }
 
     #[test]
     fn rise_lists_at_most_five_functions() {
         let functions: Vec<(String, f64)> = (0..9_u8).map(|number| (number.to_string(), 10.0)).collect();
         let now = Count { total: 90.0, functions: functions.into_iter().collect() };
-        let Change::Risen(rises) = change(count(0.0, &[]), now).change else { panic!("from nothing to 90") };
+        let Change::Risen(rises) = compare_one_path(make_count(0.0, &[]), now).change else {
+            panic!("from nothing to 90")
+        };
         assert_eq!(rises.len(), RISES_MAX);
     }
 
     #[test]
     fn fall_beyond_five_percent_is_a_change() {
-        assert_eq!(change(count(100.0, &[]), count(94.9, &[])).change, Change::Fallen);
+        assert_eq!(compare_one_path(make_count(100.0, &[]), make_count(94.9, &[])).change, Change::Fallen);
     }
 
     #[test]
     fn unrecorded_path_is_new() {
-        let changes = compare(&record(&[]), &record(&[("path", count(9.0, &[]))]));
+        let changes = compare(&make_record(&[]), &make_record(&[("path", make_count(9.0, &[]))]));
         assert_eq!(changes["path"], PathChange { before: None, now: Some(9.0), change: Change::New });
-        assert_eq!(changes["path"].fraction(), None);
+        assert_eq!(changes["path"].change_fraction(), None);
     }
 
     #[test]
     fn uncounted_path_has_vanished() {
-        let changes = compare(&record(&[("path", count(9.0, &[]))]), &record(&[]));
+        let changes = compare(&make_record(&[("path", make_count(9.0, &[]))]), &make_record(&[]));
         assert_eq!(changes["path"], PathChange { before: Some(9.0), now: None, change: Change::Vanished });
     }
 
@@ -197,7 +205,7 @@ mod tests {
             other("rustc", Some("1.95"), Some("1.96")),
             other("young", None, Some("2")),
         ];
-        assert_eq!(other_tools(&recorded, &now), expected);
-        assert_eq!(other_tools(&recorded, &recorded), []);
+        assert_eq!(changed_tools(&recorded, &now), expected);
+        assert_eq!(changed_tools(&recorded, &recorded), []);
     }
 }

@@ -53,7 +53,7 @@ impl Profile {
             if let Some((key, value)) = line.split_once('=') {
                 match key {
                     "ob" => object = value.into(),
-                    "fn" => function = Some(name(value, &object)),
+                    "fn" => function = Some(function_name(value, &object)),
                     "calls" => follows_call = true,
                     "fl" | "fi" | "fe" | "cob" | "cfi" | "cfl" | "cfn" => {}
                     _ => return Err(senseless()),
@@ -62,7 +62,7 @@ impl Profile {
                 // The line after a call has the callee's cost, which the callee's own lines repeat.
                 if !std::mem::take(&mut follows_call) {
                     let function = function.as_ref().ok_or_else(senseless)?;
-                    let cost = cost(line).ok_or_else(senseless)?;
+                    let cost = parse_cost(line).ok_or_else(senseless)?;
                     *by_function.entry(function.clone()).or_default() += cost;
                 }
             } else if let Some((key, value)) = line.split_once(':') {
@@ -85,14 +85,14 @@ impl Profile {
 }
 
 /// The cost in a line of a position and a cost. A cost of 0 may be left out.
-fn cost(line: &str) -> Option<u64> {
+fn parse_cost(line: &str) -> Option<u64> {
     let mut numbers = line.split_ascii_whitespace().skip(1);
     let cost = numbers.next().map_or(Some(0), |cost| cost.parse().ok())?;
     numbers.next().is_none().then_some(cost)
 }
 
 /// The function's name, the same in every build, from its symbol.
-fn name(symbol: &str, object: &str) -> String {
+fn function_name(symbol: &str, object: &str) -> String {
     if symbol.starts_with("0x") || symbol == "???" {
         // The address of a function without a symbol differs from run to run.
         let object = object.rsplit('/').next().unwrap_or(object);
@@ -109,11 +109,11 @@ mod tests {
         cmd:  ./instructions\npart: 1\n\ndesc: I1 cache: \ndesc: Trigger: Program termination\n\n\
         positions: line\nevents: Ir\nsummary: 30\n\n";
 
-    fn parse(body: &str) -> Result<Profile, ProfileError> {
+    fn parse_body(body: &str) -> Result<Profile, ProfileError> {
         Profile::parse(&format!("{HEAD}{body}"))
     }
 
-    fn profile(total: u64, functions: &[(&str, u64)]) -> Profile {
+    fn make_profile(total: u64, functions: &[(&str, u64)]) -> Profile {
         let by_function = functions.iter().map(|(name, count)| ((*name).into(), *count)).collect();
         Profile { total, by_function }
     }
@@ -122,14 +122,14 @@ mod tests {
     fn costs_of_callees_are_not_counted_twice() {
         let body = "ob=/lib/a.so\nfl=a.rs\nfn=outer\n10 5\ncfn=inner\ncalls=1 20\n11 20\n12 3\n\nfn=inner\n\
             20 20\n\ntotals: 28\n";
-        assert_eq!(parse(body), Ok(profile(28, &[("inner", 20), ("outer", 8)])));
+        assert_eq!(parse_body(body), Ok(make_profile(28, &[("inner", 20), ("outer", 8)])));
     }
 
     #[test]
     fn costs_of_one_function_in_several_files_add_up() {
         let body =
             "fl=a.rs\nfn=outer\n10 5\nfi=b.rs\n7 2\nfe=a.rs\n12 3\n\nfl=c.rs\nfn=outer\n1 4\ntotals: 14\n";
-        assert_eq!(parse(body), Ok(profile(14, &[("outer", 14)])));
+        assert_eq!(parse_body(body), Ok(make_profile(14, &[("outer", 14)])));
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let current = "fn=_RNvNtCs1234_8homespun4pump4look\n1 3\n";
         let c = "fn=memcpy\n0 1\n";
         let expected = [("homespun::pump::look", 3), ("homespun::pump::post", 2), ("memcpy", 1)];
-        assert_eq!(parse(&format!("{legacy}{current}{c}totals: 6\n")), Ok(profile(6, &expected)));
+        assert_eq!(parse_body(&format!("{legacy}{current}{c}totals: 6\n")), Ok(make_profile(6, &expected)));
     }
 
     #[test]
@@ -147,23 +147,23 @@ mod tests {
             fn=???\n0 1\ntotals: 10\n";
         let expected =
             [("functions of b.so without symbols", 1), ("functions of libc.so.6 without symbols", 9)];
-        assert_eq!(parse(body), Ok(profile(10, &expected)));
+        assert_eq!(parse_body(body), Ok(make_profile(10, &expected)));
     }
 
     #[test]
     fn profile_without_costs_is_empty() {
-        assert_eq!(parse("totals: 0\n"), Ok(Profile::default()));
+        assert_eq!(parse_body("totals: 0\n"), Ok(Profile::default()));
     }
 
     #[test]
     fn profile_without_totals_is_refused() {
-        assert_eq!(parse("fn=a\n1 2\n"), Err(ProfileError::NoTotals));
+        assert_eq!(parse_body("fn=a\n1 2\n"), Err(ProfileError::NoTotals));
     }
 
     #[test]
     fn counts_that_do_not_add_up_are_refused() {
         let sum = ProfileError::Sum { total: 3, of_functions: 2 };
-        assert_eq!(parse("fn=a\n1 2\ntotals: 3\n"), Err(sum));
+        assert_eq!(parse_body("fn=a\n1 2\ntotals: 3\n"), Err(sum));
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         for line in
             ["1 2", "fn=a\n+1 2 3", "fn=a\n1 two", "fn=a\n1 2 3", "jump=3", "nonsense", "events: Ir Dr"]
         {
-            let result = parse(&format!("{line}\ntotals: 2\n"));
+            let result = parse_body(&format!("{line}\ntotals: 2\n"));
             assert!(matches!(result, Err(ProfileError::Line { .. })), "{line}: {result:?}");
         }
     }

@@ -34,20 +34,20 @@ pub struct Count {
 
 impl Count {
     /// The mean over `operations` operations.
-    pub fn of(profile: &Profile, operations: u32) -> Count {
+    pub fn mean_of(profile: &Profile, operations: u32) -> Count {
         let mean = |instructions| (instructions as f64 / f64::from(operations) * 10.0).round() / 10.0;
         let functions = profile.by_function.iter().map(|(name, count)| (name.clone(), mean(*count)));
         Count { total: mean(profile.total), functions: functions.collect() }
     }
 
     /// The smallest count with which a function is recorded.
-    pub fn function_min(&self) -> f64 {
+    pub fn min_recorded_count(&self) -> f64 {
         self.total * FUNCTION_MIN_FRACTION
     }
 
     /// The count without functions below the limit.
     pub fn without_small_functions(&self) -> Count {
-        let is_large = |(_, count): &(&String, &f64)| **count >= self.function_min();
+        let is_large = |(_, count): &(&String, &f64)| **count >= self.min_recorded_count();
         let functions = self.functions.iter().filter(is_large).map(|(name, count)| (name.clone(), *count));
         Count { total: self.total, functions: functions.collect() }
     }
@@ -85,16 +85,19 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn profile() -> Profile {
+    fn make_profile() -> Profile {
         let functions = [("large", 98_760), ("middling", 1000), ("small", 240)];
         Profile { total: 100_000, by_function: functions.map(|(name, count)| (name.into(), count)).into() }
     }
 
     #[test]
     fn count_is_the_mean_with_one_decimal() {
-        let count = Count::of(&profile(), 1000);
+        let count = Count::mean_of(&make_profile(), 1000);
         assert_eq!(count.total, 100.0);
-        assert_eq!(count.functions, [("large", 98.8), ("middling", 1.0), ("small", 0.2)].map(owned).into());
+        assert_eq!(
+            count.functions,
+            [("large", 98.8), ("middling", 1.0), ("small", 0.2)].map(to_owned_entry).into()
+        );
     }
 
     #[test]
@@ -102,13 +105,16 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("counts.json");
         assert_eq!(Record::read(&path).expect("a missing record is none"), None);
-        let count = Count::of(&profile(), 1000);
+        let count = Count::mean_of(&make_profile(), 1000);
         let tools = [("valgrind".into(), "3".into())].into();
         Record { tools, paths: [("a".into(), count)].into() }.write(&path).expect("room for it");
         let read = Record::read(&path).expect("what was written").expect("what was written");
         assert_eq!(read.tools["valgrind"], "3");
         assert_eq!(read.paths["a"].total, 100.0);
-        assert_eq!(read.paths["a"].functions, [("large", 98.8), ("middling", 1.0)].map(owned).into());
+        assert_eq!(
+            read.paths["a"].functions,
+            [("large", 98.8), ("middling", 1.0)].map(to_owned_entry).into()
+        );
     }
 
     #[test]
@@ -117,15 +123,15 @@ mod tests {
         let path = directory.path().join("counts.json");
         for text in ["", "{}", r#"{"tools": {}, "paths": {"a": {"total": 1}}}"#] {
             fs::write(&path, text).expect("room for it");
-            assert_eq!(Record::read(&path).expect_err(text).kind(), expected_kind(text));
+            assert_eq!(Record::read(&path).expect_err(text).kind(), expected_error_kind(text));
         }
     }
 
-    fn expected_kind(text: &str) -> io::ErrorKind {
+    fn expected_error_kind(text: &str) -> io::ErrorKind {
         if text.is_empty() { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::InvalidData }
     }
 
-    fn owned((name, count): (&str, f64)) -> (String, f64) {
+    fn to_owned_entry((name, count): (&str, f64)) -> (String, f64) {
         (name.into(), count)
     }
 }

@@ -12,7 +12,7 @@ use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
 const INTERFACES: [&str; 2] = ["native", "plugin"];
 
 /// One row for each operation of each domain, with the interfaces side by side.
-pub fn table(changes: &BTreeMap<String, PathChange>) -> String {
+pub fn format_table(changes: &BTreeMap<String, PathChange>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     let mut header = vec!["instructions per operation".to_owned()];
@@ -20,12 +20,12 @@ pub fn table(changes: &BTreeMap<String, PathChange>) -> String {
         header.extend([format!("{interface}: recorded"), "now".into(), "change".into()]);
     }
     table.set_header(header);
-    let rows: BTreeSet<(&str, &str)> = changes.keys().filter_map(|path| split(path)).collect();
+    let rows: BTreeSet<(&str, &str)> = changes.keys().filter_map(|path| split_path_name(path)).collect();
     for (domain, operation) in rows {
         let mut row = vec![Cell::new(format!("{domain} {operation}"))];
         for interface in INTERFACES {
             let change = changes.get(&format!("{domain}/{interface}/{operation}"));
-            let cells = change.map_or([const { String::new() }; 3], cells);
+            let cells = change.map_or([const { String::new() }; 3], format_cells);
             row.extend(cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
         }
         table.add_row(row);
@@ -34,14 +34,14 @@ pub fn table(changes: &BTreeMap<String, PathChange>) -> String {
 }
 
 /// The domain and the operation in a path's name.
-fn split(path: &str) -> Option<(&str, &str)> {
+fn split_path_name(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.splitn(3, '/');
     Some((parts.next()?, parts.nth(1)?))
 }
 
-fn cells(change: &PathChange) -> [String; 3] {
+fn format_cells(change: &PathChange) -> [String; 3] {
     let count = |count: Option<f64>| count.map_or_else(|| "-".into(), |count| format!("{count:.1}"));
-    let difference = match (&change.change, change.fraction()) {
+    let difference = match (&change.change, change.change_fraction()) {
         (Change::New, _) => "new".into(),
         (Change::Vanished, _) => "vanished".into(),
         (_, fraction) => format!("{:+.1} %", fraction.unwrap_or_default() * 100.0),
@@ -50,12 +50,12 @@ fn cells(change: &PathChange) -> [String; 3] {
 }
 
 /// A paragraph for each path that differs from the record; empty if none does.
-pub fn findings(changes: &BTreeMap<String, PathChange>) -> Vec<String> {
-    changes.iter().filter_map(|(path, change)| finding(path, change)).collect()
+pub fn describe_changes(changes: &BTreeMap<String, PathChange>) -> Vec<String> {
+    changes.iter().filter_map(|(path, change)| describe_change(path, change)).collect()
 }
 
-fn finding(path: &str, change: &PathChange) -> Option<String> {
-    let [before, now, difference] = cells(change);
+fn describe_change(path: &str, change: &PathChange) -> Option<String> {
+    let [before, now, difference] = format_cells(change);
     let tolerance = TOLERANCE * 100.0;
     let text = match &change.change {
         Change::Steady => return None,
@@ -81,7 +81,7 @@ fn finding(path: &str, change: &PathChange) -> Option<String> {
 }
 
 /// Explains why nothing can be compared.
-pub fn other_tools(others: &[OtherTool]) -> String {
+pub fn describe_changed_tools(others: &[OtherTool]) -> String {
     let mut text = "The recorded counts were made with other tools, so nothing is compared:".to_owned();
     let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not known".into());
     for OtherTool { name, recorded, now } in others {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::comparison::Rise;
 
-    fn changes() -> BTreeMap<String, PathChange> {
+    fn sample_changes() -> BTreeMap<String, PathChange> {
         let rise = Rise { function: "homespun::post".into(), before: Some(60.0), now: 90.0 };
         let young = Rise { function: "homespun::check".into(), before: None, now: 20.0 };
         let change = |before, now, change| PathChange { before, now, change };
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn table_has_a_row_for_each_operation_with_both_interfaces() {
-        let table = table(&changes());
+        let table = format_table(&sample_changes());
         let row = |name: &str| -> Vec<String> {
             let line = table.lines().find(|line| line.contains(name)).expect(name);
             line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(Into::into).collect()
@@ -131,14 +131,14 @@ mod tests {
             "tcp/native/write takes 7.5 instructions and is not recorded",
             "tcp/plugin/write is recorded with 8.0 instructions and was not counted",
         ];
-        assert_eq!(findings(&changes()), expected);
+        assert_eq!(describe_changes(&sample_changes()), expected);
     }
 
     #[test]
     fn other_tools_are_named_with_both_versions() {
         let others =
             [OtherTool { name: "rustc".into(), recorded: Some("1.95".into()), now: Some("1.96".into()) }];
-        let text = other_tools(&others);
+        let text = describe_changed_tools(&others);
         assert!(text.ends_with("\n    rustc: recorded \"1.95\", now \"1.96\""), "{text}");
     }
 }

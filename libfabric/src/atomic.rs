@@ -12,11 +12,11 @@ use libc::{c_int, c_void};
 use crate::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiOpsAtomic};
 use crate::abi::domain::FidDomain;
 use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object;
 use crate::posting::{
-    Desc, Descs, Segments, SegmentsMut, context, described, entries, entry_points, flags_or, injected,
-    remote, segment, segment_mut,
+    Desc, Descs, Segments, SegmentsMut, context_number, deref_non_null, entry_points, flags_or_default,
+    inject_bytes, segment, segment_mut, single_remote_memory, vector_entries,
 };
 use crate::states::DomainState;
 use crate::triggered;
@@ -43,28 +43,28 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
-        post_change(ep, operand(buf, count, target)?, target, ctx, None)
+        let target = make_target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
+        post_base(ep, operands_in_one_piece(buf, count, target)?, target, ctx, None)
     }
 
     fn writev(
         ep, iov: *const FiIoc, _: Descs, count: usize, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
-        post_change(ep, operands(iov, count, target)?, target, ctx, None)
+        let target = make_target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
+        post_base(ep, operands_in_vector(iov, count, target)?, target, ctx, None)
     }
 
     fn writemsg(ep, msg: *const FiMsgAtomic, flags: u64) -> isize {
-        let AtomicMessage { target, operands, ctx, .. } = message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
-        post_change(ep, operands, target, ctx, Some(flags))
+        let AtomicMessage { target, operands, ctx, .. } = parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        post_base(ep, operands, target, ctx, Some(flags))
     }
 
     fn inject(
         ep, buf: *const c_void, count: usize, to: u64, address: u64, key: u64, datatype: u32, op: u32,
     ) -> isize {
-        let target = target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
-        let operand = injected(buf, len_bytes(count, target.datatype)?)?;
+        let target = make_target(AtomicKind::Base, to, RemoteMemory { address, key }, datatype, op)?;
+        let operand = inject_bytes(buf, len_bytes(count, target.datatype)?)?;
         ep.inject_atomic(operand, target).map_err(Failure::from)
     }
 
@@ -72,24 +72,24 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, result: *mut c_void, _: Desc, to: u64, address: u64,
         key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
+        let target = make_target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
         let result = segment_mut(result, len_bytes(count, target.datatype)?);
-        post_fetch(ep, operand(buf, count, target)?, result, target, ctx, None)
+        post_fetch(ep, operands_in_one_piece(buf, count, target)?, result, target, ctx, None)
     }
 
     fn readwritev(
         ep, iov: *const FiIoc, _: Descs, count: usize, resultv: *mut FiIoc, _: Descs, result_count: usize,
         to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
-        let results = elements_mut(resultv, result_count, target.datatype)?;
-        post_fetch(ep, operands(iov, count, target)?, results, target, ctx, None)
+        let target = make_target(AtomicKind::Fetch, to, RemoteMemory { address, key }, datatype, op)?;
+        let results = ioc_segments_mut(resultv, result_count, target.datatype)?;
+        post_fetch(ep, operands_in_vector(iov, count, target)?, results, target, ctx, None)
     }
 
     fn readwritemsg(
         ep, msg: *const FiMsgAtomic, resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
     ) -> isize {
-        let message = message(AtomicKind::Fetch, msg, resultv, result_count)?;
+        let message = parse_atomic_message(AtomicKind::Fetch, msg, resultv, result_count)?;
         let AtomicMessage { target, operands, results, ctx } = message;
         post_fetch(ep, operands, results, target, ctx, Some(flags))
     }
@@ -98,7 +98,7 @@ entry_points! {
         ep, buf: *const c_void, count: usize, _: Desc, compare: *const c_void, _: Desc, result: *mut c_void,
         _: Desc, to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
+        let target = make_target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
         let len_bytes = len_bytes(count, target.datatype)?;
         let (compare, result) = (segment(compare, len_bytes), segment_mut(result, len_bytes));
         post_compare(ep, segment(buf, len_bytes), compare, result, target, ctx, None)
@@ -109,32 +109,32 @@ entry_points! {
         resultv: *mut FiIoc, _: Descs, result_count: usize, to: u64, address: u64, key: u64, datatype: u32,
         op: u32, ctx: *mut c_void,
     ) -> isize {
-        let target = target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
-        let compares = elements(comparev, compare_count, target.datatype)?;
-        let results = elements_mut(resultv, result_count, target.datatype)?;
-        post_compare(ep, operands(iov, count, target)?, compares, results, target, ctx, None)
+        let target = make_target(AtomicKind::Compare, to, RemoteMemory { address, key }, datatype, op)?;
+        let compares = ioc_segments(comparev, compare_count, target.datatype)?;
+        let results = ioc_segments_mut(resultv, result_count, target.datatype)?;
+        post_compare(ep, operands_in_vector(iov, count, target)?, compares, results, target, ctx, None)
     }
 
     fn compwritemsg(
         ep, msg: *const FiMsgAtomic, comparev: *const FiIoc, _: Descs, compare_count: usize,
         resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
     ) -> isize {
-        let message = message(AtomicKind::Compare, msg, resultv, result_count)?;
+        let message = parse_atomic_message(AtomicKind::Compare, msg, resultv, result_count)?;
         let AtomicMessage { target, operands, results, ctx } = message;
-        let compares = elements(comparev, compare_count, target.datatype)?;
+        let compares = ioc_segments(comparev, compare_count, target.datatype)?;
         post_compare(ep, operands, compares, results, target, ctx, Some(flags))
     }
 
     fn writevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
-        count_max(AtomicKind::Base, Endpoint::atomicvalid, ep, datatype, op, count)
+        write_max_count(AtomicKind::Base, Endpoint::atomicvalid, ep, datatype, op, count)
     }
 
     fn readwritevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
-        count_max(AtomicKind::Fetch, Endpoint::fetch_atomicvalid, ep, datatype, op, count)
+        write_max_count(AtomicKind::Fetch, Endpoint::fetch_atomicvalid, ep, datatype, op, count)
     }
 
     fn compwritevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
-        count_max(AtomicKind::Compare, Endpoint::compare_atomicvalid, ep, datatype, op, count)
+        write_max_count(AtomicKind::Compare, Endpoint::compare_atomicvalid, ep, datatype, op, count)
     }
 }
 
@@ -143,20 +143,20 @@ entry_points! {
 /// # Safety
 ///
 /// The operands stay as they are until the completion was read (`fi_atomic(3)`).
-unsafe fn post_change(
+unsafe fn post_base(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
     target: AtomicTarget,
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_atomic(&atomic)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Atomic(atomic)))
+        endpoint.post_atomic(&atomic).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Atomic(atomic))
+        })
     }
 }
 
@@ -164,7 +164,7 @@ unsafe fn post_change(
 ///
 /// # Safety
 ///
-/// As [`post_change`]; and nothing else touches the results until then.
+/// As [`post_base`]; and nothing else touches the results until then.
 unsafe fn post_fetch(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -174,13 +174,13 @@ unsafe fn post_fetch(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (operands, results) = (operands.as_ref(), results.as_ref());
-    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = FetchAtomicMsg { operands, results, target, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_fetch_atomic(&atomic)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic)))
+        endpoint.post_fetch_atomic(&atomic).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic))
+        })
     }
 }
 
@@ -199,12 +199,12 @@ unsafe fn post_compare(
     flags: Option<u64>,
 ) -> Result<(), Failure> {
     let (operands, compares, results) = (operands.as_ref(), compares.as_ref(), results.as_ref());
-    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
         endpoint.post_compare_atomic(&atomic).or_else(|error| {
-            triggered::post(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
         })
     }
 }
@@ -214,7 +214,7 @@ unsafe fn post_compare(
 /// # Safety
 ///
 /// `count` is null or writable.
-unsafe fn count_max(
+unsafe fn write_max_count(
     kind: AtomicKind,
     valid: impl FnOnce(&Endpoint, Datatype, AtomicOp) -> Result<usize, homespun::Error>,
     endpoint: &Endpoint,
@@ -225,14 +225,14 @@ unsafe fn count_max(
     if count.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    let (datatype, op) = offered(kind, datatype, op)?;
+    let (datatype, op) = check_supported(kind, datatype, op)?;
     // SAFETY: not null, so writable.
     unsafe { count.write(valid(endpoint, datatype, op)?) };
     Ok(())
 }
 
 /// What is to be done with which elements, if such a call is offered. What the headers do not have is not.
-fn offered(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
+fn check_supported(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;
     kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
@@ -240,14 +240,14 @@ fn offered(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, Atomic
 }
 
 /// Where a call goes, and what it does there.
-fn target(
+fn make_target(
     kind: AtomicKind,
     to: u64,
     memory: RemoteMemory,
     datatype: u32,
     op: u32,
 ) -> Result<AtomicTarget, Failure> {
-    let (datatype, op) = offered(kind, datatype, op)?;
+    let (datatype, op) = check_supported(kind, datatype, op)?;
     Ok(AtomicTarget { peer: FabricAddress(to), memory, datatype, op })
 }
 
@@ -261,13 +261,13 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
 /// # Safety
 ///
 /// As [`entries`].
-pub(crate) unsafe fn elements(
+pub(crate) unsafe fn ioc_segments(
     ioc: *const FiIoc,
     count: usize,
     datatype: Datatype,
 ) -> Result<Segments, Failure> {
     // SAFETY: the caller promises it.
-    let entries = unsafe { entries(ioc, count)? };
+    let entries = unsafe { vector_entries(ioc, count)? };
     entries
         .iter()
         .map(|entry| Ok(Segment { address: entry.addr.cast(), len_bytes: len_bytes(entry.count, datatype)? }))
@@ -279,9 +279,13 @@ pub(crate) unsafe fn elements(
 /// # Safety
 ///
 /// As [`entries`].
-unsafe fn elements_mut(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<SegmentsMut, Failure> {
+unsafe fn ioc_segments_mut(
+    ioc: *const FiIoc,
+    count: usize,
+    datatype: Datatype,
+) -> Result<SegmentsMut, Failure> {
     // SAFETY: the caller promises it.
-    let entries = unsafe { entries(ioc, count)? };
+    let entries = unsafe { vector_entries(ioc, count)? };
     entries
         .iter()
         .map(|entry| {
@@ -295,16 +299,24 @@ unsafe fn elements_mut(ioc: *const FiIoc, count: usize, datatype: Datatype) -> R
 /// # Safety
 ///
 /// As [`entries`], if there are operands.
-unsafe fn operands(ioc: *const FiIoc, count: usize, target: AtomicTarget) -> Result<Segments, Failure> {
+unsafe fn operands_in_vector(
+    ioc: *const FiIoc,
+    count: usize,
+    target: AtomicTarget,
+) -> Result<Segments, Failure> {
     if !target.op.has_operand() {
         return Ok(Segments::new());
     }
     // SAFETY: the caller promises it.
-    unsafe { elements(ioc, count, target.datatype) }
+    unsafe { ioc_segments(ioc, count, target.datatype) }
 }
 
 /// The operands in one piece, which an operation without operands does not look at.
-fn operand(buf: *const c_void, count: usize, target: AtomicTarget) -> Result<Segments, Failure> {
+fn operands_in_one_piece(
+    buf: *const c_void,
+    count: usize,
+    target: AtomicTarget,
+) -> Result<Segments, Failure> {
     match target.op.has_operand() {
         true => Ok(segment(buf, len_bytes(count, target.datatype)?).into_iter().collect()),
         false => Ok(Segments::new()),
@@ -324,25 +336,28 @@ pub(crate) struct AtomicMessage {
 /// # Safety
 ///
 /// `msg` is null or valid, and so is what it points to; the results are as [`entries`].
-pub(crate) unsafe fn message(
+pub(crate) unsafe fn parse_atomic_message(
     kind: AtomicKind,
     msg: *const FiMsgAtomic,
     resultv: *mut FiIoc,
     result_count: usize,
 ) -> Result<AtomicMessage, Failure> {
     // SAFETY: the caller promises it.
-    let msg = unsafe { described(msg)? };
+    let msg = unsafe { deref_non_null(msg)? };
     let nowhere = RemoteMemory::default();
-    let mut target = target(kind, msg.addr, nowhere, msg.datatype, msg.op)?;
+    let mut target = make_target(kind, msg.addr, nowhere, msg.datatype, msg.op)?;
     // SAFETY: as above.
     let (operands, results) = unsafe {
-        (operands(msg.msg_iov, msg.iov_count, target)?, elements_mut(resultv, result_count, target.datatype)?)
+        (
+            operands_in_vector(msg.msg_iov, msg.iov_count, target)?,
+            ioc_segments_mut(resultv, result_count, target.datatype)?,
+        )
     };
     let operands_bytes = operands.iter().map(|segment| segment.len_bytes);
     let results_bytes = results.iter().map(|segment| segment.len_bytes).filter(|_| !target.op.has_operand());
     // SAFETY: as above.
     target.memory = unsafe {
-        remote(msg.rma_iov, msg.rma_iov_count, operands_bytes.chain(results_bytes), |place| {
+        single_remote_memory(msg.rma_iov, msg.rma_iov_count, operands_bytes.chain(results_bytes), |place| {
             let remote = RemoteMemory { address: place.addr, key: place.key };
             Ok((remote, len_bytes(place.count, target.datatype)?))
         })?
@@ -351,14 +366,14 @@ pub(crate) unsafe fn message(
 }
 
 /// `fi_query_atomic`.
-pub(crate) unsafe extern "C" fn query(
+pub(crate) unsafe extern "C" fn query_atomic(
     domain: *mut FidDomain,
     datatype: u32,
     op: u32,
     attr: *mut FiAtomicAttr,
     flags: u64,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if attr.is_null() {
@@ -375,7 +390,7 @@ pub(crate) unsafe extern "C" fn query(
         if flags & Caps::TAGGED.bits() != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let (datatype, op) = offered(kind, datatype, op)?;
+        let (datatype, op) = check_supported(kind, datatype, op)?;
         let limits = domain.domain.query_atomic(datatype, op, kind)?;
         // SAFETY: not null, so writable.
         unsafe { attr.write(FiAtomicAttr { count: limits.count, size: limits.size_bytes }) };

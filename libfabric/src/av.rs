@@ -10,8 +10,8 @@ use libc::{c_char, c_int, c_void};
 use crate::abi::domain::{FiAvAttr, FiOpsAv, FidAv, FidDomain};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CLASS_AV, FI_SYNC_ERR};
-use crate::edge::{Failure, enter};
-use crate::info::string;
+use crate::edge::{Failure, run_entry_point};
+use crate::info::read_string;
 use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::states::DomainState;
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn open_av(
     av: *mut *mut FidAv,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if attr.is_null() || av.is_null() {
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn open_av(
         let opened = domain.domain.open_av(&wanted)?;
         let av_type = opened.av_type().raw();
         let state = AvState { av: opened, in_use: InUse::default(), _domain: domain.in_use.lease() };
-        let front = FidAv { fid: object::fid::<AvState>(context, &FID_OPS), ops: &OPS };
+        let front = FidAv { fid: object::new_fid::<AvState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: neither is null, so both are writable. The application learns which type it got.
         unsafe {
             (*attr).r#type = av_type;
@@ -88,14 +88,14 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
             ep_per_node: (*attr).ep_per_node,
             // It is not looked at, whatever it is.
             rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).unwrap_or(0),
-            name: string((*attr).name)?,
+            name: read_string((*attr).name)?,
             flags: AvFlags::from_bits_retain((*attr).flags),
         })
     }
 }
 
 unsafe extern "C" fn close(av: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<AvState>(av.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
@@ -126,7 +126,7 @@ impl Report {
     /// # Safety
     ///
     /// The application's arrays are longer than `index`.
-    unsafe fn put(&self, index: usize, outcome: &Result<FabricAddress, Error>) {
+    unsafe fn write_outcome(&self, index: usize, outcome: &Result<FabricAddress, Error>) {
         let (address, errno) = match outcome {
             Ok(address) => (address.0, 0),
             Err(error) => (FI_ADDR_NOTAVAIL, error.errno().raw()),
@@ -150,7 +150,7 @@ unsafe extern "C" fn insert(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         let report = Report::new(fi_addr, flags, context)?;
@@ -170,7 +170,7 @@ unsafe extern "C" fn insert(
         for (index, outcome) in av.insert(&addresses).iter().enumerate() {
             inserted += c_int::from(outcome.is_ok());
             // SAFETY: `insert` answers for as many addresses as it was given, which are `count`.
-            unsafe { report.put(index, outcome) };
+            unsafe { report.write_outcome(index, outcome) };
         }
         Ok(inserted)
     })
@@ -184,17 +184,17 @@ unsafe extern "C" fn insertsvc(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         let report = Report::new(fi_addr, flags, context)?;
         // SAFETY: the caller passes strings.
-        let (Some(node), Some(service)) = (unsafe { (string(node)?, string(service)?) }) else {
+        let (Some(node), Some(service)) = (unsafe { (read_string(node)?, read_string(service)?) }) else {
             return Err(Errno::EINVAL.into());
         };
         let outcome = av.insert_svc(&node, &service);
         // SAFETY: one address is inserted.
-        unsafe { report.put(0, &outcome) };
+        unsafe { report.write_outcome(0, &outcome) };
         outcome?;
         Ok(1)
     })
@@ -210,12 +210,12 @@ unsafe extern "C" fn insertsym(
     flags: u64,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         let report = Report::new(fi_addr, flags, context)?;
         // SAFETY: the caller passes strings.
-        let (Some(node), Some(service)) = (unsafe { (string(node)?, string(service)?) }) else {
+        let (Some(node), Some(service)) = (unsafe { (read_string(node)?, read_string(service)?) }) else {
             return Err(Errno::EINVAL.into());
         };
         if node_count.checked_mul(service_count).is_none_or(|count| c_int::try_from(count).is_err()) {
@@ -226,7 +226,7 @@ unsafe extern "C" fn insertsym(
         {
             inserted += c_int::from(outcome.is_ok());
             // SAFETY: it answers for as many addresses as it was asked for.
-            unsafe { report.put(index, outcome) };
+            unsafe { report.write_outcome(index, outcome) };
         }
         Ok(inserted)
     })
@@ -234,7 +234,7 @@ unsafe extern "C" fn insertsym(
 
 /// Flags have no meaning here, and are ignored.
 unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         if count == 0 {
@@ -252,7 +252,7 @@ unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _fl
 }
 
 unsafe extern "C" fn lookup(av: *mut FidAv, fi_addr: u64, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         if addrlen.is_null() {
@@ -271,7 +271,7 @@ unsafe extern "C" fn straddr_to(
     buf: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         if len.is_null() {
@@ -282,7 +282,7 @@ unsafe extern "C" fn straddr_to(
         let printed = straddr(address);
         // SAFETY: `len` says how much room there is.
         unsafe {
-            text::copy(printed.as_bytes(), buf, len.read());
+            text::copy_terminated(printed.as_bytes(), buf, len.read());
             len.write(printed.len() + 1);
         }
         Ok(buf.cast_const())

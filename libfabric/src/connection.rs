@@ -10,9 +10,9 @@ use crate::abi::endpoint::{FiOpsCm, FidEp};
 use crate::abi::eq::FiEqCmEntry;
 use crate::abi::fid::Fid;
 use crate::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::handles;
-use crate::info::{InfoList, write_named};
+use crate::info::{InfoList, write_request_info};
 use crate::object;
 use crate::opened;
 use crate::sockaddr::{self, CAddress};
@@ -33,7 +33,7 @@ pub(crate) static OPS: FiOpsCm = FiOpsCm {
 };
 
 unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint and an address of this length.
         unsafe {
             let endpoint = &object::state::<EndpointState>(ep.cast())?.endpoint;
@@ -44,7 +44,7 @@ unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) ->
 }
 
 unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
         if addrlen.is_null() {
@@ -62,22 +62,22 @@ unsafe extern "C" fn connect(
     param: *const c_void,
     paramlen: usize,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, an address of its format, and data of this length.
         unsafe {
             let state = object::state::<EndpointState>(ep.cast())?;
-            state.endpoint.connect(peer_address(addr)?, data(param, paramlen)?)?;
+            state.endpoint.connect(read_peer_address(addr)?, connection_data(param, paramlen)?)?;
         }
         Ok(0)
     })
 }
 
 unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, and data of this length.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
-        let data = unsafe { data(param, paramlen)? };
+        let data = unsafe { connection_data(param, paramlen)? };
         // Once it is accepted, the application may hear of it in another thread and close the endpoint.
         let request = state.request.lock().take();
         if let Err(error) = state.endpoint.accept(data) {
@@ -85,14 +85,14 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
             return Err(error.into());
         }
         if let Some(request) = request {
-            handles::forget(&request);
+            handles::forget_request(&request);
         }
         Ok(0)
     })
 }
 
 unsafe extern "C" fn shutdown(ep: *mut FidEp, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         if flags != 0 {
@@ -104,7 +104,7 @@ unsafe extern "C" fn shutdown(ep: *mut FidEp, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         if addrlen.is_null() {
@@ -125,7 +125,10 @@ unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut us
 /// # Safety
 ///
 /// `param` is null or readable for `len_bytes` as long as the result is used.
-pub(crate) unsafe fn data<'a>(param: *const c_void, len_bytes: usize) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn connection_data<'a>(
+    param: *const c_void,
+    len_bytes: usize,
+) -> Result<&'a [u8], Failure> {
     match (param.is_null(), len_bytes) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
@@ -139,7 +142,7 @@ pub(crate) unsafe fn data<'a>(param: *const c_void, len_bytes: usize) -> Result<
 /// # Safety
 ///
 /// `addr` is null or points to a socket address as long as its family says.
-unsafe fn peer_address(addr: *const c_void) -> Result<Address, Failure> {
+unsafe fn read_peer_address(addr: *const c_void) -> Result<Address, Failure> {
     if addr.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -182,14 +185,14 @@ impl CmEvent {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
-                let handle = handles::of_request(&request, fabric);
+                let handle = handles::handle_of_request(&request, fabric);
                 let info = match told {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {
                         let info = request.info();
-                        let list = write_named(&info)?;
+                        let list = write_request_info(&info)?;
                         // SAFETY: the list was just made of it.
-                        unsafe { opened::answer_of_fabric(fabric, &info, list.head()) };
+                        unsafe { opened::write_into_request_info(fabric, &info, list.head()) };
                         // SAFETY: as above.
                         unsafe { (*list.head()).handle = handle };
                         list
@@ -232,7 +235,7 @@ impl CmEvent {
         let told = match info {
             Some(info) if is_peek => Some((handle.addr(), info)),
             Some(info) => {
-                info.release();
+                info.into_raw();
                 None
             }
             None => None,

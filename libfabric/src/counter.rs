@@ -10,7 +10,7 @@ use crate::abi::eq::{FiCntrAttr, FiOpsCntr, FidCntr};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_SETOPSFLAG};
 use crate::c_misuse::CMisuse;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
 use crate::unsupported::{Status, Unsupported};
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn open_counter(
     cntr: *mut *mut FidCntr,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if attr.is_null() || cntr.is_null() {
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn open_counter(
             _domain: domain.in_use.lease(),
             _wait_set: lease,
         };
-        let front = FidCntr { fid: object::fid::<CounterState>(context, &FID_OPS), ops: &OPS };
+        let front = FidCntr { fid: object::new_fid::<CounterState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { cntr.write(object::open(front, state)) };
         Ok(0)
@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn open_counter(
 }
 
 unsafe extern "C" fn close(cntr: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let in_use = |state: &CounterState| state.in_use.is_leased() || state.counter.is_in_use();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<CounterState>(cntr.cast(), in_use)? };
@@ -102,7 +102,7 @@ unsafe extern "C" fn close(cntr: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open counter.
         let state = unsafe { object::state::<CounterState>(cntr.cast())? };
         match command {
@@ -126,56 +126,56 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
 /// # Safety
 ///
 /// `cntr` is null or an open counter, and stays open.
-unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
+unsafe fn counter_from_fid<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
     // SAFETY: the caller promises it.
     Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
 }
 
 unsafe extern "C" fn read(cntr: *mut FidCntr) -> u64 {
     // SAFETY: the caller passes an open counter.
-    enter(|| Ok(unsafe { counter(cntr)? }.read()))
+    run_entry_point(|| Ok(unsafe { counter_from_fid(cntr)? }.read()))
 }
 
 unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
     // SAFETY: as above.
-    enter(|| Ok(unsafe { counter(cntr)? }.read_error()))
+    run_entry_point(|| Ok(unsafe { counter_from_fid(cntr)? }.read_error()))
 }
 
 unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
-    unsafe { change(cntr, |counter| counter.add(value)) }
+    unsafe { apply_change(cntr, |counter| counter.add(value)) }
 }
 
 unsafe extern "C" fn adderr(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
-    unsafe { change(cntr, |counter| counter.add_error(value)) }
+    unsafe { apply_change(cntr, |counter| counter.add_error(value)) }
 }
 
 unsafe extern "C" fn set(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
-    unsafe { change(cntr, |counter| counter.set(value)) }
+    unsafe { apply_change(cntr, |counter| counter.set(value)) }
 }
 
 unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
-    unsafe { change(cntr, |counter| counter.set_error(value)) }
+    unsafe { apply_change(cntr, |counter| counter.set_error(value)) }
 }
 
 /// # Safety
 ///
 /// As [`counter`].
-unsafe fn change(cntr: *mut FidCntr, change: impl FnOnce(&Counter)) -> c_int {
-    enter(|| {
+unsafe fn apply_change(cntr: *mut FidCntr, change: impl FnOnce(&Counter)) -> c_int {
+    run_entry_point(|| {
         // SAFETY: the caller promises it.
-        change(unsafe { counter(cntr)? });
+        change(unsafe { counter_from_fid(cntr)? });
         Ok(0)
     })
 }
 
 unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open counter.
-        let counter = unsafe { counter(cntr)? };
+        let counter = unsafe { counter_from_fid(cntr)? };
         // A negative timeout is none.
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         counter.wait(threshold, timeout).map_err(|error| Failure(error.errno()))?;

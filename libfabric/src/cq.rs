@@ -15,14 +15,14 @@ use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
     FI_CQ_FORMAT_UNSPEC, FI_PEER, FI_WAIT_NONE,
 };
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::error_data::ErrorData;
 use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::CAddress;
 use crate::states::DomainState;
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::{Patience, WaitCondition, control_wait};
+use crate::wait::{BlockingRead, WaitCondition, control_wait};
 use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_cq`.
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn open_cq(
     cq: *mut *mut FidCq,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if attr.is_null() || cq.is_null() {
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn open_cq(
         let (attr, wait_set) = unsafe { read_attr(attr)? };
         // fi_cq(3): ignored in a queue without a wait object.
         let wait_cond =
-            if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::read(wait_cond)? };
+            if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::from_raw(wait_cond)? };
         let opened = domain.domain.open_cq(&attr)?;
         let state = CqState {
             format: opened.format(),
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn open_cq(
             _domain: domain.in_use.lease(),
             _wait_set: wait_set,
         };
-        let front = FidCq { fid: object::fid::<CqState>(context, &FID_OPS), ops: &OPS };
+        let front = FidCq { fid: object::new_fid::<CqState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { cq.write(object::open(front, state)) };
         Ok(0)
@@ -128,7 +128,7 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
 }
 
 unsafe extern "C" fn close(cq: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<CqState>(cq.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
@@ -136,7 +136,7 @@ unsafe extern "C" fn close(cq: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
         // SAFETY: the caller passes what the command wants.
@@ -146,12 +146,12 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
 
 unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: `readfrom` asks for no more than the caller has promised.
-    enter(|| unsafe { read_entries(cq, buf, count, ptr::null_mut(), None) })
+    run_entry_point(|| unsafe { read_entries(cq, buf, count, ptr::null_mut(), None) })
 }
 
 unsafe extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, src_addr: *mut u64) -> isize {
     // SAFETY: as above.
-    enter(|| unsafe { read_entries(cq, buf, count, src_addr, None) })
+    run_entry_point(|| unsafe { read_entries(cq, buf, count, src_addr, None) })
 }
 
 unsafe extern "C" fn sread(
@@ -173,17 +173,17 @@ unsafe extern "C" fn sreadfrom(
     cond: *const c_void,
     timeout: c_int,
 ) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
-        let patience = state.wait_cond.patience(cond, timeout);
+        let patience = state.wait_cond.wait_limits(cond, timeout);
         // SAFETY: the caller keeps to `fi_cq(3)`.
         unsafe { read_entries(cq, buf, count, src_addr, Some(patience)) }
     })
 }
 
 unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         unsafe { object::state::<CqState>(cq.cast())? }.cq.signal()?;
         Ok(0)
@@ -200,7 +200,7 @@ unsafe fn read_entries(
     buf: *mut c_void,
     count: usize,
     src_addr: *mut u64,
-    patience: Option<Patience>,
+    patience: Option<BlockingRead>,
 ) -> Result<isize, Failure> {
     // SAFETY: the caller promises it.
     let state = unsafe { object::state::<CqState>(cq.cast())? };
@@ -210,10 +210,10 @@ unsafe fn read_entries(
     // SAFETY: the caller promises it.
     let read = unsafe {
         match state.format {
-            CqFormat::Context => fill::<FiCqEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Msg => fill::<FiCqMsgEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Data => fill::<FiCqDataEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Tagged => fill::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Context => fill_entries::<FiCqEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Msg => fill_entries::<FiCqMsgEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Data => fill_entries::<FiCqDataEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Tagged => fill_entries::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr, patience),
         }
     };
     match read {
@@ -227,12 +227,12 @@ unsafe fn read_entries(
 /// # Safety
 ///
 /// `buf` has room for `count` entries, `src_addr` is null or has room for as many.
-unsafe fn fill<E: for<'a> From<&'a Completion>>(
+unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
     cq: &CompletionQueue,
     buf: *mut c_void,
     count: usize,
     src_addr: *mut u64,
-    patience: Option<Patience>,
+    patience: Option<BlockingRead>,
 ) -> Result<Option<usize>, ReadError> {
     let entries: *mut E = buf.cast();
     let mut index = 0;
@@ -248,19 +248,19 @@ unsafe fn fill<E: for<'a> From<&'a Completion>>(
     };
     match patience {
         None => cq.read_each(count, take),
-        Some(Patience { threshold_entries, timeout }) => {
+        Some(BlockingRead { threshold_entries, timeout }) => {
             cq.sread_each(count, threshold_entries, timeout, take)
         }
     }
 }
 
 /// The application's context on its way back.
-fn context(completion: &Completion) -> *mut c_void {
+fn context_pointer(completion: &Completion) -> *mut c_void {
     ptr::with_exposed_provenance_mut(completion.context as usize)
 }
 
 /// Where in a multi-receive buffer a message lies; null for other operations.
-fn place(completion: &Completion) -> *mut c_void {
+fn multi_recv_address(completion: &Completion) -> *mut c_void {
     match &completion.buffer {
         Buffer::Within(segment) => segment.address.cast(),
         _ => ptr::null_mut(),
@@ -269,14 +269,14 @@ fn place(completion: &Completion) -> *mut c_void {
 
 impl From<&Completion> for FiCqEntry {
     fn from(completion: &Completion) -> Self {
-        FiCqEntry { op_context: context(completion) }
+        FiCqEntry { op_context: context_pointer(completion) }
     }
 }
 
 impl From<&Completion> for FiCqMsgEntry {
     fn from(completion: &Completion) -> Self {
         FiCqMsgEntry {
-            op_context: context(completion),
+            op_context: context_pointer(completion),
             flags: completion.flags.bits(),
             len: completion.len_bytes,
         }
@@ -286,10 +286,10 @@ impl From<&Completion> for FiCqMsgEntry {
 impl From<&Completion> for FiCqDataEntry {
     fn from(completion: &Completion) -> Self {
         FiCqDataEntry {
-            op_context: context(completion),
+            op_context: context_pointer(completion),
             flags: completion.flags.bits(),
             len: completion.len_bytes,
-            buf: place(completion),
+            buf: multi_recv_address(completion),
             data: completion.data,
         }
     }
@@ -298,10 +298,10 @@ impl From<&Completion> for FiCqDataEntry {
 impl From<&Completion> for FiCqTaggedEntry {
     fn from(completion: &Completion) -> Self {
         FiCqTaggedEntry {
-            op_context: context(completion),
+            op_context: context_pointer(completion),
             flags: completion.flags.bits(),
             len: completion.len_bytes,
-            buf: place(completion),
+            buf: multi_recv_address(completion),
             data: completion.data,
             tag: completion.tag,
         }
@@ -309,7 +309,7 @@ impl From<&Completion> for FiCqTaggedEntry {
 }
 
 unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
         if buf.is_null() {
@@ -319,10 +319,10 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
         let completion = &error.completion;
         // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {
-            (*buf).op_context = context(completion);
+            (*buf).op_context = context_pointer(completion);
             (*buf).flags = completion.flags.bits();
             (*buf).len = completion.len_bytes;
-            (*buf).buf = place(completion);
+            (*buf).buf = multi_recv_address(completion);
             (*buf).data = completion.data;
             (*buf).tag = completion.tag;
             (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);
@@ -330,7 +330,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).prov_errno = error.prov_errno();
             let has_size = state.api_version >= Version::new(1, 5);
             let size = has_size.then_some(&raw mut (*buf).err_data_size);
-            let data = error.unknown_source().map(|address| CAddress::new(address).bytes());
+            let data = error.unknown_source().map(|address| CAddress::new(address).to_bytes());
             state.err_data.deliver(data.unwrap_or_default(), &raw mut (*buf).err_data, size);
             if state.api_version >= Version::new(1, 20) {
                 (*buf).src_addr = error.source.0;
@@ -347,11 +347,11 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open completion queue and a buffer of this length, or none.
         unsafe {
             object::state::<CqState>(cq.cast())?;
-            Ok(text::describe(prov_errno, buf, len))
+            Ok(text::describe_errno(prov_errno, buf, len))
         }
     })
 }

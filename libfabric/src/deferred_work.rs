@@ -24,10 +24,10 @@ use crate::abi::{
 use crate::atomic::{self, AtomicMessage};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
-use crate::message::segments_to_fill;
-use crate::posting::{self, context, described, remote_data, segments, segments_mut};
-use crate::rma::named;
-use crate::triggered::{RawOperation, counter};
+use crate::message::receive_segments;
+use crate::posting::{self, context_number, deref_non_null, remote_data, segments, segments_mut};
+use crate::rma::rma_remote_memory;
+use crate::triggered::{RawOperation, counter_from_fid};
 
 /// Work, and what it does, with the caller's memory.
 type RawWork<'a> = DeferredWork<&'a [Segment], &'a [SegmentMut]>;
@@ -42,24 +42,24 @@ pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) ->
     // SAFETY: the caller promises it. What an action borrows is queued before it goes.
     unsafe {
         let FiDeferredWork { op_type, op, .. } = *work;
-        let queue = |action: RawAction<'_>| queue(domain, work, action);
+        let queue = |action: RawAction<'_>| queue_action(domain, work, action);
         match op_type {
-            FI_OP_RECV => receive(&MessageOp::from(described(op.cast::<FiOpMsg>())?), queue),
-            FI_OP_TRECV => receive(&MessageOp::from(described(op.cast::<FiOpTagged>())?), queue),
-            FI_OP_SEND => send(&MessageOp::from(described(op.cast::<FiOpMsg>())?), queue),
-            FI_OP_TSEND => send(&MessageOp::from(described(op.cast::<FiOpTagged>())?), queue),
-            FI_OP_READ => read(described(op.cast())?, queue),
-            FI_OP_WRITE => write(described(op.cast())?, queue),
-            FI_OP_ATOMIC => update(described(op.cast())?, queue),
-            FI_OP_FETCH_ATOMIC => fetch(described(op.cast())?, queue),
-            FI_OP_COMPARE_ATOMIC => compare(described(op.cast())?, queue),
+            FI_OP_RECV => queue_receive(&MessageOp::from(deref_non_null(op.cast::<FiOpMsg>())?), queue),
+            FI_OP_TRECV => queue_receive(&MessageOp::from(deref_non_null(op.cast::<FiOpTagged>())?), queue),
+            FI_OP_SEND => queue_send(&MessageOp::from(deref_non_null(op.cast::<FiOpMsg>())?), queue),
+            FI_OP_TSEND => queue_send(&MessageOp::from(deref_non_null(op.cast::<FiOpTagged>())?), queue),
+            FI_OP_READ => queue_read(deref_non_null(op.cast())?, queue),
+            FI_OP_WRITE => queue_write(deref_non_null(op.cast())?, queue),
+            FI_OP_ATOMIC => queue_atomic(deref_non_null(op.cast())?, queue),
+            FI_OP_FETCH_ATOMIC => queue_fetch_atomic(deref_non_null(op.cast())?, queue),
+            FI_OP_COMPARE_ATOMIC => queue_compare_atomic(deref_non_null(op.cast())?, queue),
             FI_OP_CNTR_SET => {
-                let FiOpCntr { cntr, value } = *described(op.cast::<FiOpCntr>())?;
-                queue(DeferredAction::Set { counter: counter(cntr)?.clone(), value })
+                let FiOpCntr { cntr, value } = *deref_non_null(op.cast::<FiOpCntr>())?;
+                queue(DeferredAction::Set { counter: counter_from_fid(cntr)?.clone(), value })
             }
             FI_OP_CNTR_ADD => {
-                let FiOpCntr { cntr, value } = *described(op.cast::<FiOpCntr>())?;
-                queue(DeferredAction::Add { counter: counter(cntr)?.clone(), value })
+                let FiOpCntr { cntr, value } = *deref_non_null(op.cast::<FiOpCntr>())?;
+                queue(DeferredAction::Add { counter: counter_from_fid(cntr)?.clone(), value })
             }
             _ => Err(CMisuse::DeferredWork.into()),
         }?;
@@ -69,7 +69,7 @@ pub(crate) unsafe fn queue_work(domain: &Domain, work: *const FiDeferredWork) ->
 
 /// `FI_CANCEL_WORK`.
 pub(crate) fn cancel_work(domain: &Domain, work: *mut FiDeferredWork) -> Result<c_int, Failure> {
-    domain.cancel_work(context(work.cast()))?;
+    domain.cancel_work(context_number(work.cast()))?;
     Ok(0)
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn cancel_work(domain: &Domain, work: *mut FiDeferredWork) -> Result<
 /// `cntr` is null or an open counter.
 pub(crate) unsafe fn flush_work(domain: &Domain, cntr: *mut FidCntr) -> Result<c_int, Failure> {
     // SAFETY: the caller promises it.
-    let counter = if cntr.is_null() { None } else { Some(unsafe { counter(cntr)? }) };
+    let counter = if cntr.is_null() { None } else { Some(unsafe { counter_from_fid(cntr)? }) };
     domain.flush_work(counter);
     Ok(0)
 }
@@ -106,7 +106,7 @@ impl From<&FiOpMsg> for MessageOp {
             iov_count: msg.iov_count,
             peer: FabricAddress(msg.addr),
             tagged: None,
-            context: context(msg.context),
+            context: context_number(msg.context),
             data: remote_data(flags, msg.data),
             flags: OpFlags::from_bits_retain(flags),
         }
@@ -121,7 +121,7 @@ impl From<&FiOpTagged> for MessageOp {
             iov_count: msg.iov_count,
             peer: FabricAddress(msg.addr),
             tagged: Some(TagMatch { tag: msg.tag, ignore: msg.ignore }),
-            context: context(msg.context),
+            context: context_number(msg.context),
             data: remote_data(flags, msg.data),
             flags: OpFlags::from_bits_retain(flags),
         }
@@ -133,17 +133,17 @@ impl From<&FiOpTagged> for MessageOp {
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn receive(
+unsafe fn queue_receive(
     op: &MessageOp,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let MessageOp { ep, peer: from, tagged, context, flags, .. } = *op;
     // SAFETY: the caller promises it.
     unsafe {
-        let from = posting::source(from.0, posting::endpoint(ep)?.info().caps);
-        let buffers = segments_to_fill(op.iov, op.iov_count, flags.bits())?;
+        let from = posting::receive_source(from.0, posting::endpoint_from_fid(ep)?.info().caps);
+        let buffers = receive_segments(op.iov, op.iov_count, flags.bits())?;
         let receive = RecvMsg { buffers: &buffers[..], from, tagged, context, flags };
-        queue(action(ep, Operation::Receive(receive))?)
+        queue(post_action(ep, Operation::Receive(receive))?)
     }
 }
 
@@ -152,7 +152,7 @@ unsafe fn receive(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn send(
+unsafe fn queue_send(
     op: &MessageOp,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -162,7 +162,7 @@ unsafe fn send(
     unsafe {
         let buffers = segments(op.iov, op.iov_count)?;
         let send = SendMsg { buffers: &buffers[..], to, tag, data, context, flags };
-        queue(action(ep, Operation::Send(send))?)
+        queue(post_action(ep, Operation::Send(send))?)
     }
 }
 
@@ -171,22 +171,22 @@ unsafe fn send(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn read(
+unsafe fn queue_read(
     &FiOpRma { ep, ref msg, flags }: &FiOpRma,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let buffers = &*segments_mut(msg.msg_iov, msg.iov_count)?;
-        let memory = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let memory = rma_remote_memory(msg, buffers.iter().map(|segment| segment.len_bytes))?;
         let read = ReadMsg {
             buffers,
             from: FabricAddress(msg.addr),
             memory,
-            context: context(msg.context),
+            context: context_number(msg.context),
             flags: OpFlags::from_bits_retain(flags),
         };
-        queue(action(ep, Operation::Read(read))?)
+        queue(post_action(ep, Operation::Read(read))?)
     }
 }
 
@@ -195,23 +195,23 @@ unsafe fn read(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn write(
+unsafe fn queue_write(
     &FiOpRma { ep, ref msg, flags }: &FiOpRma,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let buffers = &*segments(msg.msg_iov, msg.iov_count)?;
-        let memory = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let memory = rma_remote_memory(msg, buffers.iter().map(|segment| segment.len_bytes))?;
         let write = WriteMsg {
             buffers,
             to: FabricAddress(msg.addr),
             memory,
             data: remote_data(flags, msg.data),
-            context: context(msg.context),
+            context: context_number(msg.context),
             flags: OpFlags::from_bits_retain(flags),
         };
-        queue(action(ep, Operation::Write(write))?)
+        queue(post_action(ep, Operation::Write(write))?)
     }
 }
 
@@ -220,17 +220,17 @@ unsafe fn write(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn update(
+unsafe fn queue_atomic(
     &FiOpAtomic { ep, ref msg, flags }: &FiOpAtomic,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let AtomicMessage { target, operands, ctx, .. } =
-            atomic::message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
-        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+            atomic::parse_atomic_message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let atomic = AtomicMsg { operands: &*operands, target, context, flags };
-        queue(action(ep, Operation::Atomic(atomic))?)
+        queue(post_action(ep, Operation::Atomic(atomic))?)
     }
 }
 
@@ -239,18 +239,18 @@ unsafe fn update(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn fetch(
+unsafe fn queue_fetch_atomic(
     &FiOpFetchAtomic { ep, ref msg, ref fetch, flags }: &FiOpFetchAtomic,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let AtomicMessage { target, operands, results, ctx } =
-            atomic::message(AtomicKind::Fetch, msg, fetch.msg_iov, fetch.iov_count)?;
-        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+            atomic::parse_atomic_message(AtomicKind::Fetch, msg, fetch.msg_iov, fetch.iov_count)?;
+        let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let (operands, results) = (&*operands, &*results);
         let atomic = FetchAtomicMsg { operands, results, target, context, flags };
-        queue(action(ep, Operation::FetchAtomic(atomic))?)
+        queue(post_action(ep, Operation::FetchAtomic(atomic))?)
     }
 }
 
@@ -259,19 +259,19 @@ unsafe fn fetch(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn compare(
+unsafe fn queue_compare_atomic(
     &FiOpCompareAtomic { ep, ref msg, ref fetch, ref compare, flags }: &FiOpCompareAtomic,
     queue: impl FnOnce(RawAction<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let AtomicMessage { target, operands, results, ctx } =
-            atomic::message(AtomicKind::Compare, msg, fetch.msg_iov, fetch.iov_count)?;
-        let compares = &*atomic::elements(compare.msg_iov, compare.iov_count, target.datatype)?;
-        let (context, flags) = (context(ctx), OpFlags::from_bits_retain(flags));
+            atomic::parse_atomic_message(AtomicKind::Compare, msg, fetch.msg_iov, fetch.iov_count)?;
+        let compares = &*atomic::ioc_segments(compare.msg_iov, compare.iov_count, target.datatype)?;
+        let (context, flags) = (context_number(ctx), OpFlags::from_bits_retain(flags));
         let (operands, results) = (&*operands, &*results);
         let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
-        queue(action(ep, Operation::CompareAtomic(atomic))?)
+        queue(post_action(ep, Operation::CompareAtomic(atomic))?)
     }
 }
 
@@ -280,14 +280,18 @@ unsafe fn compare(
 /// # Safety
 ///
 /// As [`queue_work`].
-unsafe fn queue(domain: &Domain, work: *const FiDeferredWork, action: RawAction<'_>) -> Result<(), Failure> {
+unsafe fn queue_action(
+    domain: &Domain,
+    work: *const FiDeferredWork,
+    action: RawAction<'_>,
+) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
     unsafe {
         let FiDeferredWork { threshold, triggering_cntr, completion_cntr, .. } = *work;
-        let trigger = Trigger { counter: counter(triggering_cntr)?.clone(), threshold };
+        let trigger = Trigger { counter: counter_from_fid(triggering_cntr)?.clone(), threshold };
         let completion =
-            if completion_cntr.is_null() { None } else { Some(counter(completion_cntr)?.clone()) };
-        let context = context(work.cast_mut().cast());
+            if completion_cntr.is_null() { None } else { Some(counter_from_fid(completion_cntr)?.clone()) };
+        let context = context_number(work.cast_mut().cast());
         domain.queue_raw_work(RawWork { context, trigger, action, completion }).map_err(Failure::from)
     }
 }
@@ -297,8 +301,8 @@ unsafe fn queue(domain: &Domain, work: *const FiDeferredWork, action: RawAction<
 /// # Safety
 ///
 /// `ep` is null or an open endpoint.
-unsafe fn action(ep: *mut FidEp, operation: RawOperation<'_>) -> Result<RawAction<'_>, Failure> {
+unsafe fn post_action(ep: *mut FidEp, operation: RawOperation<'_>) -> Result<RawAction<'_>, Failure> {
     // SAFETY: the caller promises it.
-    let endpoint = unsafe { posting::endpoint(ep)? }.clone();
+    let endpoint = unsafe { posting::endpoint_from_fid(ep)? }.clone();
     Ok(DeferredAction::Post { endpoint, operation })
 }

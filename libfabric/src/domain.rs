@@ -14,9 +14,9 @@ use crate::av::open_av;
 use crate::counter::open_counter;
 use crate::cq::open_cq;
 use crate::deferred_work;
-use crate::edge::enter;
+use crate::edge::run_entry_point;
 use crate::endpoint::open_endpoint;
-use crate::info::{Extent, read};
+use crate::info::{Extent, read_info};
 use crate::memory;
 use crate::mr;
 use crate::object;
@@ -39,7 +39,7 @@ static OPS: FiOpsDomain = FiOpsDomain {
     poll_open: open_poll_set,
     stx_ctx: open_shared_transmit_context,
     srx_ctx: open_shared_receive_context,
-    query_atomic: atomic::query,
+    query_atomic: atomic::query_atomic,
     query_collective: Unsupported::STUB,
     endpoint2: Unsupported::STUB,
     xpu_ctx: Unsupported::STUB,
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn open_domain(
     domain: *mut *mut FidDomain,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open fabric.
         let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
         if info.is_null() || domain.is_null() {
@@ -60,10 +60,11 @@ pub(crate) unsafe extern "C" fn open_domain(
         }
         let api_version = fabric.api_version;
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
-        let info = unsafe { read(info, Extent::Application { api_version })? };
-        let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
+        let info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let front =
+            FidDomain { fid: object::new_fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
         let is_locked = needs_locks(&info);
-        let state = DomainState::new(open(&fabric.fabric, &info, is_locked)?, fabric);
+        let state = DomainState::new(open_with_locking(&fabric.fabric, &info, is_locked)?, fabric);
         let native = state.domain.clone();
         let opened = object::open(front, state);
         opened::add_domain(opened, &native, &info, is_locked);
@@ -83,7 +84,7 @@ fn needs_locks(info: &Info) -> bool {
 }
 
 /// Opens a domain with no more locks than its application needs.
-fn open(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
+fn open_with_locking(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
     if !is_locked {
         // SAFETY: an application that opens a domain with `FI_THREAD_DOMAIN` serialises all access
         // to what it opens from it (`fi_domain(3)`), and `getinfo` grants that level only on
@@ -96,7 +97,7 @@ fn open(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> 
 }
 
 unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let state = unsafe { object::state::<DomainState>(domain.cast())? };
         match command {
@@ -118,7 +119,7 @@ unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void)
 }
 
 unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let in_use = |state: &DomainState| {
             let is_leased = state.in_use.is_leased();
             // It is forgotten before another object may have its place.

@@ -75,7 +75,7 @@ impl Edge {
     }
 
     #[inline]
-    fn enter<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
+    fn run_entry_point<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
         // Relaxed: the flag guards no data. Another thread may get in while the first panic unwinds, as it
         // might have done a moment earlier; what it finds is memory-safe, and locks are released by
         // unwinding.
@@ -88,7 +88,7 @@ impl Edge {
             Ok(Err(Failure(errno))) => R::failure(errno),
             Err(payload) => {
                 self.broken.store(true, Ordering::Relaxed);
-                report();
+                log_panic();
                 // A payload may itself panic when it is dropped.
                 std::mem::forget(payload);
                 R::failure(Errno::EOTHER)
@@ -99,7 +99,7 @@ impl Edge {
 
 /// Logs to the host. The default panic hook has printed the message and the place already.
 #[cold]
-fn report() {
+fn log_panic() {
     // The subscriber may be what panicked.
     let _ = panic::catch_unwind(|| {
         tracing::error!("internal error: homespun panicked, all further calls fail");
@@ -110,8 +110,8 @@ static EDGE: Edge = Edge::new();
 
 /// Runs the body of an entry point and turns its result into what C expects.
 #[inline]
-pub(crate) fn enter<R: Status>(call: impl FnOnce() -> Result<R, Failure>) -> R {
-    EDGE.enter(call)
+pub(crate) fn run_entry_point<R: Status>(call: impl FnOnce() -> Result<R, Failure>) -> R {
+    EDGE.run_entry_point(call)
 }
 
 #[cfg(test)]
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn results_convert_to_c_return_values() {
         let edge = Edge::new();
-        assert_eq!(edge.enter(|| Ok(7)), 7);
-        assert_eq!(edge.enter::<isize>(|| Err(Failure(Errno::EAGAIN))), -11);
-        assert_eq!(edge.enter::<c_int>(|| Err(CMisuse::DeferredWork.into())), -38);
+        assert_eq!(edge.run_entry_point(|| Ok(7)), 7);
+        assert_eq!(edge.run_entry_point::<isize>(|| Err(Failure(Errno::EAGAIN))), -11);
+        assert_eq!(edge.run_entry_point::<c_int>(|| Err(CMisuse::DeferredWork.into())), -38);
     }
 
     #[test]
@@ -133,17 +133,17 @@ mod tests {
         let edge = Edge::new();
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
-        let first: c_int = edge.enter(|| panic!("a bug"));
+        let first: c_int = edge.run_entry_point(|| panic!("a bug"));
         panic::set_hook(hook);
         assert_eq!(first, -Errno::EOTHER.raw());
 
         let mut ran = false;
-        let second: isize = edge.enter(|| {
+        let second: isize = edge.run_entry_point(|| {
             ran = true;
             Ok(0)
         });
         assert_eq!(second, -256);
         assert!(!ran);
-        assert!(edge.enter::<*const c_char>(|| Ok(c"text".as_ptr())).is_null());
+        assert!(edge.run_entry_point::<*const c_char>(|| Ok(c"text".as_ptr())).is_null());
     }
 }

@@ -19,10 +19,10 @@ use crate::av::AvState;
 use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
 use crate::cq::CqState;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::eq::EqState;
 use crate::handles::{self, Handle};
-use crate::info::{Extent, read};
+use crate::info::{Extent, read_info};
 use crate::object::{self, Lease};
 use crate::shared_receive_context::SharedReceiveContextState;
 use crate::shared_transmit_context::SharedTransmitContextState;
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
     ep: *mut *mut FidEp,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if info.is_null() || ep.is_null() {
@@ -76,13 +76,13 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         // SAFETY: not null, so valid; the field exists in every version of the structure.
         let handle = unsafe { (*info).handle };
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
-        let info = unsafe { read(info, Extent::Application { api_version })? };
-        let (endpoint, request) = match handles::named(handle) {
+        let info = unsafe { read_info(info, Extent::Application { api_version })? };
+        let (endpoint, request) = match handles::lookup_handle(handle) {
             _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
             None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
             None => return Err(CMisuse::UnknownHandle.into()),
             Some(Handle::PassiveEndpoint(passive)) => {
-                (domain.domain.endpoint_for_passive(&info, &passive)?, None)
+                (domain.domain.endpoint_from_passive(&info, &passive)?, None)
             }
             Some(Handle::Request(request)) => {
                 (domain.domain.endpoint_for_request(&info, &request)?, Some(request))
@@ -90,15 +90,15 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         };
         let state = EndpointState::new(endpoint, request, domain);
         // SAFETY: not null, so writable.
-        unsafe { ep.write(object::open(front(context), state)) };
+        unsafe { ep.write(object::open(new_fid_ep(context), state)) };
         Ok(0)
     })
 }
 
 /// What C knows of an endpoint.
-fn front(context: *mut c_void) -> FidEp {
+fn new_fid_ep(context: *mut c_void) -> FidEp {
     FidEp {
-        fid: object::fid::<EndpointState>(context, &FID_OPS),
+        fid: object::new_fid::<EndpointState>(context, &FID_OPS),
         ops: &OPS,
         cm: &connection::OPS,
         msg: &message::OPS,
@@ -120,14 +120,14 @@ unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlia
     }
     let endpoint = state.endpoint.alias();
     write_op_flags(&endpoint, alias.flags)?;
-    let aliased = state.alias(endpoint);
+    let aliased = state.new_alias_state(endpoint);
     // SAFETY: not null, so writable.
-    unsafe { alias.fid.write(object::open(front(context), aliased).cast()) };
+    unsafe { alias.fid.write(object::open(new_fid_ep(context), aliased).cast()) };
     Ok(())
 }
 
 unsafe extern "C" fn close(ep: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<EndpointState>(ep.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
@@ -135,12 +135,12 @@ unsafe extern "C" fn close(ep: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
-        let lease = unsafe { attach(&state.endpoint, ep, other, flags)? };
-        state.keep(lease);
+        let lease = unsafe { bind_object(&state.endpoint, ep, other, flags)? };
+        state.keep_bound(lease);
         Ok(0)
     })
 }
@@ -148,7 +148,12 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 /// # Safety
 ///
 /// `other` is null or an open object of this plugin.
-unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64) -> Result<Lease, Failure> {
+unsafe fn bind_object(
+    endpoint: &Endpoint,
+    ep: *mut Fid,
+    other: *mut Fid,
+    flags: u64,
+) -> Result<Lease, Failure> {
     if other.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -194,7 +199,7 @@ unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64)
 }
 
 unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         let endpoint = &state.endpoint;
@@ -222,7 +227,7 @@ enum Direction {
 
 impl Direction {
     /// Takes the direction out of the flags, which name exactly one.
-    fn split(flags: u64) -> Result<(Direction, OpFlags), Failure> {
+    fn split_from_flags(flags: u64) -> Result<(Direction, OpFlags), Failure> {
         let rest = OpFlags::from_bits_retain(flags & !(FI_TRANSMIT | FI_RECV));
         match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
             (true, false) => Ok((Direction::Transmit, rest)),
@@ -237,7 +242,7 @@ impl Direction {
 /// `flags` is valid.
 unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let (direction, _) = Direction::split(unsafe { flags.read() })?;
+    let (direction, _) = Direction::split_from_flags(unsafe { flags.read() })?;
     let found = match direction {
         Direction::Transmit => endpoint.tx_op_flags(),
         Direction::Receive => endpoint.rx_op_flags(),
@@ -248,7 +253,7 @@ unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Fail
 }
 
 fn write_op_flags(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
-    match Direction::split(flags)? {
+    match Direction::split_from_flags(flags)? {
         (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
         (Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,
     }
@@ -256,10 +261,10 @@ fn write_op_flags(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
 }
 
 unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint.
         let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
-        endpoint.cancel(posting::context(context))?;
+        endpoint.cancel(posting::context_number(context))?;
         Ok(0)
     })
 }

@@ -14,7 +14,7 @@ use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_EQ, FI_PEEK, FI_PEER};
 use crate::connection::{CmEvent, ENTRY_BYTES};
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::error_data::ErrorData;
 use crate::info::InfoList;
 use crate::object::{self, InUse, Lease, State};
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn open_eq(
     eq: *mut *mut FidEq,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let at = fabric;
         // SAFETY: the caller passes an open fabric.
         let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn open_eq(
             _fabric: fabric.in_use.lease(),
             _wait_set: lease,
         };
-        let front = FidEq { fid: object::fid::<EqState>(context, &FID_OPS), ops: &OPS };
+        let front = FidEq { fid: object::new_fid::<EqState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { eq.write(object::open(front, state)) };
         Ok(0)
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn open_eq(
 }
 
 unsafe extern "C" fn close(eq: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<EqState>(eq.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
@@ -100,7 +100,7 @@ unsafe extern "C" fn close(eq: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
         // SAFETY: the caller passes what the command wants.
@@ -116,7 +116,7 @@ unsafe extern "C" fn read(
     flags: u64,
 ) -> isize {
     // SAFETY: the caller keeps to `fi_eq(3)`.
-    enter(|| unsafe { read_event(eq, event, buf, len, flags, Patience::None) })
+    run_entry_point(|| unsafe { read_event(eq, event, buf, len, flags, EventWait::None) })
 }
 
 unsafe extern "C" fn sread(
@@ -130,11 +130,11 @@ unsafe extern "C" fn sread(
     // A negative timeout is none.
     let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
     // SAFETY: the caller keeps to `fi_eq(3)`.
-    enter(|| unsafe { read_event(eq, event, buf, len, flags, Patience::Until(timeout)) })
+    run_entry_point(|| unsafe { read_event(eq, event, buf, len, flags, EventWait::Until(timeout)) })
 }
 
 /// Whether a read waits, and how long.
-enum Patience {
+enum EventWait {
     None,
     /// `None` for ever.
     Until(Option<Duration>),
@@ -155,7 +155,7 @@ unsafe fn read_event(
     buf: *mut c_void,
     len: usize,
     flags: u64,
-    patience: Patience,
+    patience: EventWait,
 ) -> Result<isize, Failure> {
     // SAFETY: the caller promises it.
     let state = unsafe { object::state::<EqState>(eq.cast())? };
@@ -169,10 +169,10 @@ unsafe fn read_event(
         Event::Connection(_) => ENTRY_BYTES <= len,
     };
     let found = match (is_peek, patience) {
-        (true, Patience::None) => state.eq.peek(),
-        (true, Patience::Until(timeout)) => state.eq.speek(timeout),
-        (false, Patience::None) => state.eq.read_if(fits),
-        (false, Patience::Until(timeout)) => state.eq.sread_if(timeout, fits),
+        (true, EventWait::None) => state.eq.peek(),
+        (true, EventWait::Until(timeout)) => state.eq.speek(timeout),
+        (false, EventWait::None) => state.eq.read_if(fits),
+        (false, EventWait::Until(timeout)) => state.eq.sread_if(timeout, fits),
     };
     let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::EAGAIN)?;
     // A look takes any event, a read only one that fits.
@@ -202,31 +202,34 @@ unsafe fn read_event(
 }
 
 /// What an error is about.
-fn fid_of(error: &EventError) -> *mut Fid {
+fn fid_of_error(error: &EventError) -> *mut Fid {
     ptr::with_exposed_provenance_mut(error.object as usize)
 }
 
 unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
         if buf.is_null() {
             return Err(Errno::EINVAL.into());
         }
         let context = |error: &EventError| {
-            let fid = fid_of(error);
+            let fid = fid_of_error(error);
             // SAFETY: it is an endpoint. If another thread closes it, that waits for the queue,
             // which is locked, to take along what the endpoint has reported; and its memory stays
             // until then.
             if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
         };
-        let found =
-            if is_peek(flags)? { state.eq.peek_error_and(context) } else { state.eq.read_error_and(context) };
+        let found = if is_peek(flags)? {
+            state.eq.peek_error_with(context)
+        } else {
+            state.eq.read_error_with(context)
+        };
         let (error, context) = found.ok_or(Errno::EAGAIN)?;
         let has_size = state.api_version >= Version::new(1, 5);
         // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {
-            (*buf).fid = fid_of(&error);
+            (*buf).fid = fid_of_error(&error);
             (*buf).context = context;
             (*buf).data = error.data;
             (*buf).err = error.errno.raw();
@@ -244,7 +247,7 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
 }
 
 unsafe extern "C" fn write(eq: *mut FidEq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
         if flags != 0 {
@@ -268,11 +271,11 @@ unsafe extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open event queue and a buffer of this length, or none.
         unsafe {
             object::state::<EqState>(eq.cast())?;
-            Ok(text::describe(prov_errno, buf, len))
+            Ok(text::describe_errno(prov_errno, buf, len))
         }
     })
 }

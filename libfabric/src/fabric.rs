@@ -10,11 +10,11 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiFabricAttr;
 use crate::c_misuse::CMisuse;
 use crate::domain::open_domain;
-use crate::edge::enter;
+use crate::edge::run_entry_point;
 use crate::eq::open_eq;
 use crate::handles;
 use crate::host;
-use crate::info::string;
+use crate::info::read_string;
 use crate::object::{self, InUse};
 use crate::opened;
 use crate::passive_endpoint::open_passive;
@@ -41,24 +41,25 @@ pub(crate) unsafe extern "C" fn open_fabric(
     fabric: *mut *mut FidFabric,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         if attr.is_null() || fabric.is_null() {
             return Err(Errno::EINVAL.into());
         }
         // SAFETY: not null, so valid. The host has brought the attributes to its own size.
-        let (name, api_version) = unsafe { (string((*attr).name)?, Version::from_raw((*attr).api_version)) };
+        let (name, api_version) =
+            unsafe { (read_string((*attr).name)?, Version::from_raw((*attr).api_version)) };
         match name.as_deref() {
             Some(FABRIC_NAME) => {}
             Some(_) => return Err(Misuse::NoData(Unmet::FabricName).into()),
             None => return Err(CMisuse::NamelessFabric.into()),
         }
         let front = FidFabric {
-            fid: object::fid::<FabricState>(context, &FID_OPS),
+            fid: object::new_fid::<FabricState>(context, &FID_OPS),
             ops: &OPS,
             api_version: api_version.raw(),
         };
         let state = FabricState {
-            fabric: Fabric::with_params(host::params()),
+            fabric: Fabric::with_params(host::read_params()),
             api_version,
             in_use: InUse::default(),
         };
@@ -71,7 +72,7 @@ pub(crate) unsafe extern "C" fn open_fabric(
 }
 
 unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let in_use = |state: &FabricState| {
             let is_leased = state.in_use.is_leased();
             // It is forgotten before another object may have its place.

@@ -69,7 +69,7 @@ pub(crate) fn remove_fabric<T>(at: *const T) {
 }
 
 /// The handle of a request, the same whenever it is asked for. Until it is decided, the request is kept.
-pub(crate) fn of_request(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
+pub(crate) fn handle_of_request(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
     let at = known.unwrap_or_else(|| {
@@ -85,7 +85,7 @@ pub(crate) fn of_request(request: &ConnectionRequest, fabric: *const c_void) -> 
 }
 
 /// What a handle names, if it is one.
-pub(crate) fn named(handle: *const Fid) -> Option<Handle> {
+pub(crate) fn lookup_handle(handle: *const Fid) -> Option<Handle> {
     let handles = HANDLES.lock();
     let passive = handles.passive.get(&handle.addr()).cloned().map(Handle::PassiveEndpoint);
     passive.or_else(|| handles.requests.get(&handle.addr()).map(|held| Handle::Request(held.request.clone())))
@@ -99,7 +99,7 @@ pub(crate) fn request_at<T>(passive: *const T, handle: *const Fid) -> Option<Con
 }
 
 /// A request is decided, so its handle means nothing any more.
-pub(crate) fn forget(request: &ConnectionRequest) {
+pub(crate) fn forget_request(request: &ConnectionRequest) {
     remove_requests(|held| held.request == *request);
 }
 

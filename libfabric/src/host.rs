@@ -63,16 +63,16 @@ pub(crate) fn define_params(host: &Host) {
 
 /// The values of the parameters: from the host, which has a configuration file of its own too, or without one
 /// from the environment.
-pub(crate) fn params() -> Params {
+pub(crate) fn read_params() -> Params {
     match current() {
-        Some(host) => Params::from_lookup(|param| host.param(param)),
+        Some(host) => Params::from_lookup(|param| host.param_value(param)),
         None => Params::from_env(),
     }
 }
 
 impl Host {
     fn find(provider: *const FiProvider) -> Option<Host> {
-        let library = Library::loaded(c"libfabric.so.1")?;
+        let library = Library::find_loaded(c"libfabric.so.1")?;
         // SAFETY: the functions have had these types since 1.0.
         unsafe {
             Some(Host {
@@ -107,7 +107,7 @@ impl Host {
         }
     }
 
-    fn param(&self, param: &Param) -> Option<String> {
+    fn param_value(&self, param: &Param) -> Option<String> {
         let name = CString::new(param.name).ok()?;
         let mut value: *const c_char = ptr::null();
         // SAFETY: the host is there; the parameter was defined as a string, so a pointer is written.
@@ -121,7 +121,7 @@ impl Host {
     }
 
     /// Whether the host wants messages of this level and subsystem.
-    pub(crate) fn log_enabled(&self, level: u32, subsystem: u32) -> bool {
+    pub(crate) fn is_log_enabled(&self, level: u32, subsystem: u32) -> bool {
         // SAFETY: the host is there until it calls `cleanup`; level and subsystem are among those that it
         // knows.
         unsafe { (self.fi_log_enabled)(self.provider, level, subsystem) != 0 }
@@ -145,7 +145,7 @@ type Symbol = NonNull<c_void>;
 struct Library(NonNull<c_void>);
 
 impl Library {
-    fn loaded(name: &CStr) -> Option<Library> {
+    fn find_loaded(name: &CStr) -> Option<Library> {
         // SAFETY: nothing is loaded, only looked up.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         NonNull::new(handle).map(Library)

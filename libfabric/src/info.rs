@@ -3,8 +3,8 @@
 mod read;
 mod write;
 
-pub(crate) use read::{Extent, read, read_rx_attr, read_tx_attr, string};
-pub(crate) use write::{InfoList, write_list, write_named};
+pub(crate) use read::{Extent, read_info, read_rx_attr, read_string, read_tx_attr};
+pub(crate) use write::{InfoList, write_list, write_request_info};
 
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,7 @@ const DIRECT_FIRST: FiContext = {
 };
 
 /// The context that a host of this version is to find.
-pub(crate) fn context_for(host: Option<Version>) -> FiContext {
+pub(crate) fn context_for_host(host: Option<Version>) -> FiContext {
     if host.is_some_and(|version| KNOWN_HOSTS.contains(&version)) { DIRECT_FIRST } else { NO_CONTEXT }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn is_asked_by_layer(flags: u64) -> bool {
 
 /// Whether a layer may stand on homespun: the application names homespun, and the host offers no
 /// layer to an application that names homespun alone.
-pub(crate) fn allows_layer(provider_name: Option<&str>, host: Option<Version>) -> bool {
+pub(crate) fn allows_layering(provider_name: Option<&str>, host: Option<Version>) -> bool {
     let is_named = provider_name.is_some_and(|names| {
         names.split(NAME_SEPARATOR).any(|name| name.eq_ignore_ascii_case(PROVIDER_NAME))
     });

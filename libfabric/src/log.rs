@@ -17,7 +17,7 @@ use crate::abi::{
 use crate::host;
 
 /// Sends log messages to the host from now on; drops them if the host is gone.
-pub(crate) fn follow_host() {
+pub(crate) fn forward_to_host() {
     // The library has its own copy of `tracing`, so a subscriber that exists already is ours.
     if set_global_default(Forward).is_err() {
         callsite::rebuild_interest_cache();
@@ -34,16 +34,18 @@ impl Subscriber for Forward {
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let Some(host) = host::current() else { return Some(LevelFilter::OFF) };
-        let is_wanted =
-            |level: &Level| SUBSYSTEMS.iter().any(|&(_, subsystem)| host.log_enabled(rank(level), subsystem));
+        let is_wanted = |level: &Level| {
+            SUBSYSTEMS.iter().any(|&(_, subsystem)| host.is_log_enabled(host_log_level(level), subsystem))
+        };
         let levels = [Level::TRACE, Level::INFO, Level::WARN];
         Some(levels.into_iter().find(is_wanted).map_or(LevelFilter::OFF, LevelFilter::from_level))
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let level = rank(metadata.level());
+        let level = host_log_level(metadata.level());
         metadata.is_event()
-            && host::current().is_some_and(|host| host.log_enabled(level, subsystem(metadata.target())))
+            && host::current()
+                .is_some_and(|host| host.is_log_enabled(level, host_subsystem(metadata.target())))
     }
 
     fn event(&self, event: &Event<'_>) {
@@ -52,9 +54,9 @@ impl Subscriber for Forward {
         let mut line = Line(String::new());
         event.record(&mut line);
         let place = metadata.module_path().unwrap_or(metadata.target());
-        let (function, message) = (c_text(place.to_owned()), c_text(line.0));
-        let level = rank(metadata.level());
-        host.log(level, subsystem(metadata.target()), &function, metadata.line().unwrap_or(0), &message);
+        let (function, message) = (to_c_string(place.to_owned()), to_c_string(line.0));
+        let level = host_log_level(metadata.level());
+        host.log(level, host_subsystem(metadata.target()), &function, metadata.line().unwrap_or(0), &message);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -71,7 +73,7 @@ impl Subscriber for Forward {
 }
 
 /// The host's level for one of ours. Its "trace" is less verbose than its "info".
-fn rank(level: &Level) -> u32 {
+fn host_log_level(level: &Level) -> u32 {
     match *level {
         Level::ERROR | Level::WARN => FI_LOG_WARN,
         Level::INFO => FI_LOG_INFO,
@@ -93,7 +95,7 @@ const SUBSYSTEMS: &[(&str, u32)] = &[
     ("", FI_LOG_CORE),
 ];
 
-fn subsystem(target: &str) -> u32 {
+fn host_subsystem(target: &str) -> u32 {
     let found = SUBSYSTEMS.iter().find(|(module, _)| target.starts_with(module));
     found.map_or(FI_LOG_CORE, |&(_, subsystem)| subsystem)
 }
@@ -111,7 +113,7 @@ impl Visit for Line {
     }
 }
 
-fn c_text(mut text: String) -> CString {
+fn to_c_string(mut text: String) -> CString {
     text.retain(|character| character != '\0');
     CString::new(text).unwrap_or_default()
 }
@@ -122,13 +124,13 @@ mod tests {
 
     #[test]
     fn log_modules_map_to_subsystems() {
-        assert_eq!(subsystem("homespun::endpoint::raw"), FI_LOG_EP_CTRL);
-        assert_eq!(subsystem("homespun_engine::engine"), FI_LOG_EP_DATA);
-        assert_eq!(subsystem("homespun_fi::edge"), FI_LOG_CORE);
+        assert_eq!(host_subsystem("homespun::endpoint::raw"), FI_LOG_EP_CTRL);
+        assert_eq!(host_subsystem("homespun_engine::engine"), FI_LOG_EP_DATA);
+        assert_eq!(host_subsystem("homespun_fi::edge"), FI_LOG_CORE);
     }
 
     #[test]
     fn a_text_for_c_has_no_zero_inside() {
-        assert_eq!(c_text("a\0b".to_owned()).as_c_str(), c"ab");
+        assert_eq!(to_c_string("a\0b".to_owned()).as_c_str(), c"ab");
     }
 }

@@ -8,7 +8,7 @@ use libc::{c_char, c_int, c_void};
 use crate::abi::domain::{FidDomain, FidMr};
 use crate::abi::fid::Fid;
 use crate::abi::memory::HomespunMemoryOps;
-use crate::edge::enter;
+use crate::edge::run_entry_point;
 use crate::mr;
 use crate::object;
 use crate::states::DomainState;
@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn ops_open(
     ops: *mut *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         unsafe { object::state::<DomainState>(domain.cast())? };
         if name.is_null() || ops.is_null() {
@@ -55,18 +55,18 @@ unsafe extern "C" fn reg(
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let state = unsafe { object::state::<DomainState>(domain.cast())? };
         if memory.is_null() || mr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let attr = MrAttr { shareable: true, ..mr::attr(access, 0, requested_key, flags) };
+        let attr = MrAttr { shareable: true, ..mr::make_mr_attr(access, 0, requested_key, flags) };
         let region = state.domain.register(len, &attr)?;
         // SAFETY: not null, so writable.
         unsafe {
             memory.write(region.as_ptr().cast());
-            mr.write(mr::front(region, state, context));
+            mr.write(mr::open_mr_object(region, state, context));
         }
         Ok(0)
     })

@@ -9,8 +9,8 @@ use libc::{c_void, iovec};
 use crate::abi::endpoint::{FiMsg, FiOpsMsg};
 use crate::edge::Failure;
 use crate::posting::{
-    Desc, Descs, SegmentsMut, context, described, entry_points, flags_or, injected, remote_data, segment,
-    segment_mut, segments, segments_mut, source,
+    Desc, Descs, SegmentsMut, context_number, deref_non_null, entry_points, flags_or_default, inject_bytes,
+    receive_source, remote_data, segment, segment_mut, segments, segments_mut,
 };
 use crate::triggered;
 
@@ -37,8 +37,8 @@ entry_points! {
     }
 
     fn recvmsg(ep, msg: *const FiMsg, flags: u64) -> isize {
-        let FiMsg { msg_iov, iov_count, addr, context, .. } = *described(msg)?;
-        post_receive(ep, segments_to_fill(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
+        let FiMsg { msg_iov, iov_count, addr, context, .. } = *deref_non_null(msg)?;
+        post_receive(ep, receive_segments(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
     }
 
     fn send(ep, buf: *const c_void, len: usize, _: Desc, to: u64, ctx: *mut c_void) -> isize {
@@ -50,7 +50,7 @@ entry_points! {
     }
 
     fn sendmsg(ep, msg: *const FiMsg, flags: u64) -> isize {
-        let FiMsg { msg_iov, iov_count, addr, context, data, .. } = *described(msg)?;
+        let FiMsg { msg_iov, iov_count, addr, context, data, .. } = *deref_non_null(msg)?;
         let data = remote_data(flags, data);
         post_send(ep, segments(msg_iov, iov_count)?, addr, None, data, context, Some(flags))
     }
@@ -83,13 +83,14 @@ pub(crate) unsafe fn post_send(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
+    let (to, context, flags) =
+        (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let send = SendMsg { buffers: buffers.as_ref(), to, tag, data, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_send(&send)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Send(send)))
+        endpoint.post_send(&send).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Send(send))
+        })
     }
 }
 
@@ -107,14 +108,14 @@ pub(crate) unsafe fn post_receive(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (context, flags) = (context(ctx), flags_or(flags, endpoint.rx_op_flags()));
-    let from = source(from, endpoint.info().caps);
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.rx_op_flags()));
+    let from = receive_source(from, endpoint.info().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_receive(&receive)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Receive(receive)))
+        endpoint.post_receive(&receive).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Receive(receive))
+        })
     }
 }
 
@@ -133,7 +134,7 @@ pub(crate) unsafe fn post_inject(
     data: Option<u64>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let message = unsafe { injected(buf, len)? };
+    let message = unsafe { inject_bytes(buf, len)? };
     endpoint.inject(message, FabricAddress(to), tag.map(Tag), data).map_err(Failure::from)
 }
 
@@ -143,7 +144,7 @@ pub(crate) unsafe fn post_inject(
 /// # Safety
 ///
 /// `iov` is readable for `count` entries, if they matter.
-pub(crate) unsafe fn segments_to_fill(
+pub(crate) unsafe fn receive_segments(
     iov: *const iovec,
     count: usize,
     flags: u64,

@@ -13,7 +13,7 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_REFRESH};
 use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, Lease, State};
 use crate::posting::segments_mut;
 use crate::states::{DomainState, EndpointState};
@@ -55,9 +55,9 @@ unsafe extern "C" fn reg(
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let segment = SegmentMut { address: buf.cast_mut().cast(), len_bytes: len };
-        let attr = attr(access, offset, requested_key, flags);
+        let attr = make_mr_attr(access, offset, requested_key, flags);
         // SAFETY: the caller keeps to `fi_mr(3)`.
         unsafe { register(domain, &[segment], &attr, mr, context) }
     })
@@ -74,10 +74,10 @@ unsafe extern "C" fn regv(
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller keeps to `fi_mr(3)`.
         let segments: SmallVec<_> = unsafe { segments_mut(iov, count)? };
-        let attr = attr(access, offset, requested_key, flags);
+        let attr = make_mr_attr(access, offset, requested_key, flags);
         // SAFETY: as above.
         unsafe { register(domain, &segments, &attr, mr, context) }
     })
@@ -89,7 +89,7 @@ unsafe extern "C" fn regattr(
     flags: u64,
     mr: *mut *mut FidMr,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         if from.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -104,7 +104,7 @@ unsafe extern "C" fn regattr(
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(CMisuse::RegionAuthorization.into());
             }
-            let attr = attr((*from).access, (*from).offset, (*from).requested_key, flags);
+            let attr = make_mr_attr((*from).access, (*from).offset, (*from).requested_key, flags);
             (segments_mut((*from).mr_iov, (*from).iov_count)?, attr, (*from).context)
         };
         // SAFETY: as above.
@@ -112,7 +112,7 @@ unsafe extern "C" fn regattr(
     })
 }
 
-pub(crate) fn attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
+pub(crate) fn make_mr_attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
     let (access, flags) = (MrAccess::from_bits_retain(access), MrFlags::from_bits_retain(flags));
     MrAttr { access, offset, requested_key, flags, ..MrAttr::default() }
 }
@@ -136,14 +136,14 @@ unsafe fn register(
     // SAFETY: the caller promises it. Only C code knows the memory, so nothing in Rust refers to it.
     let region = unsafe { domain.domain.register_raw(segments, attr)? };
     // SAFETY: not null, so writable.
-    unsafe { mr.write(front(region, domain, context)) };
+    unsafe { mr.write(open_mr_object(region, domain, context)) };
     Ok(0)
 }
 
 /// What C code has of a region of this domain.
-pub(crate) fn front(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
+pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
-        fid: object::fid::<MrState>(context, &FID_OPS),
+        fid: object::new_fid::<MrState>(context, &FID_OPS),
         // Nothing needs a descriptor.
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
@@ -152,7 +152,7 @@ pub(crate) fn front(region: MemoryRegion, domain: &DomainState, context: *mut c_
 }
 
 unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<MrState>(mr.cast(), |_| false)? };
         Ok(0)
@@ -160,7 +160,7 @@ unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open region.
         let MrState { region, bound, .. } = unsafe { object::state::<MrState>(mr.cast())? };
         if other.is_null() {
@@ -187,7 +187,7 @@ unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open region.
         let region = unsafe { &object::state::<MrState>(mr.cast())?.region };
         match command {
@@ -199,7 +199,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
-            FI_GET_RAW_MR => unsafe { raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
+            FI_GET_RAW_MR => unsafe { write_raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
             _ => Err(Errno::ENOSYS.into()),
         }
     })
@@ -210,7 +210,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
 /// # Safety
 ///
 /// What `attr` points to is null or valid.
-unsafe fn raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
+unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
     }

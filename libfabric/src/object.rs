@@ -33,7 +33,7 @@ struct Object<S: State> {
 }
 
 /// The head of a new object.
-pub(crate) fn fid<S: State>(context: *mut c_void, ops: &'static FiOps) -> Fid {
+pub(crate) fn new_fid<S: State>(context: *mut c_void, ops: &'static FiOps) -> Fid {
     Fid { fclass: S::CLASS, context, ops }
 }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn object_is_found_by_class_and_closed_once_unleased() {
-        let thing = open(fid::<Thing>(std::ptr::null_mut(), &OPS), Thing(InUse::default()));
+        let thing = open(new_fid::<Thing>(std::ptr::null_mut(), &OPS), Thing(InUse::default()));
         // SAFETY: `thing` is open until the successful `close`.
         unsafe {
             let lease = state::<Thing>(thing.cast()).map(|thing| thing.0.lease()).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn closed_object_is_dropped_at_its_original_address() {
         let ended_at = Arc::new(AtomicUsize::new(0));
-        let known = open(fid::<Known>(ptr::null_mut(), &OPS), Known(ended_at.clone()));
+        let known = open(new_fid::<Known>(ptr::null_mut(), &OPS), Known(ended_at.clone()));
         // SAFETY: `known` is open until it is closed.
         let at = unsafe { ptr::from_ref(state::<Known>(known.cast()).unwrap()).addr() };
         // SAFETY: as above.

@@ -71,30 +71,30 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
 /// # Safety
 ///
 /// `written` was made of `info`, and was not handed out yet.
-pub(crate) unsafe fn answer_of_fabric(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
-    let named = Named { fabric: fabric.addr(), ..Named::default() };
+pub(crate) unsafe fn write_into_request_info(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
+    let named = NamedObjects { fabric: fabric.addr(), ..NamedObjects::default() };
     // SAFETY: the caller promises it.
-    unsafe { named.answer(std::slice::from_ref(info), written) };
+    unsafe { named.write_into_answer(std::slice::from_ref(info), written) };
 }
 
 /// The objects that hints name, by where they are.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedObjects {
     fabric: usize,
     domain: usize,
     /// A passive endpoint, whose address the answer is to be used with.
     handle: usize,
 }
 
-impl Named {
+impl NamedObjects {
     /// # Safety
     ///
     /// `hints` is null or valid, and so are its attributes.
-    pub(crate) unsafe fn by(hints: *const FiInfo) -> Named {
+    pub(crate) unsafe fn from_hints(hints: *const FiInfo) -> NamedObjects {
         // SAFETY: the caller promises it.
         unsafe {
-            let Some(hints) = hints.as_ref() else { return Named::default() };
-            Named {
+            let Some(hints) = hints.as_ref() else { return NamedObjects::default() };
+            NamedObjects {
                 fabric: hints.fabric_attr.as_ref().map_or(0, |attr| attr.fabric.addr()),
                 domain: hints.domain_attr.as_ref().map_or(0, |attr| attr.domain.addr()),
                 handle: hints.handle.addr(),
@@ -107,8 +107,8 @@ impl Named {
     /// # Errors
     ///
     /// ENODATA for an object that is not open, and for hints that ask for something else as well.
-    pub(crate) fn restrict(self, hints: &mut Info) -> Result<(), Failure> {
-        if let Some(passive) = self.passive() {
+    pub(crate) fn restrict_hints(self, hints: &mut Info) -> Result<(), Failure> {
+        if let Some(passive) = self.passive_endpoint() {
             restrict_to_passive(passive.info(), hints)?;
         }
         let opened = OPENED.lock();
@@ -124,7 +124,7 @@ impl Named {
         let is_another = hints.domain.name.as_ref().is_some_and(|name| *name != domain.name)
             || hints.addr_format.is_some_and(|format| format != domain.format)
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
-            || hints.domain.threading.is_some_and(|asked| !domain.serves(asked))
+            || hints.domain.threading.is_some_and(|asked| !domain.can_serve(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
             || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.connects);
         if is_another {
@@ -142,8 +142,8 @@ impl Named {
     }
 
     /// The passive endpoint that hints name; other handles mean nothing here.
-    fn passive(self) -> Option<PassiveEndpoint> {
-        match handles::named(ptr::without_provenance(self.handle)) {
+    fn passive_endpoint(self) -> Option<PassiveEndpoint> {
+        match handles::lookup_handle(ptr::without_provenance(self.handle)) {
             Some(Handle::PassiveEndpoint(passive)) => Some(passive),
             _ => None,
         }
@@ -154,8 +154,8 @@ impl Named {
     /// # Safety
     ///
     /// `list` was made of `infos`, and was not handed out yet.
-    pub(crate) unsafe fn answer(self, infos: &[Info], list: *mut FiInfo) {
-        let handle = self.passive().map(|_| self.handle);
+    pub(crate) unsafe fn write_into_answer(self, infos: &[Info], list: *mut FiInfo) {
+        let handle = self.passive_endpoint().map(|_| self.handle);
         let opened = OPENED.lock();
         let mut next = list;
         for info in infos {
@@ -164,12 +164,12 @@ impl Named {
             let domain = opened
                 .domains
                 .iter()
-                .find(|open| open.belongs_to(info) && (self.domain == 0 || open.at == self.domain));
+                .find(|open| open.is_usable_for(info) && (self.domain == 0 || open.at == self.domain));
             // SAFETY: the list has an entry for each info, with all attributes, says the caller.
             unsafe {
-                (*(*next).fabric_attr).fabric = pointer(fabric.filter(|_| is_our_fabric));
-                (*(*next).domain_attr).domain = pointer(domain.map(|open| open.at));
-                (*next).handle = pointer(handle).cast();
+                (*(*next).fabric_attr).fabric = to_pointer(fabric.filter(|_| is_our_fabric));
+                (*(*next).domain_attr).domain = to_pointer(domain.map(|open| open.at));
+                (*next).handle = to_pointer(handle).cast();
                 next = (*next).next;
             }
         }
@@ -196,23 +196,23 @@ fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> 
 
 impl OpenDomain {
     /// Whether an endpoint as this info has it can be opened in the domain.
-    fn belongs_to(&self, info: &Info) -> bool {
+    fn is_usable_for(&self, info: &Info) -> bool {
         info.domain.name.as_deref() == Some(&self.name)
             && info.addr_format == Some(self.format)
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
-            && info.domain.threading.is_some_and(|threading| self.serves(threading))
+            && info.domain.threading.is_some_and(|threading| self.can_serve(threading))
             && info.domain.data_progress == Some(self.data_progress)
             && (self.connects || info.ep.ep_type != Some(EndpointType::Msg))
     }
 
     /// Whether the domain supports this threading level. One without locks supports only
     /// `FI_THREAD_DOMAIN`.
-    fn serves(&self, threading: Threading) -> bool {
+    fn can_serve(&self, threading: Threading) -> bool {
         self.threading != Threading::Domain || threading == Threading::Domain
     }
 }
 
 /// The address of an object that was given to C, on its way back there.
-fn pointer(at: Option<usize>) -> *mut c_void {
+fn to_pointer(at: Option<usize>) -> *mut c_void {
     at.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
 }

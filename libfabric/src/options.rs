@@ -14,7 +14,7 @@ use crate::abi::fid::Fid;
 use crate::abi::{
     FI_CLASS_PEP, FI_CLASS_SRX_CTX, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
 };
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object;
 use crate::shared_receive_context::context_of;
 use crate::states::EndpointState;
@@ -29,7 +29,7 @@ pub(crate) unsafe extern "C" fn getopt(
     value: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, active or passive.
         let current = match unsafe { option_of(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn setopt(
     value: *const c_void,
     len: usize,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open endpoint, active or passive.
         let setting = unsafe { option_of(ep, level, name)? };
         if matches!(setting, Setting::CmDataSize) {

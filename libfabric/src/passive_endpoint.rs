@@ -10,10 +10,10 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{FI_BACKLOG, FI_CLASS_EQ, FI_CLASS_PEP};
 use crate::c_misuse::CMisuse;
-use crate::connection::data;
-use crate::edge::enter;
+use crate::connection::connection_data;
+use crate::edge::run_entry_point;
 use crate::eq::EqState;
-use crate::info::{Extent, read};
+use crate::info::{Extent, read_info};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::states::FabricState;
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn open_passive(
     pep: *mut *mut FidPep,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open fabric.
         let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
         if info.is_null() || pep.is_null() {
@@ -76,14 +76,15 @@ pub(crate) unsafe extern "C" fn open_passive(
         }
         let api_version = fabric.api_version;
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
-        let info = unsafe { read(info, Extent::Application { api_version })? };
+        let info = unsafe { read_info(info, Extent::Application { api_version })? };
         let passive = fabric.fabric.passive_endpoint(&info)?;
         let state = PassiveState {
             passive: passive.clone(),
             bound: Mutex::default(),
             _fabric: fabric.in_use.lease(),
         };
-        let front = FidPep { fid: object::fid::<PassiveState>(context, &FID_OPS), ops: &OPS, cm: &CM_OPS };
+        let front =
+            FidPep { fid: object::new_fid::<PassiveState>(context, &FID_OPS), ops: &OPS, cm: &CM_OPS };
         let opened = object::open(front, state);
         handles::add_passive(opened, &passive);
         // SAFETY: not null, so writable.
@@ -93,7 +94,7 @@ pub(crate) unsafe extern "C" fn open_passive(
 }
 
 unsafe extern "C" fn close(pep: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::state::<PassiveState>(pep.cast())? };
         // It is forgotten before another object may have its place.
@@ -105,7 +106,7 @@ unsafe extern "C" fn close(pep: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(pep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         let state = unsafe { object::state::<PassiveState>(pep.cast())? };
         // SAFETY: the caller passes an open object of the same fabric, or null.
@@ -124,7 +125,7 @@ unsafe extern "C" fn bind(pep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(pep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         let state = unsafe { object::state::<PassiveState>(pep.cast())? };
         match command {
@@ -142,7 +143,7 @@ unsafe extern "C" fn control(pep: *mut Fid, command: c_int, arg: *mut c_void) ->
 }
 
 unsafe extern "C" fn setname(pep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint and an address of this length.
         unsafe {
             let passive = &object::state::<PassiveState>(pep.cast())?.passive;
@@ -153,7 +154,7 @@ unsafe extern "C" fn setname(pep: *mut Fid, addr: *mut c_void, addrlen: usize) -
 }
 
 unsafe extern "C" fn getname(pep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         let passive = unsafe { &object::state::<PassiveState>(pep.cast())?.passive };
         if addrlen.is_null() {
@@ -166,7 +167,7 @@ unsafe extern "C" fn getname(pep: *mut Fid, addr: *mut c_void, addrlen: *mut usi
 }
 
 unsafe extern "C" fn listen(pep: *mut FidPep) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         unsafe { object::state::<PassiveState>(pep.cast())? }.passive.listen()?;
         Ok(0)
@@ -179,13 +180,13 @@ unsafe extern "C" fn reject(
     param: *const c_void,
     paramlen: usize,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open passive endpoint.
         unsafe { object::state::<PassiveState>(pep.cast())? };
         let request = handles::request_at(pep, handle).ok_or(CMisuse::NoRequest)?;
         // SAFETY: the caller passes data of this length.
-        request.reject(unsafe { data(param, paramlen)? })?;
-        handles::forget(&request);
+        request.reject(unsafe { connection_data(param, paramlen)? })?;
+        handles::forget_request(&request);
         Ok(0)
     })
 }

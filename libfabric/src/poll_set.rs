@@ -13,7 +13,7 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL};
 use crate::counter::CounterState;
 use crate::cq::CqState;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
 
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
     attr: *mut FiPollAttr,
     pollset: *mut *mut FidPoll,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if pollset.is_null() {
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
             members: Mutex::default(),
             _domain: domain.in_use.lease(),
         };
-        let front = FidPoll { fid: object::fid::<PollSetState>(ptr::null_mut(), &FID_OPS), ops: &OPS };
+        let front = FidPoll { fid: object::new_fid::<PollSetState>(ptr::null_mut(), &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { pollset.write(object::open(front, state)) };
         Ok(0)
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
 }
 
 unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let has_members = |state: &PollSetState| !state.members.lock().is_empty();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<PollSetState>(pollset.cast(), has_members)? };
@@ -82,7 +82,7 @@ unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
 /// # Safety
 ///
 /// `fid` is null or an open object that stays open.
-unsafe fn polled<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InUse), Failure> {
+unsafe fn find_poll_object<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InUse), Failure> {
     if fid.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -104,10 +104,10 @@ unsafe fn polled<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InUse), Failu
 
 /// `fi_poll_add`.
 unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open poll set and another open object.
         let (state, (object, in_use)) =
-            unsafe { (object::state::<PollSetState>(pollset.cast())?, polled(fid)?) };
+            unsafe { (object::state::<PollSetState>(pollset.cast())?, find_poll_object(fid)?) };
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
         }
@@ -122,9 +122,10 @@ unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) 
 
 /// `fi_poll_del`.
 unsafe extern "C" fn poll_del(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open poll set and another open object.
-        let (state, (object, _)) = unsafe { (object::state::<PollSetState>(pollset.cast())?, polled(fid)?) };
+        let (state, (object, _)) =
+            unsafe { (object::state::<PollSetState>(pollset.cast())?, find_poll_object(fid)?) };
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
         }
@@ -137,7 +138,7 @@ unsafe extern "C" fn poll_del(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) 
 
 /// `fi_poll`.
 unsafe extern "C" fn poll(pollset: *mut FidPoll, contexts: *mut *mut c_void, count: c_int) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open poll set.
         let state = unsafe { object::state::<PollSetState>(pollset.cast())? };
         let room = usize::try_from(count).map_err(|_| Failure(Errno::EINVAL))?;

@@ -34,7 +34,7 @@ pub(crate) type Descs = *mut *mut c_void;
 macro_rules! entry_points {
     (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
-            $crate::edge::enter(|| {
+            $crate::edge::run_entry_point(|| {
                 // SAFETY: the caller passes null or an open object, and all else as the manual page asks.
                 unsafe {
                     let $ep = $object(ep)?;
@@ -45,7 +45,7 @@ macro_rules! entry_points {
         }
     )*};
     (fn $($functions:tt)*) => {
-        $crate::posting::entry_points! { of $crate::posting::endpoint, fn $($functions)* }
+        $crate::posting::entry_points! { of $crate::posting::endpoint_from_fid, fn $($functions)* }
     };
 }
 
@@ -61,27 +61,27 @@ pub(crate) use entry_points;
 ///
 /// `ep` is null or an open endpoint, and stays open for `'a`.
 #[inline(always)]
-pub(crate) unsafe fn endpoint<'a>(ep: *mut FidEp) -> Result<&'a Endpoint, Failure> {
+pub(crate) unsafe fn endpoint_from_fid<'a>(ep: *mut FidEp) -> Result<&'a Endpoint, Failure> {
     // SAFETY: the caller promises it.
     Ok(unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint })
 }
 
 /// The application's context as it travels through homespun.
-pub(crate) fn context(context: *mut c_void) -> u64 {
+pub(crate) fn context_number(context: *mut c_void) -> u64 {
     // It comes back as a pointer, in the completion.
     context.expose_provenance() as u64
 }
 
 /// The flags of a call: those it was given, or the default ones.
 #[inline(always)]
-pub(crate) fn flags_or(flags: Option<u64>, default: OpFlags) -> OpFlags {
+pub(crate) fn flags_or_default(flags: Option<u64>, default: OpFlags) -> OpFlags {
     flags.map_or(default, OpFlags::from_bits_retain)
 }
 
 /// The source that a receive names. Without `FI_DIRECTED_RECV` C programs rely on it being ignored
 /// (`fi_msg(3)`). Native calls refuse it then.
 #[inline(always)]
-pub(crate) fn source(from: u64, caps: Caps) -> FabricAddress {
+pub(crate) fn receive_source(from: u64, caps: Caps) -> FabricAddress {
     if caps.contains(Caps::DIRECTED_RECV) { FabricAddress(from) } else { FabricAddress::UNSPECIFIED }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn remote_data(flags: u64, data: u64) -> Option<u64> {
 /// # Safety
 ///
 /// `message` is null or valid for `'a`.
-pub(crate) unsafe fn described<'a, M>(message: *const M) -> Result<&'a M, Failure> {
+pub(crate) unsafe fn deref_non_null<'a, M>(message: *const M) -> Result<&'a M, Failure> {
     // SAFETY: the caller promises it.
     unsafe { message.as_ref() }.ok_or(Failure(Errno::EINVAL))
 }
@@ -127,7 +127,7 @@ pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1]
 /// As [`entries`].
 pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segments, Failure> {
     // SAFETY: the caller promises it.
-    let entries = unsafe { entries(iov, count)? };
+    let entries = unsafe { vector_entries(iov, count)? };
     Ok(entries.iter().flat_map(|entry| segment(entry.iov_base, entry.iov_len)).collect())
 }
 
@@ -142,7 +142,7 @@ pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segment
 /// As [`entries`].
 pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<SegmentsMut, Failure> {
     // SAFETY: the caller promises it.
-    let entries = unsafe { entries(iov, count)? };
+    let entries = unsafe { vector_entries(iov, count)? };
     Ok(entries.iter().flat_map(|entry| segment_mut(entry.iov_base, entry.iov_len)).collect())
 }
 
@@ -155,7 +155,7 @@ pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<Seg
 /// # Safety
 ///
 /// `vector` is null or readable for `count` entries, for as long as the result is used.
-pub(crate) unsafe fn entries<'a, T>(vector: *const T, count: usize) -> Result<&'a [T], Failure> {
+pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Result<&'a [T], Failure> {
     match (vector.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
@@ -175,7 +175,7 @@ pub(crate) unsafe fn entries<'a, T>(vector: *const T, count: usize) -> Result<&'
 /// # Safety
 ///
 /// `buf` is null or readable for `len` bytes, which nothing writes as long as the slice is used.
-pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+pub(crate) unsafe fn inject_bytes<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::EINVAL.into()),
@@ -196,7 +196,7 @@ pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a 
 /// # Safety
 ///
 /// `places` is null or readable for `count` entries.
-pub(crate) unsafe fn remote<R>(
+pub(crate) unsafe fn single_remote_memory<R>(
     places: *const R,
     count: usize,
     local_lens_bytes: impl Iterator<Item = usize>,

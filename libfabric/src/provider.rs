@@ -12,10 +12,10 @@ use libc::{c_char, c_int};
 use crate::abi::info::FiInfo;
 use crate::abi::provider::FiProvider;
 use crate::c_misuse::CMisuse;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::fabric::open_fabric;
-use crate::info::{Extent, read, write_list};
-use crate::opened::Named;
+use crate::info::{Extent, read_info, write_list};
+use crate::opened::NamedObjects;
 use crate::{host, layers, log};
 
 /// The newest version of the interface that this provider was written against.
@@ -44,7 +44,7 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
-    enter(|| {
+    run_entry_point(|| {
         host::attach(provider);
         let host = host::current();
         // A host skips a provider whose version is below what the application asks for, and lets the
@@ -57,9 +57,9 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
         // SAFETY: see `Provider`.
         unsafe {
             (*provider).fi_version = fi_version.raw();
-            (*provider).context = layers::context_for(host.map(|host| host.version()));
+            (*provider).context = layers::context_for_host(host.map(|host| host.version()));
         }
-        log::follow_host();
+        log::forward_to_host();
         if let Some(host) = host {
             host::define_params(&host);
         }
@@ -70,8 +70,8 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 extern "C" fn cleanup() {
     // Even after a panic: nothing may call a host that has gone.
     host::detach();
-    enter(|| {
-        log::follow_host();
+    run_entry_point(|| {
+        log::forward_to_host();
         Ok(())
     });
 }
@@ -84,7 +84,7 @@ unsafe extern "C" fn provider_getinfo(
     hints: *const FiInfo,
     info: *mut *mut FiInfo,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         if info.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -92,25 +92,31 @@ unsafe extern "C" fn provider_getinfo(
         unsafe { info.write(ptr::null_mut()) };
         // SAFETY: the host passes null or what the application passed to `fi_getinfo`: strings, and hints
         // that are as long as the host's structures.
-        let (node, service, named, mut hints) =
-            unsafe { (text(node)?, text(service)?, Named::by(hints), hints_of(hints, version)?) };
+        let (node, service, named, mut hints) = unsafe {
+            (
+                read_str(node)?,
+                read_str(service)?,
+                NamedObjects::from_hints(hints),
+                read_hints(hints, version)?,
+            )
+        };
         if layers::is_asked_by_layer(flags) {
             let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.as_deref());
             let host_version = host::current().map(|host| host.version());
-            if !layers::allows_layer(provider_name, host_version) {
+            if !layers::allows_layering(provider_name, host_version) {
                 return Err(CMisuse::LayerHints.into());
             }
         }
         if let Some(hints) = &mut hints {
             // The host has chosen by this name already, and may have made it longer by the names of layers.
             hints.fabric.prov_name = None;
-            named.restrict(hints)?;
+            named.restrict_hints(hints)?;
         }
         let flags = InfoFlags::from_bits_retain(flags);
-        let infos = Fabric::with_params(host::params()).getinfo(node, service, flags, hints.as_ref())?;
+        let infos = Fabric::with_params(host::read_params()).getinfo(node, service, flags, hints.as_ref())?;
         let list = write_list(&infos)?;
         // SAFETY: the list was just made.
-        unsafe { named.answer(&infos, list) };
+        unsafe { named.write_into_answer(&infos, list) };
         // SAFETY: as above.
         unsafe { info.write(list) };
         Ok(0)
@@ -120,12 +126,12 @@ unsafe extern "C" fn provider_getinfo(
 /// # Safety
 ///
 /// `hints` is null or a valid `struct fi_info` as long as ours, and so is all that it points to.
-unsafe fn hints_of(hints: *const FiInfo, version: u32) -> Result<Option<Info>, Failure> {
+unsafe fn read_hints(hints: *const FiInfo, version: u32) -> Result<Option<Info>, Failure> {
     if hints.is_null() {
         return Ok(None);
     }
     // SAFETY: not null, so valid.
-    let mut hints = unsafe { read(hints, Extent::Library)? };
+    let mut hints = unsafe { read_info(hints, Extent::Library)? };
     hints.fabric.api_version = Version::from_raw(version);
     Ok(Some(hints))
 }
@@ -133,7 +139,7 @@ unsafe fn hints_of(hints: *const FiInfo, version: u32) -> Result<Option<Info>, F
 /// # Safety
 ///
 /// `text` is null or a string that ends with a zero byte and outlives the result.
-unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> {
+unsafe fn read_str<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> {
     if text.is_null() {
         return Ok(None);
     }

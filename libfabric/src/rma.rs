@@ -8,8 +8,8 @@ use libc::{c_void, iovec};
 use crate::abi::rma::{FiMsgRma, FiOpsRma};
 use crate::edge::Failure;
 use crate::posting::{
-    Desc, Descs, context, described, entry_points, flags_or, injected, remote, remote_data, segment,
-    segment_mut, segments, segments_mut,
+    Desc, Descs, context_number, deref_non_null, entry_points, flags_or_default, inject_bytes, remote_data,
+    segment, segment_mut, segments, segments_mut, single_remote_memory,
 };
 use crate::triggered;
 
@@ -40,9 +40,9 @@ entry_points! {
     }
 
     fn readmsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
-        let msg = described(msg)?;
+        let msg = deref_non_null(msg)?;
         let buffers = segments_mut(msg.msg_iov, msg.iov_count)?;
-        let remote = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let remote = rma_remote_memory(msg, buffers.iter().map(|segment| segment.len_bytes))?;
         post_read(ep, buffers, msg.addr, remote, msg.context, Some(flags))
     }
 
@@ -59,9 +59,9 @@ entry_points! {
     }
 
     fn writemsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
-        let msg = described(msg)?;
+        let msg = deref_non_null(msg)?;
         let buffers = segments(msg.msg_iov, msg.iov_count)?;
-        let remote = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let remote = rma_remote_memory(msg, buffers.iter().map(|segment| segment.len_bytes))?;
         let data = remote_data(flags, msg.data);
         post_write(ep, buffers, msg.addr, remote, data, msg.context, Some(flags))
     }
@@ -97,13 +97,14 @@ unsafe fn post_write(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
+    let (to, context, flags) =
+        (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let write = WriteMsg { buffers: buffers.as_ref(), to, memory, data, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_write(&write)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Write(write)))
+        endpoint.post_write(&write).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Write(write))
+        })
     }
 }
 
@@ -121,13 +122,14 @@ unsafe fn post_read(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
+    let (from, context, flags) =
+        (FabricAddress(from), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let read = ReadMsg { buffers: buffers.as_ref(), from, memory, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe {
-        endpoint
-            .post_read(&read)
-            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Read(read)))
+        endpoint.post_read(&read).or_else(|error| {
+            triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Read(read))
+        })
     }
 }
 
@@ -145,7 +147,7 @@ unsafe fn post_inject(
     data: Option<u64>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller promises it.
-    let bytes = unsafe { injected(buf, len)? };
+    let bytes = unsafe { inject_bytes(buf, len)? };
     endpoint.inject_write(bytes, FabricAddress(to), memory, data).map_err(Failure::from)
 }
 
@@ -154,13 +156,13 @@ unsafe fn post_inject(
 /// # Safety
 ///
 /// What `msg` points to is valid.
-pub(crate) unsafe fn named(
+pub(crate) unsafe fn rma_remote_memory(
     msg: &FiMsgRma,
     lens_bytes: impl Iterator<Item = usize>,
 ) -> Result<RemoteMemory, Failure> {
     // SAFETY: the caller promises it.
     unsafe {
-        remote(msg.rma_iov, msg.rma_iov_count, lens_bytes, |place| {
+        single_remote_memory(msg.rma_iov, msg.rma_iov_count, lens_bytes, |place| {
             Ok((RemoteMemory { address: place.addr, key: place.key }, place.len))
         })
     }

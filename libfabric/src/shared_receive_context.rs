@@ -11,7 +11,7 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiRxAttr;
 use crate::abi::{FI_CLASS_SRX_CTX, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT};
 use crate::c_misuse::CMisuse;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::endpoint::COLLECTIVE_OPS;
 use crate::info::read_rx_attr;
 use crate::object::{self, InUse, Lease, State};
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
     rx_ep: *mut *mut FidEp,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if rx_ep.is_null() {
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
             _domain: domain.in_use.lease(),
         };
         let front = FidEp {
-            fid: object::fid::<SharedReceiveContextState>(context, &FID_OPS),
+            fid: object::new_fid::<SharedReceiveContextState>(context, &FID_OPS),
             ops: &OPS,
             msg: &shared_receives::MSG_OPS,
             tagged: &shared_receives::TAGGED_OPS,
@@ -104,7 +104,7 @@ pub(crate) unsafe fn context_of<'a>(srx: *const c_void) -> Result<&'a SharedRece
 }
 
 unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let in_use = |state: &SharedReceiveContextState| state.in_use.is_leased();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<SharedReceiveContextState>(srx.cast(), in_use)? };
@@ -113,7 +113,7 @@ unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open context.
         let context = unsafe { context_of(srx.cast())? };
         let flags: *mut u64 = arg.cast();
@@ -123,12 +123,12 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             FI_GETOPSFLAG => {
                 // SAFETY: for this command it points to flags.
-                receive_flags(unsafe { flags.read() })?;
+                parse_receive_flags(unsafe { flags.read() })?;
                 // SAFETY: as above.
                 unsafe { flags.write(context.rx_op_flags().bits()) };
             }
             // SAFETY: for this command it points to flags.
-            FI_SETOPSFLAG => context.set_rx_op_flags(receive_flags(unsafe { flags.read() })?)?,
+            FI_SETOPSFLAG => context.set_rx_op_flags(parse_receive_flags(unsafe { flags.read() })?)?,
             _ => return Err(Errno::ENOSYS.into()),
         }
         Ok(0)
@@ -136,7 +136,7 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
 }
 
 /// The flags of a command that is for receives, the only direction of a context.
-fn receive_flags(flags: u64) -> Result<OpFlags, Failure> {
+fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
         return Err(CMisuse::NotReceiving.into());
     }
@@ -144,9 +144,9 @@ fn receive_flags(flags: u64) -> Result<OpFlags, Failure> {
 }
 
 unsafe extern "C" fn cancel(srx: *mut Fid, context: *mut c_void) -> isize {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open context.
-        unsafe { context_of(srx.cast())? }.cancel(posting::context(context))?;
+        unsafe { context_of(srx.cast())? }.cancel(posting::context_number(context))?;
         Ok(0)
     })
 }

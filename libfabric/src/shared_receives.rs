@@ -7,9 +7,10 @@ use libc::{c_void, iovec};
 use crate::abi::endpoint::{FiMsg, FiOpsMsg, FidEp};
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
 use crate::edge::Failure;
-use crate::message::segments_to_fill;
+use crate::message::receive_segments;
 use crate::posting::{
-    Desc, Descs, context, described, entry_points, flags_or, segment_mut, segments_mut, source,
+    Desc, Descs, context_number, deref_non_null, entry_points, flags_or_default, receive_source, segment_mut,
+    segments_mut,
 };
 use crate::shared_receive_context::context_of;
 use crate::unsupported::Unsupported;
@@ -52,8 +53,8 @@ entry_points! {
     }
 
     fn recvmsg(srx, msg: *const FiMsg, flags: u64) -> isize {
-        let FiMsg { msg_iov, iov_count, addr, context, .. } = *described(msg)?;
-        post_receive(srx, segments_to_fill(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
+        let FiMsg { msg_iov, iov_count, addr, context, .. } = *deref_non_null(msg)?;
+        post_receive(srx, receive_segments(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
     }
 
     fn trecv(
@@ -69,8 +70,8 @@ entry_points! {
     }
 
     fn trecvmsg(srx, msg: *const FiMsgTagged, flags: u64) -> isize {
-        let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *described(msg)?;
-        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
+        let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *deref_non_null(msg)?;
+        let (buffers, tagged) = (receive_segments(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
         post_receive(srx, buffers, addr, tagged, context, Some(flags))
     }
 }
@@ -102,8 +103,8 @@ unsafe fn post_receive(
     ctx: *mut c_void,
     flags: Option<u64>,
 ) -> Result<(), Failure> {
-    let (context, flags) = (context(ctx), flags_or(flags, srx.rx_op_flags()));
-    let from = source(from, srx.attr().caps);
+    let (context, flags) = (context_number(ctx), flags_or_default(flags, srx.rx_op_flags()));
+    let from = receive_source(from, srx.attr().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises what is asked for.
     unsafe { srx.post_receive(&receive) }.map_err(Failure::from)

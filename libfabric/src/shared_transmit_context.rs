@@ -8,7 +8,7 @@ use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsEp, FidStx};
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
-use crate::edge::enter;
+use crate::edge::run_entry_point;
 use crate::info::{Extent, read_tx_attr};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
     stx: *mut *mut FidStx,
     context: *mut c_void,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open domain.
         let domain = unsafe { object::state::<DomainState>(domain.cast())? };
         if stx.is_null() {
@@ -62,7 +62,8 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
             in_use: InUse::default(),
             _domain: domain.in_use.lease(),
         };
-        let front = FidStx { fid: object::fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };
+        let front =
+            FidStx { fid: object::new_fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { stx.write(object::open(front, state)) };
         Ok(0)
@@ -70,7 +71,7 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
 }
 
 unsafe extern "C" fn close(stx: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         let in_use = |state: &SharedTransmitContextState| state.in_use.is_leased();
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<SharedTransmitContextState>(stx.cast(), in_use)? };

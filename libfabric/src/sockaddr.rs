@@ -79,7 +79,7 @@ impl CAddress {
     }
 
     /// Its bytes.
-    pub(crate) fn bytes(&self) -> Box<[u8]> {
+    pub(crate) fn to_bytes(&self) -> Box<[u8]> {
         let mut bytes = vec![0; self.len_bytes()];
         let mut len_bytes = bytes.len();
         // SAFETY: there is as much room as is said.
@@ -118,7 +118,7 @@ impl CAddress {
 mod tests {
     use super::*;
 
-    fn through_c(address: Address) -> Address {
+    fn round_trip_through_c(address: Address) -> Address {
         let mut room = [0u8; 32];
         let mut len_bytes = room.len();
         // SAFETY: `room` is as long as `len_bytes` says.
@@ -133,7 +133,7 @@ mod tests {
     fn addresses_round_trip_through_c() {
         for text in ["192.0.2.7:4711", "[2001:db8::7]:65535", "[fe80::1%3]:1", "0.0.0.0:0"] {
             let address = Address::from(text.parse::<SocketAddr>().unwrap());
-            assert_eq!(through_c(address), address, "{text}");
+            assert_eq!(round_trip_through_c(address), address, "{text}");
         }
     }
 

@@ -68,7 +68,7 @@ impl EndpointState {
     }
 
     /// What stands behind an alias of the endpoint, which is this handle of it.
-    pub(crate) fn alias(&self, endpoint: Endpoint) -> EndpointState {
+    pub(crate) fn new_alias_state(&self, endpoint: Endpoint) -> EndpointState {
         EndpointState {
             endpoint,
             request: self.request.clone(),
@@ -79,7 +79,7 @@ impl EndpointState {
     }
 
     /// Keeps an object that was bound to the endpoint.
-    pub(crate) fn keep(&self, bound: Lease) {
+    pub(crate) fn keep_bound(&self, bound: Lease) {
         self.bound.lock().push(bound);
     }
 }

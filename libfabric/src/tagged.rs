@@ -4,9 +4,9 @@ use homespun::TagMatch;
 use libc::{c_void, iovec};
 
 use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
-use crate::message::{post_inject, post_receive, post_send, segments_to_fill};
+use crate::message::{post_inject, post_receive, post_send, receive_segments};
 use crate::posting::{
-    Desc, Descs, described, entry_points, remote_data, segment, segment_mut, segments, segments_mut,
+    Desc, Descs, deref_non_null, entry_points, remote_data, segment, segment_mut, segments, segments_mut,
 };
 
 pub(crate) static OPS: FiOpsTagged = FiOpsTagged {
@@ -36,8 +36,8 @@ entry_points! {
     }
 
     fn recvmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
-        let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *described(msg)?;
-        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
+        let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *deref_non_null(msg)?;
+        let (buffers, tagged) = (receive_segments(msg_iov, iov_count, flags)?, Some(TagMatch { tag, ignore }));
         post_receive(ep, buffers, addr, tagged, context, Some(flags))
     }
 
@@ -50,7 +50,7 @@ entry_points! {
     }
 
     fn sendmsg(ep, msg: *const FiMsgTagged, flags: u64) -> isize {
-        let FiMsgTagged { msg_iov, iov_count, addr, tag, context, data, .. } = *described(msg)?;
+        let FiMsgTagged { msg_iov, iov_count, addr, tag, context, data, .. } = *deref_non_null(msg)?;
         let data = remote_data(flags, data);
         post_send(ep, segments(msg_iov, iov_count)?, addr, Some(tag), data, context, Some(flags))
     }

@@ -21,11 +21,11 @@ static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
 /// # Safety
 ///
 /// `buf` is null or writable for `len_bytes`.
-pub(crate) unsafe fn describe(errno: c_int, buf: *mut c_char, len_bytes: usize) -> *const c_char {
+pub(crate) unsafe fn describe_errno(errno: c_int, buf: *mut c_char, len_bytes: usize) -> *const c_char {
     let known = if (0..ERRNO_END).contains(&errno) { errno } else { ERRNO_END };
     let Some(text) = DESCRIPTIONS.get(known.cast_unsigned() as usize) else { return ptr::null() };
     // SAFETY: the caller promises it.
-    unsafe { copy(text.as_bytes(), buf, len_bytes) };
+    unsafe { copy_terminated(text.as_bytes(), buf, len_bytes) };
     text.as_ptr()
 }
 
@@ -34,7 +34,7 @@ pub(crate) unsafe fn describe(errno: c_int, buf: *mut c_char, len_bytes: usize) 
 /// # Safety
 ///
 /// `buf` is null or writable for `len_bytes`.
-pub(crate) unsafe fn copy(text: &[u8], buf: *mut c_char, len_bytes: usize) {
+pub(crate) unsafe fn copy_terminated(text: &[u8], buf: *mut c_char, len_bytes: usize) {
     if buf.is_null() || len_bytes == 0 {
         return;
     }
@@ -54,16 +54,16 @@ mod tests {
 
     use super::*;
 
-    fn described(errno: c_int) -> &'static str {
+    fn describe_to_str(errno: c_int) -> &'static str {
         // SAFETY: null is allowed, and the text is valid for ever.
-        unsafe { CStr::from_ptr(describe(errno, ptr::null_mut(), 0)) }.to_str().unwrap()
+        unsafe { CStr::from_ptr(describe_errno(errno, ptr::null_mut(), 0)) }.to_str().unwrap()
     }
 
     #[test]
     fn every_number_has_a_text() {
-        assert_eq!(described(Errno::ETRUNC.raw()), Errno::ETRUNC.description());
+        assert_eq!(describe_to_str(Errno::ETRUNC.raw()), Errno::ETRUNC.description());
         for unknown in [-1, 0, 511, 512, c_int::MAX, c_int::MIN] {
-            assert_eq!(described(unknown), Errno::new(9999).description(), "{unknown}");
+            assert_eq!(describe_to_str(unknown), Errno::new(9999).description(), "{unknown}");
         }
     }
 
@@ -71,7 +71,7 @@ mod tests {
     fn text_is_truncated_to_short_buffer() {
         let mut buf = [0x7f; 6];
         // SAFETY: the buffer is longer than 5.
-        unsafe { describe(Errno::ECANCELED.raw(), buf.as_mut_ptr(), 5) };
+        unsafe { describe_errno(Errno::ECANCELED.raw(), buf.as_mut_ptr(), 5) };
         assert_eq!(buf.map(|c: c_char| c as u8), *b"Oper\0\x7f");
     }
 }

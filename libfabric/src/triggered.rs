@@ -13,7 +13,7 @@ use crate::c_misuse::CMisuse;
 use crate::counter::CounterState;
 use crate::edge::Failure;
 use crate::object;
-use crate::posting::described;
+use crate::posting::deref_non_null;
 
 /// An operation with the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
@@ -26,7 +26,7 @@ pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 /// As the call that posts the operation; with `FI_TRIGGER`, `ctx` is null or a `struct fi_triggered_context`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn post<'a>(
+pub(crate) unsafe fn post_if_triggered<'a>(
     endpoint: &Endpoint,
     ctx: *mut c_void,
     flags: OpFlags,
@@ -37,13 +37,13 @@ pub(crate) unsafe fn post<'a>(
         return Err(error.into());
     }
     // SAFETY: the caller promises it.
-    let triggered = unsafe { described(ctx.cast::<FiTriggeredContext>())? };
+    let triggered = unsafe { deref_non_null(ctx.cast::<FiTriggeredContext>())? };
     if triggered.event_type != FI_TRIGGER_THRESHOLD {
         return Err(CMisuse::Trigger.into());
     }
     let threshold = &triggered.trigger.threshold;
     // SAFETY: the counter of the context is open.
-    let counter = unsafe { counter(threshold.cntr)? }.clone();
+    let counter = unsafe { counter_from_fid(threshold.cntr)? }.clone();
     let trigger = Trigger { counter, threshold: threshold.threshold as u64 };
     // SAFETY: the caller promises what is asked for.
     unsafe { endpoint.post_triggered(&trigger, operation()) }.map_err(Failure::from)
@@ -58,7 +58,7 @@ pub(crate) unsafe fn post<'a>(
 /// # Safety
 ///
 /// `cntr` is null or an open counter.
-pub(crate) unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
+pub(crate) unsafe fn counter_from_fid<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
     // SAFETY: the caller promises it.
     Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
 }

@@ -18,7 +18,7 @@ use crate::abi::{
 };
 use crate::counter::CounterState;
 use crate::cq::CqState;
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::eq::EqState;
 use crate::object;
 use crate::states::FabricState;
@@ -29,7 +29,7 @@ use crate::wait_set::WaitSetState;
 /// # Errors
 ///
 /// EINVAL for a number that is none.
-pub(crate) fn wait_object(raw: u32) -> Result<WaitObject, Failure> {
+pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
     Ok(match raw {
         FI_WAIT_NONE => WaitObject::None,
         FI_WAIT_UNSPEC => WaitObject::Unspec,
@@ -44,7 +44,7 @@ pub(crate) fn wait_object(raw: u32) -> Result<WaitObject, Failure> {
 
 /// What a blocking read waits for, and how long.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct BlockingRead {
     pub(crate) threshold_entries: usize,
     /// `None` for ever.
     pub(crate) timeout: Option<Duration>,
@@ -61,7 +61,7 @@ impl WaitCondition {
     /// # Errors
     ///
     /// EINVAL for a number that is none.
-    pub(crate) fn read(raw: u32) -> Result<WaitCondition, Failure> {
+    pub(crate) fn from_raw(raw: u32) -> Result<WaitCondition, Failure> {
         match raw {
             FI_CQ_COND_NONE => Ok(WaitCondition::None),
             FI_CQ_COND_THRESHOLD => Ok(WaitCondition::Threshold),
@@ -70,12 +70,12 @@ impl WaitCondition {
     }
 
     /// A threshold is passed in place of a pointer; a negative timeout, in milliseconds, is none.
-    pub(crate) fn patience(self, cond: *const c_void, timeout: c_int) -> Patience {
+    pub(crate) fn wait_limits(self, cond: *const c_void, timeout: c_int) -> BlockingRead {
         let threshold_entries = match self {
             WaitCondition::None => 1,
             WaitCondition::Threshold => cond.addr(),
         };
-        Patience { threshold_entries, timeout: u64::try_from(timeout).ok().map(Duration::from_millis) }
+        BlockingRead { threshold_entries, timeout: u64::try_from(timeout).ok().map(Duration::from_millis) }
     }
 }
 
@@ -136,7 +136,7 @@ unsafe fn getwait(waitable: &impl Waitable, arg: *mut c_void) -> Result<c_int, F
 
 /// `fi_trywait`.
 pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open fabric.
         unsafe { object::state::<FabricState>(fabric.cast())? };
         let count = usize::try_from(count).map_err(|_| Failure(Errno::EINVAL))?;

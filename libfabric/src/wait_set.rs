@@ -9,10 +9,10 @@ use crate::abi::eq::{FiOpsWait, FiWaitAttr, FidWait};
 use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
-use crate::edge::{Failure, enter};
+use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::FabricState;
-use crate::wait::{control_wait, wait_object};
+use crate::wait::{control_wait, parse_wait_object};
 
 /// What stands behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
@@ -52,7 +52,7 @@ impl WaitAttr {
     ///
     /// If `wait_obj` is `FI_WAIT_SET`, `wait_set` is null or an open object.
     pub(crate) unsafe fn read(wait_obj: u32, wait_set: *mut FidWait) -> Result<WaitAttr, Failure> {
-        let object = wait_object(wait_obj)?;
+        let object = parse_wait_object(wait_obj)?;
         if wait_obj != FI_WAIT_SET {
             return Ok(WaitAttr { object, set: None, lease: None });
         }
@@ -68,7 +68,7 @@ pub(crate) unsafe extern "C" fn open_wait_set(
     attr: *mut FiWaitAttr,
     waitset: *mut *mut FidWait,
 ) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open fabric.
         let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
         if attr.is_null() || waitset.is_null() {
@@ -80,12 +80,13 @@ pub(crate) unsafe extern "C" fn open_wait_set(
             return Err(Misuse::Flags(flags).into());
         }
         let state = WaitSetState {
-            set: fabric.fabric.open_wait_set(wait_object(wait_obj)?)?,
+            set: fabric.fabric.open_wait_set(parse_wait_object(wait_obj)?)?,
             wait_obj,
             in_use: InUse::default(),
             _fabric: fabric.in_use.lease(),
         };
-        let front = FidWait { fid: object::fid::<WaitSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
+        let front =
+            FidWait { fid: object::new_fid::<WaitSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { waitset.write(object::open(front, state)) };
         Ok(0)
@@ -93,7 +94,7 @@ pub(crate) unsafe extern "C" fn open_wait_set(
 }
 
 unsafe extern "C" fn close(waitset: *mut Fid) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
         unsafe { object::close::<WaitSetState>(waitset.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
@@ -101,7 +102,7 @@ unsafe extern "C" fn close(waitset: *mut Fid) -> c_int {
 }
 
 unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
         // SAFETY: the caller passes what the command wants.
@@ -111,7 +112,7 @@ unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void
 
 /// `fi_wait`.
 unsafe extern "C" fn wait(waitset: *mut FidWait, timeout: c_int) -> c_int {
-    enter(|| {
+    run_entry_point(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
         // A negative timeout is none.

@@ -11,7 +11,7 @@ use std::process::Command;
 use homespun_suite::prerequisites::Prerequisite;
 
 /// Runs `fi_info` with the plugin alone in its provider path. Returns both outputs.
-fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+fn run_fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
@@ -20,7 +20,7 @@ fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     command.args(arguments).env("FI_PROVIDER_PATH", directory.path()).envs(variables.iter().copied());
     let output = match command.output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Prerequisite::FI_INFO.lacks(error);
+            Prerequisite::FI_INFO.report_skipped(error);
             return None;
         }
         run => run.expect("a program that is installed can be started"),
@@ -31,7 +31,7 @@ fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
 
 #[test]
 fn fi_info_lists_fabric_domains_and_endpoint_types() {
-    let Some(text) = fi_info(&["-p", "homespun"], &[]) else { return };
+    let Some(text) = run_fi_info(&["-p", "homespun"], &[]) else { return };
     for line in
         ["provider: homespun", "fabric: homespun", "domain: tcp", "type: FI_EP_RDM", "type: FI_EP_MSG"]
     {
@@ -42,7 +42,7 @@ fn fi_info_lists_fabric_domains_and_endpoint_types() {
 #[test]
 fn parameter_sets_the_default_unexpected_budget() {
     let budget = [("FI_HOMESPUN_UNEXPECTED_BYTES", "3145728")];
-    let Some(text) = fi_info(&["-p", "homespun", "-v"], &budget) else { return };
+    let Some(text) = run_fi_info(&["-p", "homespun", "-v"], &budget) else { return };
     let lines: Vec<_> = text.lines().filter(|line| line.contains("total_buffered_recv:")).collect();
     assert!(!lines.is_empty(), "no attributes in:\n{text}");
     assert!(lines.iter().all(|line| line.ends_with(" 3145728")), "{lines:?}");
@@ -51,19 +51,19 @@ fn parameter_sets_the_default_unexpected_budget() {
 #[test]
 fn diagnostics_go_to_the_log_of_libfabric() {
     let arguments = ["-p", "homespun", "-t", "FI_EP_DGRAM"];
-    let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };
+    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };
     // The host's log line of the plugin's message.
     let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_DGRAM");
     assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
-    let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
+    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
     assert!(!text.lines().any(is_ours), "not asked for:\n{text}");
 }
 
 #[test]
 fn fi_info_lists_the_parameters() {
-    let Some(text) = fi_info(&["-e"], &[("FI_HOMESPUN_CLOSE_LINGER_MS", "7")]) else { return };
+    let Some(text) = run_fi_info(&["-e"], &[("FI_HOMESPUN_CLOSE_LINGER_MS", "7")]) else { return };
     for param in homespun::params::PARAMS {
-        assert!(text.contains(&param.variable()), "no {} in:\n{text}", param.variable());
+        assert!(text.contains(&param.env_variable()), "no {} in:\n{text}", param.env_variable());
         assert!(text.contains(param.help), "no {:?} in:\n{text}", param.help);
     }
     // The host prints the type of the value, too.
@@ -78,12 +78,12 @@ fn parameter_restricts_the_domains() {
         names.map(str::to_owned).collect()
     };
     for domain in ["shm", "tcp"] {
-        let Some(text) = fi_info(&["-p", "homespun"], &[("FI_HOMESPUN_DOMAIN", domain)]) else { return };
+        let Some(text) = run_fi_info(&["-p", "homespun"], &[("FI_HOMESPUN_DOMAIN", domain)]) else { return };
         let found = domains(&text);
         assert!(!found.is_empty() && found.iter().all(|name| name == domain), "{text}");
     }
     let variables = [("FI_HOMESPUN_DOMAIN", "token-ring"), ("FI_LOG_LEVEL", "warn")];
-    let Some(text) = fi_info(&["-p", "homespun"], &variables) else { return };
+    let Some(text) = run_fi_info(&["-p", "homespun"], &variables) else { return };
     assert!(domains(&text).is_empty(), "{text}");
     assert!(text.contains("there is no such domain, so nothing is offered"), "{text}");
 }

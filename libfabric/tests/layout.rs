@@ -45,26 +45,26 @@ int main(void)
 
 /// All constants by their C name: those of the plugin, and homespun's flags and errors, which have the same
 /// values.
-fn constants() -> BTreeMap<String, u64> {
+fn own_constants() -> BTreeMap<String, u64> {
     let mut all: BTreeMap<String, u64> =
         CONSTANTS.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     let mut add = |name: String, value: u64| {
         all.insert(name, value);
     };
     let plain = [
-        named::<Caps>(),
-        named::<OpFlags>(),
-        named::<CompletionFlags>(),
-        named::<BindFlags>(),
-        named::<InfoFlags>(),
-        named::<Mode>(),
-        named::<MrAccess>(),
+        list_named_flags::<Caps>(),
+        list_named_flags::<OpFlags>(),
+        list_named_flags::<CompletionFlags>(),
+        list_named_flags::<BindFlags>(),
+        list_named_flags::<InfoFlags>(),
+        list_named_flags::<Mode>(),
+        list_named_flags::<MrAccess>(),
     ];
     for (name, value) in plain.into_iter().flatten() {
         // The one name that homespun spells differently.
         add(format!("FI_{}", name.replace("NUMERIC_HOST", "NUMERICHOST")), value);
     }
-    for (name, value) in named::<Order>() {
+    for (name, value) in list_named_flags::<Order>() {
         add(format!("FI_ORDER_{name}"), value);
     }
     for (name, flag) in MrMode::all().iter_names() {
@@ -107,11 +107,11 @@ fn constants() -> BTreeMap<String, u64> {
 }
 
 /// The names of flags and their values.
-fn named<F: bitflags::Flags<Bits = u64>>() -> Vec<(&'static str, u64)> {
+fn list_named_flags<F: bitflags::Flags<Bits = u64>>() -> Vec<(&'static str, u64)> {
     F::all().iter_names().map(|(name, flag)| (name, flag.bits())).collect()
 }
 
-fn program() -> String {
+fn write_layout_program() -> String {
     let mut text = INCLUDES.to_owned();
     // Writing to a string does not fail.
     let mut line = |line: String| writeln!(text, "{line}").expect("memory");
@@ -128,7 +128,7 @@ fn program() -> String {
             line("#endif".to_owned());
         }
     }
-    for name in constants().keys() {
+    for name in own_constants().keys() {
         line(format!("SHOW(\"{name}\", {name})"));
     }
     line("return 0; }".to_owned());
@@ -149,12 +149,12 @@ fn has_headers(directory: &Path) -> bool {
 }
 
 /// The values of the headers, by name.
-fn from_headers() -> Option<BTreeMap<String, u64>> {
+fn header_values() -> Option<BTreeMap<String, u64>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     if !has_headers(directory.path()) {
         return None;
     }
-    let output = compile(directory.path(), &program()).expect("a compiler, as just now");
+    let output = compile(directory.path(), &write_layout_program()).expect("a compiler, as just now");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown =
         Command::new(directory.path().join("layout")).output().expect("the program that was compiled");
@@ -169,8 +169,8 @@ fn from_headers() -> Option<BTreeMap<String, u64>> {
 
 #[test]
 fn interface_matches_the_installed_headers() {
-    let Some(headers) = from_headers() else {
-        return Prerequisite::LIBFABRIC_HEADERS.lacks("nothing to compare with");
+    let Some(headers) = header_values() else {
+        return Prerequisite::LIBFABRIC_HEADERS.report_skipped("nothing to compare with");
     };
     let version = (headers["major"] as u16, headers["minor"] as u16);
     assert!(version >= BASE_VERSION, "headers of {version:?} are older than the interface");
@@ -190,7 +190,7 @@ fn interface_matches_the_installed_headers() {
         let may_be_longer = version > BASE_VERSION && !name.starts_with("struct fi_ops");
         compare(name, size_bytes, if may_be_longer { u64::ge } else { u64::eq });
     }
-    for (name, value) in constants() {
+    for (name, value) in own_constants() {
         compare(&name, value, u64::eq);
     }
     assert!(differences.is_empty(), "headers of {version:?}:\n{}", differences.join("\n"));

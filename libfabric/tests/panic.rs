@@ -37,7 +37,7 @@ impl Subscriber for Bug {
 }
 
 /// Calls `fi_getinfo` with hints that cannot be met.
-fn getinfo(provider: *const FiProvider) -> i32 {
+fn call_getinfo(provider: *const FiProvider) -> i32 {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut hints, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
     ep.r#type = 2;
@@ -54,13 +54,13 @@ fn panic_becomes_an_error_and_closes_the_plugin() {
     const ENODATA: i32 = -61;
     const EOTHER: i32 = -256;
     let provider = fi_prov_ini().cast_const();
-    assert_eq!(getinfo(provider), ENODATA);
+    assert_eq!(call_getinfo(provider), ENODATA);
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
-    let result = with_default(Bug, || getinfo(provider));
+    let result = with_default(Bug, || call_getinfo(provider));
     panic::set_hook(hook);
     assert_eq!(result, EOTHER);
     // No call of the plugin works any more.
-    assert_eq!(getinfo(provider), EOTHER);
+    assert_eq!(call_getinfo(provider), EOTHER);
     assert!(fi_prov_ini().is_null());
 }

@@ -60,10 +60,10 @@ impl Control {
     /// Connects to the endpoint at an address.
     pub(crate) fn connect(to: Address) -> Result<Control, ConnectError> {
         let mut refused = ConnectError::Failed(LinkError::System(Errno::ECONNREFUSED));
-        for candidate in name::candidates(to) {
-            let socket = CloseOnForkFd::new(socket()?);
-            match connect(&socket, &name::of(candidate)?) {
-                Ok(()) => return Control::identify(socket).map_err(ConnectError::Failed),
+        for candidate in name::possible_bind_addresses(to) {
+            let socket = CloseOnForkFd::new(open_socket()?);
+            match connect(&socket, &name::socket_name(candidate)?) {
+                Ok(()) => return Control::verify_peer_user(socket).map_err(ConnectError::Failed),
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,
                 Err(error) => return Err(io::Error::from(error).into()),
@@ -73,14 +73,14 @@ impl Control {
     }
 
     /// Wraps an accepted connection.
-    pub(crate) fn accepted(socket: OwnedFd) -> Result<Control, LinkError> {
-        Control::identify(CloseOnForkFd::new(socket))
+    pub(crate) fn from_accepted(socket: OwnedFd) -> Result<Control, LinkError> {
+        Control::verify_peer_user(CloseOnForkFd::new(socket))
     }
 
     /// Reads the peer's credentials and refuses other users. An abstract name has no owner, so any process
     /// may bind it or connect to it.
-    fn identify(socket: CloseOnForkFd) -> Result<Control, LinkError> {
-        let peer = sys::credentials(&socket).map_err(|error| LinkError::System(errno(&error)))?;
+    fn verify_peer_user(socket: CloseOnForkFd) -> Result<Control, LinkError> {
+        let peer = sys::peer_credentials(&socket).map_err(|error| LinkError::System(to_errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
             tracing::warn!(peer.uid, uid, peer.pid, "refused: the other process belongs to another user");
@@ -89,13 +89,13 @@ impl Control {
         Ok(Control { socket, peer })
     }
 
-    pub(crate) fn peer(&self) -> Credentials {
+    pub(crate) fn peer_credentials(&self) -> Credentials {
         self.peer
     }
 
     /// A descriptor that becomes readable when the peer's process ends. `None` if the peer lives in another
     /// PID namespace or has already ended; then the hang-up of the control socket announces its end.
-    pub(crate) fn pidfd(&self) -> Option<CloseOnForkFd> {
+    pub(crate) fn open_peer_pidfd(&self) -> Option<CloseOnForkFd> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
             Ok::<_, io::Error>(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
@@ -185,17 +185,17 @@ impl AsFd for Control {
 }
 
 /// A sequenced-packet socket: a greeting arrives together with its descriptors or not at all.
-pub(crate) fn socket() -> io::Result<OwnedFd> {
+pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-pub(crate) fn errno(error: &io::Error) -> Errno {
+pub(crate) fn to_errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::new)
 }
 
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> ConnectError {
-        ConnectError::Failed(LinkError::System(errno(&error)))
+        ConnectError::Failed(LinkError::System(to_errno(&error)))
     }
 }

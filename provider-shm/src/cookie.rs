@@ -29,7 +29,7 @@ impl Cookie {
         Ok(Cookie { cell: Box::new(AtomicU64::new(value)), value })
     }
 
-    pub(crate) fn at(&self) -> CookieLocation {
+    pub(crate) fn location(&self) -> CookieLocation {
         CookieLocation { address: self.cell.as_ptr() as u64, value: self.value }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct CloseOnForkFd {
 impl CloseOnForkFd {
     pub(crate) fn new(fd: OwnedFd) -> CloseOnForkFd {
         let generation = ForkGeneration::current();
-        REGISTRY.with(|descriptors| descriptors.insert(fd.as_raw_fd(), generation));
+        REGISTRY.with_locked_map(|descriptors| descriptors.insert(fd.as_raw_fd(), generation));
         CloseOnForkFd { fd: ManuallyDrop::new(fd), generation }
     }
 }
@@ -65,7 +65,7 @@ impl Drop for CloseOnForkFd {
             // The handler has closed it, and the number may belong to another descriptor by now.
             return;
         }
-        REGISTRY.with(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
+        REGISTRY.with_locked_map(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
         // SAFETY: the field is not used again, for this is the end of its owner.
         drop(unsafe { ManuallyDrop::take(&mut self.fd) });
     }
@@ -82,7 +82,7 @@ struct Registry {
 unsafe impl Sync for Registry {}
 
 impl Registry {
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, ForkGeneration>) -> T) -> T {
+    fn with_locked_map<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, ForkGeneration>) -> T) -> T {
         self.lock();
         // SAFETY: the lock is held, so there is no other reference, and `work` can reach the map in no other
         // way.
@@ -109,7 +109,11 @@ fn install_handlers() {
         // what may be done in a child of a process with many threads: they touch memory that no other thread
         // can have left half changed, since the lock is held over the fork, and close descriptors.
         let result = unsafe {
-            libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child))
+            libc::pthread_atfork(
+                Some(lock_before_fork),
+                Some(unlock_in_parent),
+                Some(close_inherited_fds_in_child),
+            )
         };
         if result != 0 {
             tracing::warn!("forked children will keep connections open: pthread_atfork failed");
@@ -117,17 +121,17 @@ fn install_handlers() {
     });
 }
 
-extern "C" fn before_fork() {
+extern "C" fn lock_before_fork() {
     REGISTRY.lock();
 }
 
-extern "C" fn after_fork_in_parent() {
+extern "C" fn unlock_in_parent() {
     REGISTRY.unlock();
 }
 
-extern "C" fn after_fork_in_child() {
+extern "C" fn close_inherited_fds_in_child() {
     let parent = ForkGeneration(GENERATION.fetch_add(1, Ordering::Relaxed));
-    // SAFETY: `before_fork` took the lock, and the child has one thread.
+    // SAFETY: `lock_before_fork` took the lock, and the child has one thread.
     for (&fd, &generation) in unsafe { &*REGISTRY.descriptors.get() } {
         if generation == parent {
             // SAFETY: the child's copy of a descriptor whose owner knows, by its generation, not to use it

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use homespun_engine::transport::Sent;
 use homespun_engine::wire::{Form, Header, samples};
 
-use crate::line::{sealed, sequence};
+use crate::line::{sequence_at, with_valid_checks};
 use crate::ring::recorder::{LINK, Recorder};
 use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
@@ -21,7 +21,7 @@ use crate::sync::Ordering;
 ///
 /// If the consumer breaks the contract of [`FrameHandler`](homespun_engine::transport::FrameHandler), or if a
 /// program that has overwritten nothing loses or alters a frame.
-pub fn ring(input: &[u8]) -> bool {
+pub fn run_ring_program(input: &[u8]) -> bool {
     let (segment, file) = Segment::create().expect("memory for a ring");
     let other = Segment::map(&file).expect("memory for a ring");
     let mut run = Run {
@@ -35,10 +35,10 @@ pub fn ring(input: &[u8]) -> bool {
         has_finished: false,
     };
     let mut input = Input(input);
-    while let Some(step) = input.byte() {
-        run.step(step, &mut input);
+    while let Some(step) = input.next_byte() {
+        run.run_step(step, &mut input);
     }
-    run.check();
+    run.check_all_arrived();
     !run.is_refused && !run.producer.is_broken()
 }
 
@@ -53,7 +53,7 @@ const NUMBER_END: u64 = 1 << 19;
 
 /// A header that a correct engine may send: with this kind and these flags, if they are a form, otherwise with
 /// any form.
-fn header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
+fn sendable_header(kind: u8, flags: u8, choice: u8, number: u64) -> Header {
     static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| Form::all().collect());
     let other = || FORMS[usize::from(kind ^ flags) % FORMS.len()];
     let form = Form::new(kind, flags).unwrap_or_else(|_| other());
@@ -74,19 +74,19 @@ struct Run {
 }
 
 impl Run {
-    fn step(&mut self, step: u8, input: &mut Input<'_>) {
+    fn run_step(&mut self, step: u8, input: &mut Input<'_>) {
         match step % STEPS {
             0 | 1 => self.send(input),
             2 => self.resume(),
-            3 => self.receive(u32::from(input.byte().unwrap_or(u8::MAX))),
+            3 => self.receive(u32::from(input.next_byte().unwrap_or(u8::MAX))),
             4 => {
-                let offset = input.number(3) as usize;
-                let len_bytes = usize::from(input.byte().unwrap_or(0));
-                self.producer.segment().scribble(offset, input.take(len_bytes));
+                let offset = input.next_number(3) as usize;
+                let len_bytes = usize::from(input.next_byte().unwrap_or(0));
+                self.producer.segment().scribble(offset, input.next_bytes(len_bytes));
                 self.is_scribbled = true;
             }
             5 => self.scribble_line(input),
-            6 => self.wait(input.byte().unwrap_or(0)),
+            6 => self.call_sleep_function(input.next_byte().unwrap_or(0)),
             _ => self.scribble_counters(input),
         }
     }
@@ -96,8 +96,8 @@ impl Run {
         if self.producer.is_mid_frame() || self.has_finished {
             return;
         }
-        let [kind, flags, choice] = [(); 3].map(|()| input.byte().unwrap_or(0));
-        let header = header(kind, flags, choice, input.number(3) % NUMBER_END);
+        let [kind, flags, choice] = [(); 3].map(|()| input.next_byte().unwrap_or(0));
+        let header = sendable_header(kind, flags, choice, input.next_number(3) % NUMBER_END);
         let payload: Vec<u8> = (0..header.payload_len_bytes()).map(|n| (n ^ n >> 8) as u8).collect();
         let sent = if choice & INLINE != 0 && payload.len() <= INLINE_MAX_BYTES {
             self.producer.send_inline(&header, &payload).map_or(Sent::Full, |()| Sent::Whole)
@@ -143,36 +143,36 @@ impl Run {
 
     /// Writes a line with correct checks at the consumer's position, or up to 3 lines ahead.
     fn scribble_line(&mut self, input: &mut Input<'_>) {
-        let shape = usize::from(input.byte().unwrap_or(0));
+        let shape = usize::from(input.next_byte().unwrap_or(0));
         let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);
-        let position = self.consumer.position() + ahead as u64;
+        let position = self.consumer.line_position() + ahead as u64;
         let line = self.producer.segment().line(position);
-        let kind_flags_and_len = input.number(4) << u32::BITS;
+        let kind_flags_and_len = input.next_number(4) << u32::BITS;
         for word in line.iter().skip(1).take(others) {
-            word.store(input.number(value_bytes), Ordering::Relaxed);
+            word.store(input.next_number(value_bytes), Ordering::Relaxed);
         }
-        let unsealed = kind_flags_and_len | u64::from(sequence(position));
-        let first = sealed(unsealed, |word| line[word].load(Ordering::Relaxed));
+        let unsealed = kind_flags_and_len | u64::from(sequence_at(position));
+        let first = with_valid_checks(unsealed, |word| line[word].load(Ordering::Relaxed));
         line[0].store(first, Ordering::Relaxed);
         self.is_scribbled = true;
     }
 
     fn scribble_counters(&mut self, input: &mut Input<'_>) {
-        let (offset, value) = (input.byte().unwrap_or(0), input.number(8));
+        let (offset, value) = (input.next_byte().unwrap_or(0), input.next_number(8));
         self.producer.segment().scribble(usize::from(offset % 24) * 8, &value.to_le_bytes());
         self.is_scribbled = true;
     }
 
     /// One of the calls that surround sleeping.
-    fn wait(&mut self, choice: u8) {
+    fn call_sleep_function(&mut self, choice: u8) {
         match choice % 8 {
-            0 => self.is_refused |= self.consumer.make_cold().is_err(),
-            1 => self.consumer.make_hot(),
+            0 => self.is_refused |= self.consumer.request_wake().is_err(),
+            1 => self.consumer.cancel_wake_request(),
             2 => _ = self.producer.take_wake_request(),
             3 => _ = self.producer.request_room(),
             4 => _ = self.consumer.take_room_request(),
             5 => self.consumer.publish_progress(),
-            6 => _ = self.consumer.end(),
+            6 => _ = self.consumer.ring_end(),
             _ if !self.producer.is_mid_frame() => {
                 self.producer.finish();
                 self.has_finished = true;
@@ -182,7 +182,7 @@ impl Run {
     }
 
     /// Unless the program has overwritten something, all that the ring has taken arrives.
-    fn check(&mut self) {
+    fn check_all_arrived(&mut self) {
         if self.is_scribbled {
             return;
         }
@@ -202,20 +202,20 @@ impl Run {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    fn byte(&mut self) -> Option<u8> {
+    fn next_byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(byte)
     }
 
-    fn take(&mut self, count_bytes: usize) -> &'a [u8] {
+    fn next_bytes(&mut self, count_bytes: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count_bytes.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    fn number(&mut self, count_bytes: usize) -> u64 {
-        self.take(count_bytes).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    fn next_number(&mut self, count_bytes: usize) -> u64 {
+        self.next_bytes(count_bytes).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
     fn programs_send_headers_of_every_form() {
         let forms = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |flags| (kind, flags)));
         let sent: BTreeSet<(u8, u8)> = forms
-            .map(|(kind, flags)| header(kind, flags, 0, 5).lower(drop::<u64>).form)
+            .map(|(kind, flags)| sendable_header(kind, flags, 0, 5).encode_words(drop::<u64>).form)
             .map(|form| (form.kind(), form.flags()))
             .collect();
         assert_eq!(sent, Form::all().map(|form| (form.kind(), form.flags())).collect());
@@ -247,7 +247,7 @@ mod tests {
             fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()))
         {
             let path = entry.unwrap().path();
-            let is_acceptable = ring(&fs::read(&path).unwrap());
+            let is_acceptable = run_ring_program(&fs::read(&path).unwrap());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             assert!(!name.starts_with("good-") || is_acceptable, "{name} was refused");
             assert!(!name.starts_with("bad-") || !is_acceptable, "{name} was accepted");

@@ -42,7 +42,7 @@ pub(crate) struct Greeting {
 impl Greeting {
     pub(crate) fn emit(&self) -> [u8; GREETING_BYTES] {
         let mut bytes = [0; GREETING_BYTES];
-        bytes[field::HELLO].copy_from_slice(&self.hello.emit());
+        bytes[field::HELLO].copy_from_slice(&self.hello.to_bytes());
         bytes[field::COOKIE_ADDRESS].copy_from_slice(&self.cookie.address.to_le_bytes());
         bytes[field::COOKIE].copy_from_slice(&self.cookie.value.to_le_bytes());
         bytes

@@ -33,7 +33,7 @@ pub mod limits;
 
 mod control;
 mod cookie;
-mod findings;
+mod cross_memory;
 #[expect(unsafe_code, reason = "closes the descriptors of a forked child")]
 mod fork;
 #[cfg(all(any(test, fuzzing), not(loom)))]

@@ -24,7 +24,7 @@
 //!
 //! The sequence number tells to which lap of the ring a line belongs: its place holds either the line of this
 //! lap or that of the lap before. The first check makes the exclusive or of all bytes of the first word a
-//! constant ([`is_sound`]); the second [covers](homespun_engine::wire::check) words and length. So the
+//! constant ([`is_sound`]); the second [covers](homespun_engine::wire::checksum) words and length. So the
 //! consumer detects a change of any single byte. If that byte is in the sequence number, the line is of
 //! neither lap.
 //!
@@ -34,7 +34,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use homespun_engine::wire::check::{Check, fold};
+use homespun_engine::wire::checksum::{Checksum, fold_word};
 use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS_MAX, WireError};
 
 use crate::segment::{LINE_WORDS, LINES};
@@ -113,7 +113,7 @@ const FOLDED: u8 = 0xa5;
 /// The sequence number of the line at a position, counted since the ring was created. It differs from that of
 /// the line one lap before.
 #[inline]
-pub(crate) fn sequence(position: u64) -> u16 {
+pub(crate) fn sequence_at(position: u64) -> u16 {
     position.wrapping_add(1) as u16
 }
 
@@ -122,43 +122,43 @@ const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
 #[inline]
-pub(crate) fn sequence_of(first: u64) -> u16 {
+pub(crate) fn sequence_in_first_word(first: u64) -> u16 {
     (first >> field::SEQUENCE) as u16
 }
 
 /// Whether a first word has the right check. A correct producer writes no other.
 #[inline]
-pub(crate) fn is_sound(first: u64) -> bool {
-    fold(first) == FOLDED
+pub(crate) fn is_check_right(first: u64) -> bool {
+    fold_word(first) == FOLDED
 }
 
 /// Whether a first word may stand in the place of a line that is not yet published: it is that of the lap
 /// before, or zero in the first lap.
-pub(crate) fn is_awaited(first: u64, position: u64) -> bool {
+pub(crate) fn is_unpublished(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
-        Some(before) => sequence_of(first) == sequence(before) && is_sound(first),
+        Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
         None => first == 0,
     }
 }
 
 /// How much payload fits into a line beside this header.
 #[inline]
-pub(crate) fn room_bytes(header: &Header) -> usize {
+pub(crate) fn inline_room_bytes(header: &Header) -> usize {
     let mut words = 0;
-    header.lower(|_| words += 1);
-    room_beside(words)
+    header.encode_words(|_| words += 1);
+    room_beside_words(words)
 }
 
 #[inline]
-fn room_beside(words: usize) -> usize {
+fn room_beside_words(words: usize) -> usize {
     ROOM_MAX_BYTES - words * WORD_BYTES
 }
 
 /// Writes the first line of a frame: calls `put` for each word but the first, once and in order, and returns
 /// the first. `payload` must match the header: inline if it fits into the line, else a first piece of a
-/// length that [`is_piece`] accepts.
+/// length that [`is_valid_piece_len`] accepts.
 #[inline]
-pub(crate) fn emit(
+pub(crate) fn emit_first_line(
     sequence: u16,
     header: &Header,
     payload: Payload<'_>,
@@ -170,15 +170,17 @@ pub(crate) fn emit(
         put(used % LINE_WORDS, word);
         used += 1;
     };
-    let mut check = Check::default();
-    let Fields { form, payload_len_bytes } = header.lower(|word| {
+    let mut check = Checksum::default();
+    let Fields { form, payload_len_bytes } = header.encode_words(|word| {
         push(word);
-        check = check.with(word);
+        check = check.with_word(word);
     });
     let mut flags = form.flags();
     let here_bytes = match payload {
         Payload::Inline(bytes) => {
-            debug_assert!(bytes.len() as u64 == payload_len_bytes && bytes.len() <= room_bytes(header));
+            debug_assert!(
+                bytes.len() as u64 == payload_len_bytes && bytes.len() <= inline_room_bytes(header)
+            );
             let (whole, rest) = bytes.as_chunks();
             for word in whole {
                 push(u64::from_le_bytes(*word));
@@ -189,28 +191,28 @@ pub(crate) fn emit(
             bytes.len()
         }
         Payload::Outside(piece_bytes) => {
-            debug_assert!(is_piece(piece_bytes, payload_len_bytes));
-            debug_assert!(payload_len_bytes > room_bytes(header) as u64);
+            debug_assert!(is_valid_piece_len(piece_bytes, payload_len_bytes));
+            debug_assert!(payload_len_bytes > inline_room_bytes(header) as u64);
             flags |= OUTSIDE;
             if (piece_bytes as u64) < payload_len_bytes {
                 flags |= LONG;
                 push(payload_len_bytes);
-                check = check.with(payload_len_bytes);
+                check = check.with_word(payload_len_bytes);
             }
             piece_bytes
         }
     };
-    first(sequence, check, form.kind(), flags, here_bytes)
+    build_first_word(sequence, check, form.kind(), flags, here_bytes)
 }
 
-/// The only word of a line that announces a further piece, of a length that [`is_piece`] accepts.
+/// The only word of a line that announces a further piece, of a length that [`is_valid_piece_len`] accepts.
 #[inline]
-pub(crate) fn emit_piece(sequence: u16, piece_bytes: usize) -> u64 {
-    first(sequence, Check::default(), PIECE, 0, piece_bytes)
+pub(crate) fn piece_line_word(sequence: u16, piece_bytes: usize) -> u64 {
+    build_first_word(sequence, Checksum::default(), PIECE, 0, piece_bytes)
 }
 
 #[inline]
-fn first(sequence: u16, check: Check, kind: u8, flags: u8, len_bytes: usize) -> u64 {
+fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_bytes: usize) -> u64 {
     let words_check = check.finish();
     // The check that makes `is_sound` true, computed from the fields so that it does not depend on the check
     // of the words.
@@ -226,19 +228,19 @@ fn first(sequence: u16, check: Check, kind: u8, flags: u8, len_bytes: usize) -> 
 
 /// A first word with the checks that a correct producer would have written for it and these words.
 #[cfg(all(any(test, fuzzing), not(loom)))]
-pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
+pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
-    let header_words = Form::new(kind, flags & !(OUTSIDE | LONG)).map_or(0, Form::words);
+    let header_words = Form::new(kind, flags & !(OUTSIDE | LONG)).map_or(0, Form::word_count);
     let words = header_words + usize::from(kind != PIECE && flags & LONG != 0);
-    let check = (1..=words).map(word).fold(Check::default(), Check::with);
+    let check = (1..=words).map(word).fold(Checksum::default(), Checksum::with_word);
     let others = first & !(0xff << field::CHECK) & !(0xff << field::WORDS_CHECK);
     let unchecked = others | u64::from(check.finish()) << field::WORDS_CHECK;
-    unchecked | u64::from(fold(unchecked) ^ FOLDED) << field::CHECK
+    unchecked | u64::from(fold_word(unchecked) ^ FOLDED) << field::CHECK
 }
 
 /// Whether a correct producer may write a piece of this length when `left_bytes` of the payload remain.
 #[inline]
-pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
+pub(crate) fn is_valid_piece_len(piece_bytes: usize, left_bytes: u64) -> bool {
     let is_last = piece_bytes as u64 == left_bytes && piece_bytes > 0;
     let is_one_of_many = piece_bytes >= PIECE_MIN_BYTES && (piece_bytes as u64) < left_bytes;
     piece_bytes <= PIECE_MAX_BYTES && (is_last || is_one_of_many)
@@ -250,12 +252,12 @@ pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
 ///
 /// The line is malformed: no correct producer writes it.
 #[inline]
-pub(crate) fn parse(
+pub(crate) fn parse_line(
     first: u64,
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
-    if !is_sound(first) {
+    if !is_check_right(first) {
         return Err(WireError::WrongCheck);
     }
     let words_check = (first >> field::WORDS_CHECK) as u8;
@@ -265,15 +267,15 @@ pub(crate) fn parse(
     // The common case, with a constant kind so that the compiler can specialise it.
     if kind == COMMON_KIND && flags & (OUTSIDE | LONG) == 0 {
         let form = Form::new(COMMON_KIND, flags)?;
-        return parse_inline(form, words_check, here_bytes, word, payload);
+        return parse_inline_line(form, words_check, here_bytes, word, payload);
     }
     if kind == PIECE {
-        return parse_piece(flags, words_check, here_bytes);
+        return parse_piece_line(flags, words_check, here_bytes);
     }
     let form = Form::new(kind, flags & !(OUTSIDE | LONG))?;
     match (flags & OUTSIDE != 0, flags & LONG != 0) {
-        (false, false) => parse_inline(form, words_check, here_bytes, word, payload),
-        (true, is_long) => parse_outside(form, is_long, words_check, here_bytes, word),
+        (false, false) => parse_inline_line(form, words_check, here_bytes, word, payload),
+        (true, is_long) => parse_outside_line(form, is_long, words_check, here_bytes, word),
         // A further piece without a first one.
         (false, true) => Err(WireError::UnknownFlag),
     }
@@ -281,15 +283,15 @@ pub(crate) fn parse(
 
 /// Reads the line of a frame whose payload is inline.
 #[inline(always)]
-fn parse_inline(
+fn parse_inline_line(
     form: Form,
     words_check: u8,
     here_bytes: usize,
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
-    let (header, used) = raise(form, here_bytes as u64, None, words_check, &word)?;
-    if here_bytes > room_beside(used) {
+    let (header, used) = parse_header_words(form, here_bytes as u64, None, words_check, &word)?;
+    if here_bytes > room_beside_words(used) {
         return Err(WireError::ImpossibleLength);
     }
     copy_inline(here_bytes, 1 + used, word, payload)?;
@@ -298,19 +300,19 @@ fn parse_inline(
 
 /// Reads the line of a frame whose payload begins in the data area.
 #[inline]
-fn parse_outside(
+fn parse_outside_line(
     form: Form,
     is_long: bool,
     words_check: u8,
     piece_bytes: usize,
     word: impl Fn(usize) -> u64,
 ) -> Result<Parsed, WireError> {
-    let long_bytes = is_long.then(|| word((1 + form.words()) % LINE_WORDS));
+    let long_bytes = is_long.then(|| word((1 + form.word_count()) % LINE_WORDS));
     let len_bytes = long_bytes.unwrap_or(piece_bytes as u64);
-    let (header, used) = raise(form, len_bytes, long_bytes, words_check, &word)?;
-    let is_sound = is_piece(piece_bytes, len_bytes)
+    let (header, used) = parse_header_words(form, len_bytes, long_bytes, words_check, &word)?;
+    let is_sound = is_valid_piece_len(piece_bytes, len_bytes)
         && is_long == ((piece_bytes as u64) < len_bytes)
-        && len_bytes > room_beside(used) as u64;
+        && len_bytes > room_beside_words(used) as u64;
     if !is_sound {
         return Err(WireError::ImpossibleLength);
     }
@@ -319,11 +321,11 @@ fn parse_outside(
 
 /// Reads the line of a further piece.
 #[inline]
-fn parse_piece(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Parsed, WireError> {
+fn parse_piece_line(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Parsed, WireError> {
     if flags != 0 {
         return Err(WireError::UnknownFlag);
     }
-    if words_check != Check::default().finish() {
+    if words_check != Checksum::default().finish() {
         return Err(WireError::WrongCheck);
     }
     Ok(Parsed::Piece(piece_bytes))
@@ -331,7 +333,7 @@ fn parse_piece(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Parsed,
 
 /// Reads a header from the words of its line and returns how many words it has. The length may follow them.
 #[inline(always)]
-fn raise(
+fn parse_header_words(
     form: Form,
     payload_len_bytes: u64,
     long_bytes: Option<u64>,
@@ -339,15 +341,15 @@ fn raise(
     word: impl Fn(usize) -> u64,
 ) -> Result<(Header, usize), WireError> {
     let mut used = 0;
-    let mut check = Check::default();
-    let header = Header::raise(Fields { form, payload_len_bytes }, || {
+    let mut check = Checksum::default();
+    let header = Header::decode_words(Fields { form, payload_len_bytes }, || {
         used += 1;
         let word = word(used % LINE_WORDS);
-        check = check.with(word);
+        check = check.with_word(word);
         word
     })?;
-    debug_assert_eq!(used, form.words());
-    if long_bytes.map_or(check, |long_bytes| check.with(long_bytes)).finish() != words_check {
+    debug_assert_eq!(used, form.word_count());
+    if long_bytes.map_or(check, |long_bytes| check.with_word(long_bytes)).finish() != words_check {
         return Err(WireError::WrongCheck);
     }
     Ok((header, used))

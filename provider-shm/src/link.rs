@@ -79,7 +79,7 @@ pub(crate) struct Incoming {
 
 impl Outgoing {
     /// Creates a ring. The returned descriptor is for the peer; this side need not keep it.
-    pub(crate) fn open() -> io::Result<(Outgoing, OwnedFd)> {
+    pub(crate) fn create_ring() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
         let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
@@ -107,19 +107,19 @@ impl Outgoing {
 
 impl Incoming {
     /// Maps the ring that came with the peer's greeting.
-    pub(crate) fn take_over(handover: Handover, control: &Control) -> Result<Incoming, LinkError> {
+    pub(crate) fn map_handover(handover: Handover, control: &Control) -> Result<Incoming, LinkError> {
         let Handover { greeting, ring, doorbell } = handover;
         let segment = Segment::map(&ring).map_err(|error| match error {
-            MapError::System(error) => LinkError::System(crate::control::errno(&error)),
+            MapError::System(error) => LinkError::System(crate::control::to_errno(&error)),
             MapError::NotARing => LinkError::Protocol("the descriptor handed over is no ring"),
         })?;
-        let peer_memory = PeerMemory { pid: control.peer().pid, cookie: greeting.cookie };
+        let peer_memory = PeerMemory { pid: control.peer_credentials().pid, cookie: greeting.cookie };
         let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         Ok(Incoming {
             ring: Consumer::new(segment),
             doorbell: CloseOnForkFd::new(doorbell),
             // A link within one process needs no pidfd: nothing is left to be told when it ends.
-            pidfd: if is_own { None } else { control.pidfd() },
+            pidfd: if is_own { None } else { control.open_peer_pidfd() },
             peer_memory,
             empty_polls: 0,
             is_hot: false,
@@ -128,7 +128,7 @@ impl Incoming {
 }
 
 impl Origin {
-    pub(crate) fn is_connected(self) -> bool {
+    pub(crate) fn is_connector(self) -> bool {
         matches!(self, Origin::Connected(_))
     }
 }
@@ -140,11 +140,11 @@ impl Link {
 
     /// Stops polling the ring until the doorbell rings, and returns true; false if the ring has a frame, or
     /// is malformed, so that the end of the link is to be reported.
-    pub(crate) fn make_cold(&mut self) -> bool {
+    pub(crate) fn try_stop_polling_ring(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
         // This side may sleep next, and the peer may be waiting for room.
         incoming.ring.publish_progress();
-        let is_cold = incoming.ring.make_cold().unwrap_or_else(|reason| {
+        let is_cold = incoming.ring.request_wake().unwrap_or_else(|reason| {
             (self.has_hung_up, self.fault) = (true, Some(reason.reason()));
             false
         });
@@ -163,7 +163,7 @@ impl Link {
     }
 
     /// The descriptors that the transport's poller watches.
-    pub(crate) fn watched(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
+    pub(crate) fn watched_fds(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
         let incoming = self.incoming.as_ref();
         let doorbell = incoming.map(|incoming| incoming.doorbell.as_fd());
         let pidfd = incoming.and_then(|incoming| incoming.pidfd.as_ref()).map(AsFd::as_fd);

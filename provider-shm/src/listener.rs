@@ -33,9 +33,9 @@ impl Listener {
             return Err(rustix::io::Errno::ADDRNOTAVAIL.into());
         }
         let mut taken = io::Error::from(rustix::io::Errno::ADDRINUSE);
-        for port in name::ports(to.port(), instance) {
-            let bindings = name::bindings(to.with_port(port));
-            let sockets = bindings.iter().map(|&address| bind_one(address, backlog_connections));
+        for port in name::ports_to_try(to.port(), instance) {
+            let bindings = name::addresses_to_bind(to.with_port(port));
+            let sockets = bindings.iter().map(|&address| bind_and_listen(address, backlog_connections));
             let bound: io::Result<SmallVec<_>> = sockets.collect();
             match bound {
                 Ok(sockets) => {
@@ -58,7 +58,7 @@ impl Listener {
     }
 
     /// Whether connections may be waiting, and descriptors are available.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(crate) fn can_accept(&self) -> bool {
         self.is_pending && !self.is_starved
     }
 
@@ -74,7 +74,7 @@ impl Listener {
 
     /// Accepts a waiting connection, if there is one.
     pub(crate) fn accept(&mut self) -> Option<OwnedFd> {
-        if !self.is_ready() {
+        if !self.can_accept() {
             return None;
         }
         for socket in &self.sockets {
@@ -98,9 +98,9 @@ impl Listener {
     }
 }
 
-fn bind_one(address: Address, backlog_connections: u16) -> io::Result<CloseOnForkFd> {
-    let socket = CloseOnForkFd::new(control::socket()?);
-    bind(&socket, &name::of(address)?)?;
+fn bind_and_listen(address: Address, backlog_connections: u16) -> io::Result<CloseOnForkFd> {
+    let socket = CloseOnForkFd::new(control::open_socket()?);
+    bind(&socket, &name::socket_name(address)?)?;
     listen(&socket, backlog_connections.into())?;
     Ok(socket)
 }

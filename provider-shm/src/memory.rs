@@ -3,13 +3,13 @@
 use std::io::{self, IoSlice, IoSliceMut};
 
 use homespun_engine::limits::IOV_LIMIT;
-use homespun_engine::transport::{Pull, Remote};
+use homespun_engine::transport::{Pull, RemotePayload};
 use smallvec::SmallVec;
 
 use crate::cookie::CookieLocation;
 use crate::sys::{self, RemoteSlice};
 
-/// The size of one slice in a [`Remote`]: address and length, little-endian.
+/// The size of one slice in a [`RemotePayload`]: address and length, little-endian.
 const DESCRIBED_SLICE_BYTES: usize = 2 * size_of::<u64>();
 
 type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
@@ -23,23 +23,23 @@ pub(crate) struct PeerMemory {
 }
 
 /// Describes the addresses of exposed payload.
-pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
+pub(crate) fn describe_payload(payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
     let mut bytes = SmallVec::<[u8; IOV_LIMIT * DESCRIBED_SLICE_BYTES]>::new();
     for slice in payload {
         bytes.extend_from_slice(&(slice.as_ptr() as u64).to_le_bytes());
         bytes.extend_from_slice(&(slice.len() as u64).to_le_bytes());
     }
-    Remote::new(&bytes)
+    RemotePayload::new(&bytes)
 }
 
 impl PeerMemory {
     /// Fills `into` with what the peer has exposed, from an offset on.
-    pub(crate) fn pull(self, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+    pub(crate) fn pull(self, from: &RemotePayload, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         if self.pid == 0 {
             return Pull::Refused;
         }
         let wanted_bytes: usize = into.iter().map(|slice| slice.len()).sum();
-        let Some(mut pieces) = described_range(from, offset_bytes, wanted_bytes as u64) else {
+        let Some(mut pieces) = remote_slices_of_range(from, offset_bytes, wanted_bytes as u64) else {
             return Pull::Fault;
         };
         pieces.push(RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 });
@@ -49,7 +49,7 @@ impl PeerMemory {
             into.iter_mut().map(|slice| IoSliceMut::new(slice)).collect();
         places.push(IoSliceMut::new(&mut cookie));
         let all_bytes = wanted_bytes + size_of::<u64>();
-        let read = sys::read_memory(self.pid, &pieces, &mut places);
+        let read = sys::read_process_memory(self.pid, &pieces, &mut places);
         drop(places);
         match read {
             Ok(copied) if copied == all_bytes && u64::from_le_bytes(cookie) == self.cookie.value => {
@@ -57,9 +57,9 @@ impl PeerMemory {
             }
             // The cookie after the payload is missing or different: the payload is not exposed any more.
             Ok(copied) if copied >= wanted_bytes => Pull::Gone,
-            Ok(_) => self.fault(),
+            Ok(_) => self.classify_failed_read(),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EFAULT) => self.fault(),
+                Some(libc::EFAULT) => self.classify_failed_read(),
                 Some(libc::EINVAL) => Pull::Fault,
                 Some(libc::ESRCH) => Pull::Gone,
                 // EPERM and ENOSYS mean that the system bars copies. A lack of memory is temporary and fails
@@ -71,10 +71,10 @@ impl PeerMemory {
 
     /// Why a slice cannot be read: its description is wrong ([`Pull::Fault`]), or the peer is gone
     /// ([`Pull::Gone`]).
-    fn fault(self) -> Pull {
+    fn classify_failed_read(self) -> Pull {
         let mut cookie = [0; size_of::<u64>()];
         let at = RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
-        match sys::read_memory(self.pid, &[at], &mut [IoSliceMut::new(&mut cookie)]) {
+        match sys::read_process_memory(self.pid, &[at], &mut [IoSliceMut::new(&mut cookie)]) {
             Ok(_) if u64::from_le_bytes(cookie) == self.cookie.value => Pull::Fault,
             _ => Pull::Gone,
         }
@@ -83,18 +83,22 @@ impl PeerMemory {
 
 /// Tries `process_vm_readv` on this process itself, which succeeds unless the system bars the call
 /// altogether.
-pub(crate) fn probe() -> io::Result<()> {
+pub(crate) fn probe_process_vm_readv() -> io::Result<()> {
     let (there, mut here) = ([7_u8; 1], [0_u8; 1]);
     let pid = rustix::process::getpid().as_raw_pid();
     let piece = RemoteSlice { address: there.as_ptr() as u64, len_bytes: 1 };
-    match sys::read_memory(pid, &[piece], &mut [IoSliceMut::new(&mut here)])? {
+    match sys::read_process_memory(pid, &[piece], &mut [IoSliceMut::new(&mut here)])? {
         1 => Ok(()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
 /// The slices of a range of the described memory, or `None` if the description does not cover the range.
-fn described_range(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<RemoteSlices> {
+fn remote_slices_of_range(
+    from: &RemotePayload,
+    offset_bytes: u64,
+    mut left_bytes: u64,
+) -> Option<RemoteSlices> {
     let (described, rest) = from.as_bytes().as_chunks::<DESCRIBED_SLICE_BYTES>();
     if !rest.is_empty() {
         return None;
@@ -125,16 +129,16 @@ mod tests {
     use super::*;
     use crate::cookie::Cookie;
 
-    fn own(cookie: CookieLocation) -> PeerMemory {
+    fn make_own_memory(cookie: CookieLocation) -> PeerMemory {
         PeerMemory { pid: i32::try_from(process::id()).unwrap(), cookie }
     }
 
     #[test]
     fn pull_succeeds_while_the_cookie_is_in_place() {
         let cookie = Cookie::generate().unwrap();
-        let peer_memory = own(cookie.at());
+        let peer_memory = make_own_memory(cookie.location());
         let (first, second) = (vec![1_u8; 100], vec![2_u8; 50]);
-        let remote = describe(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
+        let remote = describe_payload(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
         let pull = |peer_memory: PeerMemory, offset_bytes| {
             let (mut left, mut right) = ([0; 30], [0; 40]);
             let into = &mut [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
@@ -152,16 +156,22 @@ mod tests {
     fn pull_of_unmapped_memory_is_a_fault() {
         let cookie = Cookie::generate().unwrap();
         let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
-        let remote = Remote::new(&nowhere).unwrap();
+        let remote = RemotePayload::new(&nowhere).unwrap();
         let mut into = [0; 8];
-        assert_eq!(own(cookie.at()).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Fault);
+        assert_eq!(
+            make_own_memory(cookie.location()).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]),
+            Pull::Fault
+        );
         let elsewhere = CookieLocation { address: 8, value: 7 };
-        assert_eq!(own(elsewhere).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Gone);
+        assert_eq!(
+            make_own_memory(elsewhere).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]),
+            Pull::Gone
+        );
     }
 
     #[test]
     fn probe_reads_memory_of_this_process() {
-        probe().unwrap();
+        probe_process_vm_readv().unwrap();
     }
 
     proptest! {
@@ -171,8 +181,8 @@ mod tests {
             offset_bytes: u64,
             wanted_bytes in prop_oneof![0_u64..100, any::<u64>()],
         ) {
-            let remote = Remote::new(&bytes).unwrap();
-            if let Some(pieces) = described_range(&remote, offset_bytes, wanted_bytes) {
+            let remote = RemotePayload::new(&bytes).unwrap();
+            if let Some(pieces) = remote_slices_of_range(&remote, offset_bytes, wanted_bytes) {
                 let len_bytes: u128 = pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum();
                 prop_assert_eq!(len_bytes, u128::from(wanted_bytes));
             }
@@ -192,7 +202,7 @@ mod tests {
                 bytes.extend(len.to_le_bytes());
                 all.extend(address..address + len);
             }
-            let pieces = described_range(&Remote::new(&bytes).unwrap(), offset, wanted);
+            let pieces = remote_slices_of_range(&RemotePayload::new(&bytes).unwrap(), offset, wanted);
             let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
             let addresses = |piece: &RemoteSlice| piece.address..piece.address + piece.len_bytes;
             let found = pieces.map(|pieces| pieces.iter().flat_map(addresses).collect::<Vec<_>>());

@@ -18,19 +18,19 @@ const PORTS_START: u16 = 49_152;
 const _: () = assert!(PORTS_START.checked_add(PORTS_MAX - 1).is_some());
 
 /// The socket name of the endpoint at an address.
-pub(crate) fn of(address: Address) -> io::Result<SocketAddrUnix> {
+pub(crate) fn socket_name(address: Address) -> io::Result<SocketAddrUnix> {
     let name = format!("homespun/shm/{}", address.socket_addr());
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
 /// The addresses to bind for an endpoint: the requested one; for a wildcard the loopback address, at which
 /// peers reach it, and then the wildcard.
-pub(crate) fn bindings(bind: Address) -> SmallVec<[Address; 2]> {
-    if bind.is_specific() { smallvec![bind] } else { smallvec![loopback(bind), bind] }
+pub(crate) fn addresses_to_bind(bind: Address) -> SmallVec<[Address; 2]> {
+    if bind.is_specific() { smallvec![bind] } else { smallvec![to_loopback(bind), bind] }
 }
 
 /// The addresses to which the endpoint that answers at `to` may be bound.
-pub(crate) fn candidates(to: Address) -> SmallVec<[Address; 2]> {
+pub(crate) fn possible_bind_addresses(to: Address) -> SmallVec<[Address; 2]> {
     let wildcard = to.format().wildcard().with_port(to.port());
     // A wildcard answers for the addresses of this host only.
     if to.is_specific() && is_local(to.ip()) { smallvec![to, wildcard] } else { smallvec![to] }
@@ -38,7 +38,7 @@ pub(crate) fn candidates(to: Address) -> SmallVec<[Address; 2]> {
 
 /// The ports to try for an endpoint: the requested one, or for port 0 all dynamic ones, starting at one that
 /// depends on the instance.
-pub(crate) fn ports(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
+pub(crate) fn ports_to_try(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
     let (start, count) = match asked {
         0 => ((instance % u64::from(PORTS_MAX)) as u16, PORTS_MAX),
         _ => (0, 1),
@@ -61,7 +61,7 @@ pub(crate) fn is_local(ip: IpAddr) -> bool {
         }
 }
 
-fn loopback(bind: Address) -> Address {
+fn to_loopback(bind: Address) -> Address {
     let ip: IpAddr = match bind.format() {
         AddressFormat::SockaddrIn => Ipv4Addr::LOCALHOST.into(),
         AddressFormat::SockaddrIn6 => Ipv6Addr::LOCALHOST.into(),
@@ -75,41 +75,41 @@ mod tests {
 
     use super::*;
 
-    fn address(text: &str) -> Address {
+    fn parse_address(text: &str) -> Address {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
     #[test]
     fn socket_name_contains_address_and_port() {
-        let name = of(address("[::1]:5000")).unwrap();
+        let name = socket_name(parse_address("[::1]:5000")).unwrap();
         assert_eq!(name.abstract_name(), Some(&b"homespun/shm/[::1]:5000"[..]));
     }
 
     #[test]
     fn wildcard_binds_loopback_first() {
-        let all = |text| bindings(address(text)).to_vec();
-        assert_eq!(all("127.0.0.2:7"), [address("127.0.0.2:7")]);
-        assert_eq!(all("0.0.0.0:7"), [address("127.0.0.1:7"), address("0.0.0.0:7")]);
-        assert_eq!(all("[::]:7"), [address("[::1]:7"), address("[::]:7")]);
+        let all = |text| addresses_to_bind(parse_address(text)).to_vec();
+        assert_eq!(all("127.0.0.2:7"), [parse_address("127.0.0.2:7")]);
+        assert_eq!(all("0.0.0.0:7"), [parse_address("127.0.0.1:7"), parse_address("0.0.0.0:7")]);
+        assert_eq!(all("[::]:7"), [parse_address("[::1]:7"), parse_address("[::]:7")]);
     }
 
     #[test]
     fn wildcard_is_a_candidate_for_local_addresses_only() {
-        let all = |text| candidates(address(text)).to_vec();
-        assert_eq!(all("127.9.9.9:7"), [address("127.9.9.9:7"), address("0.0.0.0:7")]);
-        assert_eq!(all("[::1]:7"), [address("[::1]:7"), address("[::]:7")]);
+        let all = |text| possible_bind_addresses(parse_address(text)).to_vec();
+        assert_eq!(all("127.9.9.9:7"), [parse_address("127.9.9.9:7"), parse_address("0.0.0.0:7")]);
+        assert_eq!(all("[::1]:7"), [parse_address("[::1]:7"), parse_address("[::]:7")]);
         // TEST-NET-3 is for documentation; no host has it.
-        assert_eq!(all("203.0.113.77:7"), [address("203.0.113.77:7")]);
+        assert_eq!(all("203.0.113.77:7"), [parse_address("203.0.113.77:7")]);
     }
 
     #[test]
     fn ports_yields_each_dynamic_port_once() {
         for instance in [0, 7, u64::MAX] {
-            let tried: Vec<u16> = ports(0, instance).collect();
+            let tried: Vec<u16> = ports_to_try(0, instance).collect();
             assert_eq!(tried.len(), usize::from(PORTS_MAX));
             assert_eq!(tried.iter().collect::<BTreeSet<_>>().len(), tried.len());
             assert!(tried.iter().all(|&port| port >= PORTS_START));
         }
-        assert_eq!(ports(80, 7).collect::<Vec<_>>(), [80]);
+        assert_eq!(ports_to_try(80, 7).collect::<Vec<_>>(), [80]);
     }
 }

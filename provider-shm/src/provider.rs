@@ -8,7 +8,7 @@ use homespun_engine::limits::MESSAGE_MAX_BYTES;
 use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 
 use crate::control;
-use crate::findings;
+use crate::cross_memory;
 use crate::limits::BACKLOG_CONNECTIONS;
 use crate::shareable;
 use crate::sys;
@@ -78,12 +78,12 @@ impl Provider for ShmProvider {
         }
     }
 
-    fn findings(&self) -> Vec<String> {
-        vec![findings::cross_memory(self.allows_any_tracer)]
+    fn host_findings(&self) -> Vec<String> {
+        vec![cross_memory::cross_memory_finding(self.allows_any_tracer)]
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
-        shareable::allocate(len_bytes).map(Some).map_err(|error| control::errno(&error))
+        shareable::allocate(len_bytes).map(Some).map_err(|error| control::to_errno(&error))
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<ShmTransport, Errno> {
@@ -92,6 +92,7 @@ impl Provider for ShmProvider {
         {
             tracing::debug!(%error, "cannot allow any tracer: the Yama security module is absent");
         }
-        ShmTransport::open(bind, instance, self.backlog_connections).map_err(|error| control::errno(&error))
+        ShmTransport::open(bind, instance, self.backlog_connections)
+            .map_err(|error| control::to_errno(&error))
     }
 }

@@ -41,6 +41,6 @@ const _: () =
 
 /// How much of the data area a piece occupies.
 #[inline]
-fn occupied_bytes(piece_bytes: usize) -> u64 {
+fn round_up_to_data_unit(piece_bytes: usize) -> u64 {
     piece_bytes.next_multiple_of(DATA_UNIT_BYTES) as u64
 }

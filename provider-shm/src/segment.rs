@@ -61,13 +61,13 @@ pub(crate) enum MapError {
 
 /// The place of a line in the ring, given its position since the ring was created.
 #[inline]
-fn line_place(position: u64) -> usize {
+fn line_index(position: u64) -> usize {
     // LINES is a power of two, so truncation to a usize does not change the remainder.
     position as usize % LINES
 }
 
 /// The place of a byte in the data area, given its position since the ring was created.
 #[inline]
-fn data_place(position: u64) -> usize {
+fn data_index(position: u64) -> usize {
     position as usize % DATA_BYTES
 }

@@ -25,7 +25,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use homespun_engine::transport::{Remote, SharedMemory};
+use homespun_engine::transport::{RemotePayload, SharedMemory};
 use rustix::fs::{
     FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create, open,
@@ -89,7 +89,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, file_bytes as u64)?;
     fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-    let mapping = Mapping::of(&file, words, false)?;
+    let mapping = Mapping::map_sealed(&file, words, false)?;
     let nonce = getrandom::u64().map_err(|error| {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
     })?;
@@ -99,7 +99,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
 
 /// Maps memory that the process `pid` has allocated. `None` if the description is wrong or the system
 /// refuses.
-pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+pub(crate) fn map(pid: i32, from: &RemotePayload, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
     let (descriptor, nonce) = from.as_bytes().split_first_chunk()?;
     let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
     let words = usize::try_from(len_bytes.div_ceil(size_of::<u64>() as u64)).ok()?;
@@ -123,7 +123,7 @@ pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn Sha
     if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
         return None;
     }
-    let mapping = Mapping::of(&file, words, true).ok()?;
+    let mapping = Mapping::map_sealed(&file, words, true).ok()?;
     let has_nonce = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
     has_nonce.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
 }
@@ -136,7 +136,7 @@ fn file_bytes(words: usize) -> Option<usize> {
 
 impl Mapping {
     /// Maps a sealed file of the size for this many words.
-    fn of(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
+    fn map_sealed(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the address, so no other memory is affected.
@@ -175,7 +175,7 @@ impl SharedMemory for Mapping {
     }
 
     /// This process does not pass on descriptions of its peers' memory.
-    fn describe(&self) -> Option<Remote> {
+    fn describe(&self) -> Option<RemotePayload> {
         None
     }
 
@@ -197,13 +197,13 @@ impl SharedMemory for Allocation {
         self.mapping.words()
     }
 
-    fn describe(&self) -> Option<Remote> {
+    fn describe(&self) -> Option<RemotePayload> {
         let mut bytes = [0; DESCRIPTION_BYTES];
         let (descriptor, nonce) = bytes.split_at_mut(size_of::<u32>());
         descriptor.copy_from_slice(&self.file.as_fd().as_raw_fd().to_le_bytes());
         let at_start = self.mapping.first_page().nonce.load(Ordering::Relaxed);
         nonce.copy_from_slice(&at_start.to_le_bytes());
-        Remote::new(&bytes)
+        RemotePayload::new(&bytes)
     }
 
     fn retire(&self) {
@@ -240,8 +240,8 @@ mod tests {
         i32::try_from(process::id()).unwrap()
     }
 
-    fn described(file: &OwnedFd, nonce: u64) -> Remote {
-        Remote::new(&[&file.as_raw_fd().to_le_bytes()[..], &nonce.to_le_bytes()].concat()).unwrap()
+    fn make_description(file: &OwnedFd, nonce: u64) -> RemotePayload {
+        RemotePayload::new(&[&file.as_raw_fd().to_le_bytes()[..], &nonce.to_le_bytes()].concat()).unwrap()
     }
 
     #[test]
@@ -269,8 +269,8 @@ mod tests {
         for place in 0..DESCRIPTION_BYTES {
             let mut bytes = right.as_bytes().to_vec();
             bytes[place] ^= 0x80;
-            assert!(map(own_pid(), &Remote::new(&bytes).unwrap(), 100).is_none(), "byte {place}");
-            assert!(map(own_pid(), &Remote::new(&bytes[..place]).unwrap(), 100).is_none());
+            assert!(map(own_pid(), &RemotePayload::new(&bytes).unwrap(), 100).is_none(), "byte {place}");
+            assert!(map(own_pid(), &RemotePayload::new(&bytes[..place]).unwrap(), 100).is_none());
         }
         assert!(map(0, &right, 100).is_none());
         drop(own);
@@ -281,12 +281,12 @@ mod tests {
     fn map_of_unsealed_or_other_files_fails() {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, (START_BYTES + 8) as u64).unwrap();
-        assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "an unsealed file was mapped");
+        assert!(map(own_pid(), &make_description(&file, 0), 8).is_none(), "an unsealed file was mapped");
         fcntl_add_seals(&file, SEALS).unwrap();
-        assert!(map(own_pid(), &described(&file, 0), 8).is_some());
+        assert!(map(own_pid(), &make_description(&file, 0), 8).is_some());
         for path in ["/dev/zero", "/", "/proc/self/exe"] {
             let file = File::open(path).unwrap().into();
-            assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "{path}");
+            assert!(map(own_pid(), &make_description(&file, 0), 8).is_none(), "{path}");
         }
     }
 

@@ -25,17 +25,17 @@ pub(crate) struct RemoteSlice {
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// The credentials of the process that connected, or that called `listen(2)`.
-pub(crate) fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
+pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
     // rustix has no type for this: a process in another PID namespace has the id 0 here.
     let mut raw = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
+    read_socket_option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
     Ok(Credentials { pid: raw.pid, uid: raw.uid })
 }
 
 /// A descriptor of the process at the other end, which becomes readable when that process ends.
 pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut raw: libc::c_int = -1;
-    option(socket.as_fd(), SO_PEERPIDFD, &mut raw)?;
+    read_socket_option(socket.as_fd(), SO_PEERPIDFD, &mut raw)?;
     if raw < 0 {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -44,7 +44,7 @@ pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 /// Reads a socket option of the size of `value`; plain integers only.
-fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
+fn read_socket_option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
     let mut len_bytes = mem::size_of::<T>() as libc::socklen_t;
     let place = (&raw mut *value).cast();
     // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, a `T` that is borrowed exclusively; the
@@ -60,7 +60,11 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
 
 /// Copies slices of the memory of process `pid`, one after the other, to `into`. Returns how many bytes it
 /// has copied: all, or those before the first that cannot be read.
-pub(crate) fn read_memory(pid: i32, from: &[RemoteSlice], into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+pub(crate) fn read_process_memory(
+    pid: i32,
+    from: &[RemoteSlice],
+    into: &mut [IoSliceMut<'_>],
+) -> io::Result<usize> {
     let remote: SmallVec<[libc::iovec; 8]> = from
         .iter()
         .map(|piece| libc::iovec {
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn credentials_of_a_socket_pair_are_this_process() {
         let (left, _right) = UnixStream::pair().unwrap();
-        let credentials = credentials(&left).unwrap();
+        let credentials = peer_credentials(&left).unwrap();
         assert_eq!(credentials.pid, i32::try_from(process::id()).unwrap());
         assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
     }
@@ -118,14 +122,14 @@ mod tests {
         };
         let (mut first, mut second) = ([0; 3], [0; 4]);
         let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
-        assert_eq!(read_memory(pid, &[piece(7..12), piece(0..2)], &mut into).unwrap(), 7);
+        assert_eq!(read_process_memory(pid, &[piece(7..12), piece(0..2)], &mut into).unwrap(), 7);
         assert_eq!((&first, &second), (b"wor", b"ldhe"));
 
         let nowhere = RemoteSlice { address: 8, len_bytes: 4 };
         let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
-        assert_eq!(read_memory(pid, &[piece(0..3), nowhere], &mut into).unwrap(), 3);
+        assert_eq!(read_process_memory(pid, &[piece(0..3), nowhere], &mut into).unwrap(), 3);
         let mut into = [IoSliceMut::new(&mut second)];
-        let error = read_memory(pid, &[nowhere], &mut into).unwrap_err();
+        let error = read_process_memory(pid, &[nowhere], &mut into).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
     }
 }

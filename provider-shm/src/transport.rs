@@ -13,7 +13,7 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Remote, Sent,
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload, Sent,
     SharedMemory, Transport,
 };
 use homespun_engine::wire::Header;
@@ -104,7 +104,7 @@ impl Transport for ShmTransport {
 
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
-            Some(Slot::Made(link)) => link.control.peer().pid != 0,
+            Some(Slot::Made(link)) => link.control.peer_credentials().pid != 0,
             // The peer is not known yet, and capabilities of a link may shrink but not grow.
             Some(Slot::Waiting(_)) => true,
             Some(Slot::Failed(_)) | None => false,
@@ -131,26 +131,33 @@ impl Transport for ShmTransport {
 
     #[inline]
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
-        self.write(link, |outgoing| outgoing.ring.send_inline(header, payload), Result::is_ok)
+        self.write_and_enlist(link, |outgoing| outgoing.ring.send_inline(header, payload), Result::is_ok)
             .unwrap_or(Err(Full))
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
-        self.write(link, |outgoing| outgoing.ring.send(header, payload), is_whole).unwrap_or(Sent::Full)
+        self.write_and_enlist(link, |outgoing| outgoing.ring.send(header, payload), is_whole)
+            .unwrap_or(Sent::Full)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        self.write(link, |outgoing| outgoing.ring.resume(rest), is_whole).unwrap_or(Sent::Full)
+        self.write_and_enlist(link, |outgoing| outgoing.ring.resume(rest), is_whole).unwrap_or(Sent::Full)
     }
 
-    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         // The cookie marks how long the payload is exposed.
-        self.link(link)?.outgoing.as_ref()?;
-        memory::describe(payload)
+        self.link_mut(link)?.outgoing.as_ref()?;
+        memory::describe_payload(payload)
     }
 
-    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
-        let Some(incoming) = self.link(link).and_then(|link| link.incoming.as_ref()) else {
+    fn pull(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
+        let Some(incoming) = self.link_mut(link).and_then(|link| link.incoming.as_ref()) else {
             return Pull::Gone;
         };
         let pulled = incoming.peer_memory.pull(from, offset_bytes, into);
@@ -160,15 +167,20 @@ impl Transport for ShmTransport {
         pulled
     }
 
-    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
-        shareable::map(self.link(link)?.control.peer().pid, from, len_bytes)
+    fn map_peer_memory(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
+        shareable::map(self.link_mut(link)?.control.peer_credentials().pid, from, len_bytes)
     }
 
     #[inline]
     fn flush(&mut self) {
         for place in 0..self.dirty.len() {
             let id = self.dirty[place];
-            if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
+            if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
                 outgoing.in_dirty = false;
                 if outgoing.ring.take_wake_request() {
                     outgoing.ring_doorbell();
@@ -205,11 +217,11 @@ impl Transport for ShmTransport {
             return Armed::Ready;
         }
         while let Some(&id) = self.hot.last() {
-            let Some(link) = self.link(id) else {
+            let Some(link) = self.link_mut(id) else {
                 self.hot.pop();
                 continue;
             };
-            if link.has_hung_up || !link.make_cold() {
+            if link.has_hung_up || !link.try_stop_polling_ring() {
                 return Armed::Ready;
             }
             self.hot.pop();
@@ -219,7 +231,7 @@ impl Transport for ShmTransport {
         let full = mem::take(&mut self.full);
         let mut may_go_on = false;
         for id in full {
-            if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
+            if let Some(outgoing) = self.link_mut(id).and_then(|link| link.outgoing.as_mut()) {
                 if outgoing.ring.request_room() {
                     self.full.push(id);
                 } else {
@@ -228,7 +240,7 @@ impl Transport for ShmTransport {
                 }
             }
         }
-        let is_connecting = self.listener.as_ref().is_some_and(Listener::is_ready);
+        let is_connecting = self.listener.as_ref().is_some_and(Listener::can_accept);
         if may_go_on || is_connecting || !self.control_ready.is_empty() || !self.hot.is_empty() {
             return Armed::Ready;
         }
@@ -241,12 +253,12 @@ impl Transport for ShmTransport {
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
         if how == Close::Drain
-            && let Some(outgoing) = self.link(link).and_then(|link| link.outgoing.as_mut())
+            && let Some(outgoing) = self.link_mut(link).and_then(|link| link.outgoing.as_mut())
             && !outgoing.ring.is_mid_frame()
         {
             outgoing.ring.finish();
         }
-        self.remove(link);
+        self.remove_link(link);
         // The next link may get this number at once.
         for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
             list.retain(|id| *id != link);
@@ -256,11 +268,11 @@ impl Transport for ShmTransport {
     fn stop_accepting(&mut self) {
         self.listener = None;
         while let Some((_, id)) = self.half_open.pop_first() {
-            self.remove(id);
+            self.remove_link(id);
         }
     }
 
-    fn draining(&self) -> usize {
+    fn draining_count(&self) -> usize {
         0
     }
 }
@@ -268,7 +280,7 @@ impl Transport for ShmTransport {
 impl ShmTransport {
     /// The link with this number; none in a forked child, which does not inherit the rings.
     #[inline]
-    fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+    fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         if self.generation.is_in_forked_child() {
             return None;
         }
@@ -280,13 +292,13 @@ impl ShmTransport {
 
     /// Writes on a link, and enlists it for the flush, and as full if it has not taken everything.
     #[inline]
-    fn write<T>(
+    fn write_and_enlist<T>(
         &mut self,
         id: LinkId,
         write: impl FnOnce(&mut Outgoing) -> T,
         is_whole: impl FnOnce(&T) -> bool,
     ) -> Option<T> {
-        let link = self.link(id)?;
+        let link = self.link_mut(id)?;
         if link.has_hung_up {
             return None;
         }
@@ -326,7 +338,7 @@ impl ShmTransport {
                 EventSource::Doorbell(id) | EventSource::Process(id) => {
                     let Some(Slot::Made(link)) = links.get_mut(id) else { continue };
                     link.has_hung_up |= matches!(source, EventSource::Process(_));
-                    make_hot(hot, id, link);
+                    start_polling_ring(hot, id, link);
                 }
             }
         }
@@ -371,22 +383,22 @@ impl ShmTransport {
                 break;
             }
             if count == 1 {
-                incoming.ring.spin();
+                incoming.ring.spin_while_empty();
             }
             match incoming.ring.receive(id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     has_cold_links = true;
-                    let error = match (link.fault, incoming.ring.end()) {
+                    let error = match (link.fault, incoming.ring.ring_end()) {
                         (Some(reason), _) => LinkError::Protocol(reason),
                         (None, RingEnd::Finished) => LinkError::Closed,
                         (None, RingEnd::Open | RingEnd::Cut) => LinkError::System(Errno::ECONNRESET),
                     };
-                    reported += self.end(id, error, receiver);
+                    reported += self.end_link(id, error, receiver);
                 }
                 Ok(0) => {
                     incoming.empty_polls += 1;
                     if incoming.empty_polls.saturating_mul(count as u32) >= COLD_AFTER_EMPTY_POLLS {
-                        has_cold_links |= link.make_cold();
+                        has_cold_links |= link.try_stop_polling_ring();
                     }
                 }
                 Ok(count) => {
@@ -402,7 +414,7 @@ impl ShmTransport {
                 }
                 Err(reason) => {
                     has_cold_links = true;
-                    reported += self.end(id, LinkError::Protocol(reason.reason()), receiver);
+                    reported += self.end_link(id, LinkError::Protocol(reason.reason()), receiver);
                 }
             }
         }
@@ -417,25 +429,25 @@ impl ShmTransport {
     }
 
     /// Ends a link, and reports the end unless the link was never reported.
-    fn end(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
+    fn end_link(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
-            Some(Slot::Made(link)) => link.origin.is_connected() || link.outgoing.is_some(),
+            Some(Slot::Made(link)) => link.origin.is_connector() || link.outgoing.is_some(),
             Some(Slot::Waiting(_) | Slot::Failed(_)) => true,
             None => return 0,
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
-        self.remove(id);
+        self.remove_link(id);
         // Only `arm` clears this list, and an application that polls never calls it.
         self.full.retain(|full| *full != id);
         if is_known {
-            receiver.link(id, LinkEvent::Down(error));
+            receiver.link_event(id, LinkEvent::Down(error));
         }
         u32::from(is_known)
     }
 
     /// Ends a link and frees its number. From here on the peer discards copies of payload that was exposed on
     /// it.
-    fn remove(&mut self, id: LinkId) {
+    fn remove_link(&mut self, id: LinkId) {
         let Some(Slot::Made(link)) = self.links.remove(id) else { return };
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
@@ -443,7 +455,7 @@ impl ShmTransport {
         if self.generation.is_in_forked_child() {
             return;
         }
-        for descriptor in link.watched() {
+        for descriptor in link.watched_fds() {
             self.poller.remove(descriptor);
         }
         link.control.hang_up();
@@ -471,11 +483,11 @@ const FORKED_CHILD: LinkError =
     LinkError::Denied("the endpoint belongs to the process that this one was forked from");
 
 /// Makes a link hot: from now on every pass polls its ring.
-fn make_hot(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
+fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
     if let Some(incoming) = &mut link.incoming {
         incoming.empty_polls = 0;
         if !mem::replace(&mut incoming.is_hot, true) {
-            incoming.ring.make_hot();
+            incoming.ring.cancel_wake_request();
             hot.push(id);
         }
     }

@@ -5,7 +5,9 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, payload};
+use homespun_conformance::transport::{
+    BUDGET_FRAMES, Event, TestEndpoint, drive_until, pseudo_random_payload,
+};
 use homespun_engine::address::AddressFormat;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider};
@@ -30,7 +32,7 @@ fn limit_fds(count: u64) {
 struct Shortage(Vec<OwnedFd>);
 
 impl Shortage {
-    fn leaving(free: usize) -> Shortage {
+    fn with_free_fds(free: usize) -> Shortage {
         let mut held = vec![OwnedFd::from(fs::File::open("/dev/null").expect("a descriptor is free"))];
         while let Ok(another) = held[0].try_clone() {
             held.push(another);
@@ -57,7 +59,7 @@ enum Phase {
     Answered,
 }
 
-fn open_fds() -> usize {
+fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
@@ -67,9 +69,9 @@ fn connect_with_few_descriptors(
     phase: Phase,
     free: usize,
 ) -> (LinkId, Option<LinkError>) {
-    let shortage = |at| (phase == at).then(|| Shortage::leaving(free));
+    let shortage = |at| (phase == at).then(|| Shortage::with_free_fds(free));
     let [a, b] = endpoints;
-    let (downs, ups) = (count_downs(a), a.recorder.up_count());
+    let (downs, ups) = (count_downs(a), a.recorder.links_up_count());
 
     let short = shortage(Phase::Connecting);
     let link = a.connect(b.address());
@@ -88,10 +90,10 @@ fn connect_with_few_descriptors(
     }
     drop(short);
 
-    drive(endpoints, "a link that is up or down", |[a, _]| {
-        count_downs(a) > downs || a.recorder.up_count() > ups
+    drive_until(endpoints, "a link that is up or down", |[a, _]| {
+        count_downs(a) > downs || a.recorder.links_up_count() > ups
     });
-    (link, endpoints[0].recorder.down(link).cloned())
+    (link, endpoints[0].recorder.down_error(link).cloned())
 }
 
 fn count_downs(endpoint: &TestEndpoint<ShmTransport>) -> usize {
@@ -102,11 +104,11 @@ fn count_downs(endpoint: &TestEndpoint<ShmTransport>) -> usize {
 fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
     let before = endpoints[1].recorder.log().len();
     for size in [10, 100_000] {
-        endpoints[0].post(link, payload(size, 1));
+        endpoints[0].post(link, pseudo_random_payload(size, 1));
     }
-    drive(endpoints, "frames", |[a, _]| a.is_posted());
+    drive_until(endpoints, "frames", |[a, _]| a.has_sent_all());
     endpoints[0].close(link, Close::Drain);
-    drive(endpoints, "the end of the link", |[_, b]| b.recorder.up_count() == 0);
+    drive_until(endpoints, "the end of the link", |[_, b]| b.recorder.links_up_count() == 0);
     let news = &endpoints[1].recorder.log()[before..];
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }
@@ -118,17 +120,17 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
     let to = endpoints[1].address();
     for _ in 0..LIMIT_FDS {
         let link = endpoints[0].connect(to);
-        endpoints[0].post(link, payload(10, 1));
+        endpoints[0].post(link, pseudo_random_payload(10, 1));
         endpoints[0].transmit();
         endpoints[0].receive(BUDGET_FRAMES);
-        if endpoints[0].waiting_frames(link) == 0 {
+        if endpoints[0].queued_frame_count(link) == 0 {
             endpoints[0].close(link, Close::Drain);
         }
         assert_eq!(count_downs(&endpoints[0]), 0);
     }
     // Both sides are in this process, which needs descriptors for all links at once.
     limit_fds(8 * LIMIT_FDS);
-    drive(&mut endpoints, "all that was sent", |[_, b]| {
+    drive_until(&mut endpoints, "all that was sent", |[_, b]| {
         let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
         b.recorder.log().iter().filter(is_frame).count() as u64 == LIMIT_FDS
     });
@@ -142,8 +144,8 @@ fn descriptor_exhaustion_fails_one_link_only() {
     let provider = ShmProvider::new();
 
     for free in 0..PLENTY_FDS {
-        let before = open_fds();
-        let short = Shortage::leaving(free);
+        let before = count_open_fds();
+        let short = Shortage::with_free_fds(free);
         let opened = provider.open(AddressFormat::SockaddrIn.wildcard(), 7);
         drop(short);
         match (free, &opened) {
@@ -152,7 +154,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
             _ => panic!("with {free} descriptors: {opened:?}"),
         }
         drop(opened);
-        assert_eq!(open_fds(), before);
+        assert_eq!(count_open_fds(), before);
     }
 
     unread_rings_delay_further_links(&provider);
@@ -168,7 +170,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
     ];
     for (phase, fails_with, expected) in phases {
         let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
-        let before = open_fds();
+        let before = count_open_fds();
         for free in 0..=PLENTY_FDS {
             let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, free);
             let expected = fails_with.contains(&free).then(|| expected.clone());
@@ -179,7 +181,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
             let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, PLENTY_FDS);
             assert_eq!(failure, None, "{phase:?}, after a link with {free} descriptors");
             use_and_close(&mut endpoints, link);
-            drive(&mut endpoints, "all descriptors to be closed", |_| open_fds() == before);
+            drive_until(&mut endpoints, "all descriptors to be closed", |_| count_open_fds() == before);
         }
     }
 }

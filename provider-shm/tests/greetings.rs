@@ -9,7 +9,9 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive, payload};
+use homespun_conformance::transport::{
+    BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
+};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId};
@@ -18,11 +20,14 @@ use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::event::epoll;
 use rustix::fs::SealFlags;
 
-use crate::raw::{RawSocket, SEGMENT_BYTES, doorbell, greeting, listen_at, memory, ring, vacant};
+use crate::raw::{
+    RawSocket, SEGMENT_BYTES, encode_greeting, listen_at, make_doorbell, make_memfd, make_ring_memfd,
+    vacant_address,
+};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
-fn open_fds() -> usize {
+fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
@@ -41,8 +46,8 @@ impl BadGreeting {
 }
 
 /// Messages that an endpoint must not accept as a greeting.
-fn bad_greetings(from: Address) -> Vec<BadGreeting> {
-    let good = greeting(from, 5);
+fn make_bad_greetings(from: Address) -> Vec<BadGreeting> {
+    let good = encode_greeting(from, 5);
     let changed = |place: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[place] = byte;
@@ -52,7 +57,7 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     let mut add = |what, bytes: &[u8], descriptors| {
         all.push(BadGreeting { what, bytes: bytes.to_vec(), descriptors });
     };
-    let pair = || vec![ring(), doorbell()];
+    let pair = || vec![make_ring_memfd(), make_doorbell()];
 
     add("an empty message", &[], pair());
     add("one byte", &good[..1], pair());
@@ -66,19 +71,19 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     add("a reserved byte that is not zero", &changed(11, 1), pair());
 
     let other_format: SocketAddr = ([0, 0, 0, 0, 0, 0, 0, 1], from.port()).into();
-    add("an address of another format", &greeting(other_format.into(), 5), pair());
+    add("an address of another format", &encode_greeting(other_format.into(), 5), pair());
 
     add("no descriptors", &good, vec![]);
-    add("one descriptor", &good, vec![ring()]);
-    add("three descriptors", &good, vec![ring(), doorbell(), doorbell()]);
-    add("many descriptors", &good, (0..16).map(|_| ring()).collect());
-    add("ring and doorbell swapped", &good, vec![doorbell(), ring()]);
+    add("one descriptor", &good, vec![make_ring_memfd()]);
+    add("three descriptors", &good, vec![make_ring_memfd(), make_doorbell(), make_doorbell()]);
+    add("many descriptors", &good, (0..16).map(|_| make_ring_memfd()).collect());
+    add("ring and doorbell swapped", &good, vec![make_doorbell(), make_ring_memfd()]);
 
     let file = |path| OwnedFd::from(File::open(path).expect("the file exists on every Linux"));
     let (both, none) = (SealFlags::SHRINK | SealFlags::GROW, SealFlags::empty());
     let pipe = || OwnedFd::from(std::io::pipe().expect("descriptors").0);
     let read_only = {
-        let memory = ring();
+        let memory = make_ring_memfd();
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
         OwnedFd::from(File::open(path).expect("a descriptor of this process"))
     };
@@ -87,28 +92,28 @@ fn bad_greetings(from: Address) -> Vec<BadGreeting> {
         ("a device for a ring", file("/dev/zero")),
         ("a file for a ring", file("/proc/self/exe")),
         ("a pipe for a ring", pipe()),
-        ("memory that can be truncated", memory(SEGMENT_BYTES, none)),
-        ("memory that can shrink", memory(SEGMENT_BYTES, SealFlags::GROW)),
-        ("memory that is too short", memory(SEGMENT_BYTES - 1, both)),
-        ("memory that is too long", memory(SEGMENT_BYTES + 4096, both)),
-        ("memory of length 0", memory(0, both)),
-        ("memory sealed against writing", memory(SEGMENT_BYTES, both | SealFlags::WRITE)),
+        ("memory that can be truncated", make_memfd(SEGMENT_BYTES, none)),
+        ("memory that can shrink", make_memfd(SEGMENT_BYTES, SealFlags::GROW)),
+        ("memory that is too short", make_memfd(SEGMENT_BYTES - 1, both)),
+        ("memory that is too long", make_memfd(SEGMENT_BYTES + 4096, both)),
+        ("memory of length 0", make_memfd(0, both)),
+        ("memory sealed against writing", make_memfd(SEGMENT_BYTES, both | SealFlags::WRITE)),
         ("a descriptor without write access", read_only),
     ] {
-        add(what, &good, vec![no_ring, doorbell()]);
+        add(what, &good, vec![no_ring, make_doorbell()]);
     }
     for (what, no_doorbell) in [
         ("a directory for a doorbell", file("/")),
         ("a file for a doorbell", file("/proc/self/exe")),
-        ("memory for a doorbell", ring()),
+        ("memory for a doorbell", make_ring_memfd()),
     ] {
-        add(what, &good, vec![ring(), no_doorbell]);
+        add(what, &good, vec![make_ring_memfd(), no_doorbell]);
     }
     all
 }
 
 /// Descriptors that are no doorbells but do no harm, because the endpoint never reads from them.
-fn odd_doorbells() -> Vec<OwnedFd> {
+fn make_odd_doorbells() -> Vec<OwnedFd> {
     let (reader, writer) = std::io::pipe().expect("descriptors");
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
     epoll::add(&epoll, &reader, epoll::EventData::new_u64(0), epoll::EventFlags::IN).expect("it is a pipe");
@@ -117,16 +122,16 @@ fn odd_doorbells() -> Vec<OwnedFd> {
 
 /// Drives both endpoints until `done` returns true.
 #[track_caller]
-fn until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(&Endpoints) -> bool) {
-    drive(endpoints, what, |endpoints| done(endpoints));
+fn drive_both_until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(&Endpoints) -> bool) {
+    drive_until(endpoints, what, |endpoints| done(endpoints));
 }
 
 /// Asserts that a frame on the link arrives.
 fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
-    let peer = endpoints[1].recorder.ups()[0].0;
+    let peer = endpoints[1].recorder.links_up()[0].0;
     let before = endpoints[1].recorder.frame_count(peer);
-    endpoints[0].post(link, payload(100, 1));
-    until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);
+    endpoints[0].post(link, pseudo_random_payload(100, 1));
+    drive_both_until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);
 }
 
 #[test]
@@ -134,42 +139,42 @@ fn bad_greeting_ends_its_own_link_only() {
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let link = endpoints[0].connect(endpoints[1].address());
-    until(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
+    drive_both_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
     assert_link_works(&mut endpoints, link, "the first link");
-    let here = vacant();
-    let before = open_fds();
+    let here = vacant_address();
+    let before = count_open_fds();
 
     // The endpoint never reports connections with a bad greeting.
-    let all = bad_greetings(here);
-    let mut expected = open_fds();
+    let all = make_bad_greetings(here);
+    let mut expected = count_open_fds();
     for bad in all {
         let raw = RawSocket::connect(endpoints[1].address());
         bad.send_on(&raw);
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
-        until(&mut endpoints, bad.what, |_| raw.poll_hang_up());
+        drive_both_until(&mut endpoints, bad.what, |_| raw.poll_hang_up());
         drop(raw);
-        assert_eq!(endpoints[1].recorder.up_count(), 1, "{}", bad.what);
+        assert_eq!(endpoints[1].recorder.links_up_count(), 1, "{}", bad.what);
         assert_link_works(&mut endpoints, link, bad.what);
-        assert_eq!(open_fds(), expected, "{}", bad.what);
+        assert_eq!(count_open_fds(), expected, "{}", bad.what);
     }
-    assert_eq!(open_fds(), before);
+    assert_eq!(count_open_fds(), before);
 
     // It reports links that it has made to a peer with a bad greeting as down.
     let listener = listen_at(here, 8);
-    for bad in bad_greetings(here) {
+    for bad in make_bad_greetings(here) {
         let seen = endpoints[0].recorder.log().len();
         let refused = endpoints[0].connect(here);
         let mut raw = None;
-        until(&mut endpoints, bad.what, |[a, _]| {
+        drive_both_until(&mut endpoints, bad.what, |[a, _]| {
             if raw.is_none() {
-                raw = raw::accept(&listener);
+                raw = raw::try_accept(&listener);
                 raw.iter().for_each(|raw| bad.send_on(raw));
             }
             a.recorder.log().len() > seen
         });
         drop((raw, bad.descriptors));
-        let why = endpoints[0].recorder.down(refused);
+        let why = endpoints[0].recorder.down_error(refused);
         // The endpoint cannot distinguish an empty message from the end of the connection.
         let is_named = match why {
             Some(LinkError::System(Errno::ECONNRESET)) => bad.bytes.is_empty(),
@@ -179,35 +184,35 @@ fn bad_greeting_ends_its_own_link_only() {
         assert_link_works(&mut endpoints, link, bad.what);
     }
     drop(listener);
-    assert_eq!(open_fds(), before);
+    assert_eq!(count_open_fds(), before);
 
     odd_doorbells_are_tolerated(&mut endpoints, link);
-    assert_eq!(open_fds(), before);
+    assert_eq!(count_open_fds(), before);
     second_hello_ends_its_link(&mut endpoints, link);
-    assert_eq!(open_fds(), before);
+    assert_eq!(count_open_fds(), before);
     silent_connections_are_tolerated(&mut endpoints, link);
-    assert_eq!(open_fds(), before);
+    assert_eq!(count_open_fds(), before);
 }
 
 fn odd_doorbells_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
-    for odd in odd_doorbells() {
+    for odd in make_odd_doorbells() {
         let raw = RawSocket::connect(endpoints[1].address());
-        raw.send(&greeting(vacant(), 5), &[ring().as_fd(), odd.as_fd()]);
-        until(endpoints, "a link with an odd doorbell", |[_, b]| b.recorder.up_count() == 2);
+        raw.send(&encode_greeting(vacant_address(), 5), &[make_ring_memfd().as_fd(), odd.as_fd()]);
+        drive_both_until(endpoints, "a link with an odd doorbell", |[_, b]| b.recorder.links_up_count() == 2);
         assert_link_works(endpoints, link, "an odd doorbell");
         drop(raw);
-        until(endpoints, "the end of it", |[_, b]| b.recorder.up_count() == 1);
+        drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.links_up_count() == 1);
     }
 }
 
 fn second_hello_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
     let raw = RawSocket::connect(endpoints[1].address());
-    let greeting = greeting(vacant(), 5);
-    let say = || raw.send(&greeting, &[ring().as_fd(), doorbell().as_fd()]);
+    let greeting = encode_greeting(vacant_address(), 5);
+    let say = || raw.send(&greeting, &[make_ring_memfd().as_fd(), make_doorbell().as_fd()]);
     say();
-    until(endpoints, "a link", |[_, b]| b.recorder.up_count() == 2);
+    drive_both_until(endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 2);
     say();
-    until(endpoints, "the end of it", |[_, b]| b.recorder.up_count() == 1);
+    drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.links_up_count() == 1);
     let why = endpoints[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
         Event::Down(why) => Some(why),
         _ => None,
@@ -228,16 +233,18 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
         }
     }
     let another = endpoints[0].connect(endpoints[1].address());
-    until(endpoints, "a link beside the silent connections", |[_, b]| b.recorder.up_count() == 2);
+    drive_both_until(endpoints, "a link beside the silent connections", |[_, b]| {
+        b.recorder.links_up_count() == 2
+    });
     assert_link_works(endpoints, link, "silent connections");
     endpoints[0].close(another, Close::Drain);
-    let before = open_fds();
+    let before = count_open_fds();
     drop(silent);
     let deadline = Deadline::new();
     // The endpoint keeps no more than `HALF_OPEN_MAX_LINKS` of the accepted ones.
-    while open_fds() > before - SILENT - SILENT.min(HALF_OPEN_MAX_LINKS) {
+    while count_open_fds() > before - SILENT - SILENT.min(HALF_OPEN_MAX_LINKS) {
         endpoints[1].receive(BUDGET_FRAMES);
-        deadline.pause("the silent connections to be closed");
+        deadline.yield_or_panic("the silent connections to be closed");
     }
-    until(endpoints, "the end of the other link", |[_, b]| b.recorder.up_count() == 1);
+    drive_both_until(endpoints, "the end of the other link", |[_, b]| b.recorder.links_up_count() == 1);
 }

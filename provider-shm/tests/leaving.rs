@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::{env, process};
 
-use homespun_conformance::transport::{Event, SIZES, TestEndpoint, drive, payload};
+use homespun_conformance::transport::{Event, SIZES, TestEndpoint, drive_until, pseudo_random_payload};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, Transport};
@@ -17,18 +17,18 @@ const SEND_TO: &str = "HOMESPUN_TEST_SEND_TO";
 const HOW: &str = "HOMESPUN_TEST_HOW";
 
 /// Payloads that fit into a ring together.
-fn payloads() -> impl Iterator<Item = Vec<u8>> {
-    SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| payload(size, 1))
+fn payloads_fitting_one_ring() -> impl Iterator<Item = Vec<u8>> {
+    SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| pseudo_random_payload(size, 1))
 }
 
 fn send_and_exit(to: Address) -> ! {
     let mut endpoint = TestEndpoint::open(&ShmProvider::new(), 11);
     let link = endpoint.connect(to);
-    for payload in payloads() {
+    for payload in payloads_fitting_one_ring() {
         endpoint.post(link, payload);
     }
     endpoint.transmit();
-    assert!(endpoint.is_posted(), "there is room for all of it");
+    assert!(endpoint.has_sent_all(), "there is room for all of it");
     if env::var(HOW).is_ok_and(|how| how == "closed") {
         endpoint.close(link, Close::Drain);
         endpoint.transport.flush();
@@ -54,12 +54,12 @@ fn frames_of_an_exited_process_arrive() {
             .spawn()
             .expect("a process");
         assert!(child.wait().expect("it ends").success());
-        drive(&mut endpoints, "everything, and the end", |[endpoint]| {
+        drive_until(&mut endpoints, "everything, and the end", |[endpoint]| {
             endpoint.recorder.log().iter().any(|(_, event)| matches!(event, Event::Down(_)))
         });
         let [endpoint] = endpoints;
-        let (link, ..) = endpoint.recorder.ups()[0];
-        assert!(endpoint.recorder.payloads(link).into_iter().eq(payloads()));
-        assert_eq!(endpoint.recorder.down(link), Some(&end), "{how}");
+        let (link, ..) = endpoint.recorder.links_up()[0];
+        assert!(endpoint.recorder.payloads_of(link).into_iter().eq(payloads_fitting_one_ring()));
+        assert_eq!(endpoint.recorder.down_error(link), Some(&end), "{how}");
     }
 }

@@ -7,7 +7,9 @@ mod raw;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive, payload};
+use homespun_conformance::transport::{
+    BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
+};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
@@ -15,7 +17,7 @@ use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::io::{pwrite, write};
 
-use crate::raw::{RawSocket, doorbell, greeting, ring, vacant};
+use crate::raw::{RawSocket, encode_greeting, make_doorbell, make_ring_memfd, vacant_address};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
@@ -81,26 +83,26 @@ struct LineSpec(u8, u8, u16, &'static [u64]);
 
 const ACK: LineSpec = LineSpec(kind::ACK, 0, 0, &[1]);
 
-fn xor_of(bytes: &[u8]) -> u8 {
+fn xor_bytes(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |xor, byte| xor ^ byte)
 }
 
 impl LineSpec {
     /// The line as a correct producer writes it in a position.
-    fn at(self, position: u64) -> Vec<u8> {
+    fn encode_at(self, position: u64) -> Vec<u8> {
         let LineSpec(kind, flags, len_bytes, words) = self;
         let all_words = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
-        let words_check = xor_of(&all_words.to_le_bytes()) ^ 0x5a;
+        let words_check = xor_bytes(&all_words.to_le_bytes()) ^ 0x5a;
         let sequence = (position as u16).wrapping_add(1).to_le_bytes();
         let len = len_bytes.to_le_bytes();
         let mut first = [sequence[0], sequence[1], 0, words_check, kind, flags, len[0], len[1]];
-        first[2] = xor_of(&first) ^ 0xa5;
+        first[2] = xor_bytes(&first) ^ 0xa5;
         first.into_iter().chain(words.iter().flat_map(|word| word.to_le_bytes())).collect()
     }
 }
 
 /// Lines of every kind, with every flag. Payload and padding are zeros.
-fn samples() -> Vec<LineSpec> {
+fn sample_lines() -> Vec<LineSpec> {
     const LONGEST: u64 = 1 << 40;
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     vec![
@@ -151,7 +153,7 @@ fn samples() -> Vec<LineSpec> {
 }
 
 /// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
-fn mutations(byte: u8) -> Vec<u8> {
+fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
     all.sort_unstable();
@@ -171,11 +173,11 @@ struct Case {
 }
 
 /// Cases with a line, each of its bytes changed in every way, after correct lines.
-fn spoil(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
-    let line = spec.at(sound.len() as u64);
+fn mutated_line_cases(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
+    let line = spec.encode_at(sound.len() as u64);
     let mut cases = Vec::new();
     for at in 0..line.len() {
-        for mutated in mutations(line[at]) {
+        for mutated in byte_mutations(line[at]) {
             let mut spoilt = line.clone();
             spoilt[at] = mutated;
             let what = format!("byte {at} of {spec:x?}, become {mutated:#x}");
@@ -212,17 +214,17 @@ impl Fixture {
         let provider = ShmProvider::new();
         let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
         let link = endpoints[0].connect(endpoints[1].address());
-        drive(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
-        Fixture { endpoints, link, from: vacant() }
+        drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
+        Fixture { endpoints, link, from: vacant_address() }
     }
 
     /// Connects a peer of this instance that has written the lines of a case. If the last line belongs in the
     /// place of the first, the caller writes it later.
     fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
-        let (ring, doorbell) = (ring(), doorbell());
+        let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
         let mut lines: Vec<u8> = Vec::new();
         for (spec, position) in case.sound.iter().zip(0..) {
-            lines.extend(spec.at(position));
+            lines.extend(spec.encode_at(position));
             lines.resize((position as usize + 1) * LINE_BYTES, 0);
         }
         if case.sound.len() < LINES {
@@ -230,7 +232,7 @@ impl Fixture {
         }
         pwrite(&ring, &lines, LINES_START_BYTES).unwrap();
         let control = RawSocket::connect(self.endpoints[1].address());
-        control.send(&greeting(self.from, instance), &[ring.as_fd(), doorbell.as_fd()]);
+        control.send(&encode_greeting(self.from, instance), &[ring.as_fd(), doorbell.as_fd()]);
         Peer { control, ring, doorbell }
     }
 
@@ -266,15 +268,15 @@ impl Fixture {
             if done(&logs) {
                 return logs;
             }
-            deadline.pause(what);
+            deadline.yield_or_panic(what);
         }
     }
 
     /// Asserts that a frame on the link of the two endpoints arrives.
     fn assert_link_works(&mut self, after: &str) {
         let seen = self.endpoints[1].recorder.log().len();
-        self.endpoints[0].post(self.link, payload(100, 1));
-        drive(&mut self.endpoints, after, |[_, b]| b.recorder.log().len() > seen);
+        self.endpoints[0].post(self.link, pseudo_random_payload(100, 1));
+        drive_until(&mut self.endpoints, after, |[_, b]| b.recorder.log().len() > seen);
         let (_, event) = &self.endpoints[1].recorder.log()[seen];
         assert!(matches!(event, Event::Frame(..)), "{after}: {event:?}");
     }
@@ -284,7 +286,7 @@ impl Fixture {
 #[test]
 fn unchanged_samples_are_accepted() {
     let mut fixture = Fixture::new();
-    let mut all: Vec<Vec<LineSpec>> = samples().into_iter().map(|spec| vec![spec]).collect();
+    let mut all: Vec<Vec<LineSpec>> = sample_lines().into_iter().map(|spec| vec![spec]).collect();
     // A frame in two pieces.
     let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[0x1_0000]);
     all.push(vec![begun, LineSpec(kind::PIECE, 0, 0x8000, &[])]);
@@ -315,10 +317,11 @@ fn unchanged_samples_are_accepted() {
 
 #[test]
 fn changed_header_byte_ends_the_link() {
-    let mut cases: Vec<Case> = samples().into_iter().flat_map(|spec| spoil(&[ACK], spec, 1)).collect();
+    let mut cases: Vec<Case> =
+        sample_lines().into_iter().flat_map(|spec| mutated_line_cases(&[ACK], spec, 1)).collect();
     // Inside a frame.
     let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[1 << 20]);
-    cases.extend(spoil(&[ACK, begun], LineSpec(kind::PIECE, 0, 0x8000, &[]), 1));
+    cases.extend(mutated_line_cases(&[ACK, begun], LineSpec(kind::PIECE, 0, 0x8000, &[]), 1));
     assert!(cases.len() > 1000);
 
     let mut fixture = Fixture::new();
@@ -345,11 +348,14 @@ fn changed_header_byte_ends_the_link() {
 fn line_with_previous_sequence_number_ends_the_link() {
     let mut fixture = Fixture::new();
     let spec = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]);
-    let cases: Vec<Case> = spoil(&[ACK; LINES], spec, LINES)
+    let cases: Vec<Case> = mutated_line_cases(&[ACK; LINES], spec, LINES)
         .into_iter()
-        .filter(|case| case.spoilt[2..] == spec.at(LINES as u64)[2..])
+        .filter(|case| case.spoilt[2..] == spec.encode_at(LINES as u64)[2..])
         .collect();
-    assert!(cases.iter().any(|case| case.spoilt[..2] == ACK.at(0)[..2]), "no case has the previous number");
+    assert!(
+        cases.iter().any(|case| case.spoilt[..2] == ACK.encode_at(0)[..2]),
+        "no case has the previous number"
+    );
     for (case, instance) in cases.iter().zip(100..) {
         let seen = fixture.endpoints[1].recorder.log().len();
         let peer = fixture.connect_peer(instance, case);
@@ -372,7 +378,7 @@ fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();
     let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
     // A line without its first word, which publishes it.
-    let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).at(1);
+    let mut unpublished = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).encode_at(1);
     unpublished[..WORD_BYTES].fill(0);
     let cases = [
         Case { what: "a first piece".into(), sound: vec![ACK, begun], spoilt: vec![], frames: 1 },

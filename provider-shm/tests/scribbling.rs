@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fastrand::Rng;
-use homespun_conformance::transport::{BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive, payload};
+use homespun_conformance::transport::{
+    BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive_until, pseudo_random_payload,
+};
 use homespun_engine::transport::{Armed, Close, LinkId, Transport};
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::io::{pread, pwrite};
 
-use crate::raw::{RawMessage, RawSocket, SEGMENT_BYTES, accept, listen_at, vacant};
+use crate::raw::{RawMessage, RawSocket, SEGMENT_BYTES, listen_at, try_accept, vacant_address};
 
 type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
@@ -44,9 +46,9 @@ struct Interceptor {
 
 impl Interceptor {
     /// Forwards a greeting from one side to the other.
-    fn forward(&mut self, from: usize) {
+    fn forward_greeting(&mut self, from: usize) {
         let [from, to] = [&self.sockets[from], &self.sockets[1 - from]];
-        if let Some(RawMessage { bytes, descriptors }) = from.receive()
+        if let Some(RawMessage { bytes, descriptors }) = from.try_receive()
             && !bytes.is_empty()
         {
             let handed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -58,21 +60,21 @@ impl Interceptor {
 
 /// Connects two endpoints through an interceptor. Returns the connector's number for the link and the
 /// acceptor's.
-fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
-    let address = vacant();
+fn connect_intercepted(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
+    let address = vacant_address();
     let listener = listen_at(address, 8);
     let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
     let link = endpoints[0].connect(address);
     let mut interceptor = None;
-    drive(endpoints, "an intercepted link", |[a, b]| {
+    drive_until(endpoints, "an intercepted link", |[a, b]| {
         match &mut interceptor {
             None => {
-                interceptor = accept(&listener).map(|left| {
+                interceptor = try_accept(&listener).map(|left| {
                     let right = RawSocket::connect(b.address());
                     Interceptor { sockets: [left, right], rings: Vec::new() }
                 });
             }
-            Some(interceptor) => [0, 1].into_iter().for_each(|from| interceptor.forward(from)),
+            Some(interceptor) => [0, 1].into_iter().for_each(|from| interceptor.forward_greeting(from)),
         }
         a.recorder.log().len() > seen[0] && b.recorder.log().len() > seen[1]
     });
@@ -82,7 +84,7 @@ fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) 
 }
 
 /// Changes a little of a ring, or a lot.
-fn scribble(rng: &mut Rng, ring: &OwnedFd) {
+fn scribble_on_ring(rng: &mut Rng, ring: &OwnedFd) {
     let place = match rng.u8(..8) {
         0..2 => rng.u64(..COUNTERS_END),
         2..7 => rng.u64(COUNTERS_END..LINES_END),
@@ -120,8 +122,9 @@ fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2])
                 return;
             }
             let endpoint = &mut endpoints[at];
-            if endpoint.waiting_frames(links[at]) < 4 {
-                endpoint.post(links[at], payload(*rng.choice(&SIZES).expect("there are some"), 1));
+            if endpoint.queued_frame_count(links[at]) < 4 {
+                endpoint
+                    .post(links[at], pseudo_random_payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
             endpoint.transmit();
             // In single steps, so that much changes in between, or all at once.
@@ -137,16 +140,16 @@ fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2])
     }
 }
 
-fn spoil_links(seed: u64) {
+fn check_overwritten_rings(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let sound = endpoints[0].connect(endpoints[1].address());
-    drive(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
-    let sound_peer = endpoints[1].recorder.ups()[0].0;
+    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.links_up_count() == 1);
+    let sound_peer = endpoints[1].recorder.links_up()[0].0;
 
     for round in 0..LINKS {
-        let (link, peer, interceptor) = intercepted_link(&mut endpoints);
+        let (link, peer, interceptor) = connect_intercepted(&mut endpoints);
         let seen = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -156,7 +159,7 @@ fn spoil_links(seed: u64) {
                 while !is_over.load(Ordering::Relaxed) {
                     // One of the rings, or both.
                     let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
-                    scribble(&mut scribbler, &rings[at]);
+                    scribble_on_ring(&mut scribbler, &rings[at]);
                     if round % 4 < 2 {
                         thread::yield_now();
                     }
@@ -173,8 +176,8 @@ fn spoil_links(seed: u64) {
             }
         }
         let before = endpoints[1].recorder.frame_count(sound_peer);
-        endpoints[0].post(sound, payload(5000, 1));
-        drive(&mut endpoints, "a frame of the other link", |[_, b]| {
+        endpoints[0].post(sound, pseudo_random_payload(5000, 1));
+        drive_until(&mut endpoints, "a frame of the other link", |[_, b]| {
             b.recorder.frame_count(sound_peer) > before
         });
     }
@@ -182,5 +185,5 @@ fn spoil_links(seed: u64) {
 
 #[test]
 fn scribbled_ring_ends_its_own_link_only() {
-    spoil_links(7);
+    check_overwritten_rings(7);
 }

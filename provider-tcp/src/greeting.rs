@@ -26,7 +26,7 @@ impl HelloReader {
         missing[..ours.len()].copy_from_slice(ours);
         self.len_bytes += ours.len();
         if self.len_bytes < HELLO_BYTES {
-            hello::plausible_prefix(&self.bytes[..self.len_bytes])?;
+            hello::check_prefix(&self.bytes[..self.len_bytes])?;
             return Ok(None);
         }
         Ok(Some((Hello::parse(&self.bytes)?, rest)))
@@ -56,18 +56,18 @@ pub(crate) fn believed_address(
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> Address {
+    fn parse_address(text: &str) -> Address {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
     /// Asserts that a peer which claims `claimed` over a connection from `remote` is believed to be at
     /// `believed`. This host has loopback, 10.0.0.1, fd00::1 and fe80::1.
-    fn check(claimed: &str, remote: &str, believed: &str) {
+    fn assert_believed_address(claimed: &str, remote: &str, believed: &str) {
         let ours = ["10.0.0.1", "fd00::1", "fe80::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
         let is_local = |ip: IpAddr| ip.is_loopback() || ours.contains(&ip);
         assert_eq!(
-            believed_address(address(claimed), remote.parse().unwrap(), is_local),
-            address(believed),
+            believed_address(parse_address(claimed), remote.parse().unwrap(), is_local),
+            parse_address(believed),
             "{claimed} over {remote}"
         );
     }
@@ -75,34 +75,34 @@ mod tests {
     #[test]
     fn believed_address_follows_claim_and_connection() {
         // The connection comes from the claimed host.
-        check("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
-        check("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
+        assert_believed_address("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
+        assert_believed_address("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
         // It comes from another host: only the port is believed.
-        check("10.0.0.7:100", "10.0.0.8:5555", "10.0.0.8:100");
+        assert_believed_address("10.0.0.7:100", "10.0.0.8:5555", "10.0.0.8:100");
         // Another host claims to be this one.
-        check("127.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
-        check("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
+        assert_believed_address("127.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
+        assert_believed_address("10.0.0.1:100", "10.0.0.8:5555", "10.0.0.8:100");
         // This host claims to be another one.
-        check("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
+        assert_believed_address("10.0.0.8:100", "127.0.0.1:5555", "127.0.0.1:100");
         // Two addresses of this host.
-        check("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
-        check("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
-        check("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
+        assert_believed_address("10.0.0.1:100", "127.0.0.1:5555", "10.0.0.1:100");
+        assert_believed_address("127.0.0.1:100", "10.0.0.1:5555", "127.0.0.1:100");
+        assert_believed_address("[fd00::1]:100", "[::1]:5555", "[fd00::1]:100");
         // An address of this host, but of a family in which this endpoint cannot answer.
-        check("10.0.0.1:100", "[::1]:5555", "[::1]:100");
+        assert_believed_address("10.0.0.1:100", "[::1]:5555", "[::1]:100");
     }
 
     #[test]
     fn believed_address_keeps_the_local_scope_id() {
-        check("[fe80::7%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
-        check("[fe80::8%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
-        check("[fe80::1%3]:100", "[fd00::1]:5555", "[fe80::1%3]:100");
+        assert_believed_address("[fe80::7%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
+        assert_believed_address("[fe80::8%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
+        assert_believed_address("[fe80::1%3]:100", "[fd00::1]:5555", "[fe80::1%3]:100");
     }
 
     #[test]
     fn hello_in_pieces_is_assembled() {
-        let hello = Hello { address: address("127.0.0.1:9"), instance: 3 };
-        let mut bytes = hello.emit().to_vec();
+        let hello = Hello { address: parse_address("127.0.0.1:9"), instance: 3 };
+        let mut bytes = hello.to_bytes().to_vec();
         bytes.extend(b"rest");
         for first in 0..HELLO_BYTES {
             let mut greeting = HelloReader::new();

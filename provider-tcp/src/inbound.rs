@@ -71,7 +71,7 @@ impl Inbound {
     }
 
     /// Drops all bytes that arrive from now on.
-    pub(crate) fn discard(&mut self) {
+    pub(crate) fn start_discarding(&mut self) {
         self.state = StreamState::Discard;
     }
 
@@ -98,10 +98,10 @@ impl Inbound {
         let filled = match read {
             Ok(filled) => filled,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadOutcome::Blocked,
-            Err(error) => return ReadOutcome::Broken(LinkError::System(socket::errno(&error))),
+            Err(error) => return ReadOutcome::Broken(LinkError::System(socket::to_errno(&error))),
         };
         if filled.placed_bytes + filled.buffered_bytes == 0 {
-            return self.end_of_stream();
+            return self.end_of_stream_outcome();
         }
         match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, greeted) {
             Ok(reported) => ReadOutcome::Progress { reported, drained: filled.is_short && !self.hung_up },
@@ -142,7 +142,7 @@ impl Inbound {
         Ok(reported)
     }
 
-    fn end_of_stream(&self) -> ReadOutcome {
+    fn end_of_stream_outcome(&self) -> ReadOutcome {
         match &self.state {
             StreamState::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
             StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
@@ -168,7 +168,7 @@ fn read_payload(
     probe_bytes: usize,
     receiver: &mut impl FrameHandler,
 ) -> io::Result<Filled> {
-    let mut space = receiver.space(id);
+    let mut space = receiver.payload_space(id);
     let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();
     // Payload without a place goes through the whole buffer.
     let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { probe_bytes };

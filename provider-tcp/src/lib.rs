@@ -77,7 +77,7 @@
 
 pub mod limits;
 
-mod focus;
+mod busy_link;
 mod greeting;
 mod inbound;
 mod link;

@@ -96,8 +96,8 @@ impl Link {
     }
 
     /// Whether a flush would have something to do.
-    pub(crate) fn wants_flush(&self) -> bool {
-        self.outbound.has_staged() && self.outbound.may_write()
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.outbound.has_staged() && self.outbound.can_write()
     }
 
     /// Notes that the end of the stream, or an error, follows the bytes that can be read.
@@ -131,7 +131,7 @@ impl Link {
     /// the first frames.
     fn finish_connecting(&mut self, to: Address) {
         match self.stream.take_error() {
-            Ok(Some(error)) | Err(error) => self.fail(socket::errno(&error)),
+            Ok(Some(error)) | Err(error) => self.fail(socket::to_errno(&error)),
             Ok(None) if self.stream.peer_addr().is_err() => return,
             // If a port has no listener, the kernel may have chosen it for this socket, which is then
             // connected to itself.
@@ -163,7 +163,7 @@ impl Link {
                 Origin::Accepted { remote, .. } => believed_address(hello.address, remote, is_local),
             };
             tracing::debug!(link = id.0, %peer, claimed = %hello.address, "hello");
-            receiver.link(id, LinkEvent::Up { peer, instance: hello.instance });
+            receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
         };
         let failure = self.outbound.failure();
         match (self.inbound.read(id, &self.stream, buffer, receiver, greeted), failure) {
@@ -183,8 +183,8 @@ impl Link {
     }
 
     /// Starts to drain: writes the frames that were taken, and drops those that arrive.
-    pub(crate) fn close(&mut self) {
-        self.inbound.discard();
+    pub(crate) fn start_draining(&mut self) {
+        self.inbound.start_discarding();
         self.closing = Some(Closing::Writing);
     }
 
@@ -200,7 +200,7 @@ impl Link {
 
     /// Makes the peer see a reset instead of an orderly end if it misses frames.
     pub(crate) fn reset_if_incomplete(&self) {
-        if !self.outbound.is_complete()
+        if !self.outbound.can_end_stream()
             && let Err(error) = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
         {
             tracing::debug!(%error, "the connection ends without a reset");

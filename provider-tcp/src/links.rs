@@ -29,7 +29,7 @@ impl Links {
     }
 
     /// The connection with this number.
-    pub(crate) fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+    pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         match self.0.get_mut(id)? {
             Slot::Made(link) => Some(link),
             Slot::Failed(_) => None,

@@ -38,7 +38,7 @@ impl Listener {
     }
 
     /// Whether connections may be waiting and the listener is not paused.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(crate) fn can_accept(&self) -> bool {
         self.is_pending && self.pause_passes == 0
     }
 
@@ -61,7 +61,7 @@ impl Listener {
         match self.socket.accept() {
             Ok(accepted) => return Some(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_pending = false,
-            Err(error) if is_exhaustion(socket::errno(&error)) => {
+            Err(error) if is_exhaustion(socket::to_errno(&error)) => {
                 tracing::debug!(%error, "cannot accept: out of descriptors or memory");
                 self.pause_passes = ACCEPT_RETRY_PASSES;
             }

@@ -8,12 +8,12 @@ use if_addrs::Interface;
 
 /// The address at which peers reach a listener. For a wildcard it is that of an interface: of the preferred
 /// one if possible.
-pub(crate) fn reachable(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
+pub(crate) fn reachable_address(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
     let address = Address::from(bound);
     if address.is_specific() {
         return Ok(address);
     }
-    let ip = routable(&if_addrs::get_if_addrs()?, address.format(), preferred);
+    let ip = routable_ip(&if_addrs::get_if_addrs()?, address.format(), preferred);
     Ok(SocketAddr::new(ip, bound.port()).into())
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn is_local(ip: IpAddr) -> bool {
 }
 
 /// The preferred interface's address, else the first that other hosts may route to, else loopback.
-fn routable(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
+fn routable_ip(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
     let (is_v4, loopback): (bool, IpAddr) = match format {
         AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
         AddressFormat::SockaddrIn6 => (false, Ipv6Addr::LOCALHOST.into()),
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    fn interface(ip: &str, oper_status: IfOperStatus) -> Interface {
+    fn make_interface(ip: &str, oper_status: IfOperStatus) -> Interface {
         let addr = match ip.parse().unwrap() {
             IpAddr::V4(ip) => {
                 IfAddr::V4(Ifv4Addr { ip, netmask: Ipv4Addr::BROADCAST, prefixlen: 32, broadcast: None })
@@ -65,41 +65,44 @@ mod tests {
     #[test]
     fn routable_picks_the_first_reachable_address() {
         let interfaces = [
-            interface("127.0.0.1", IfOperStatus::Up),
-            interface("::1", IfOperStatus::Up),
-            interface("10.0.0.1", IfOperStatus::Down),
-            interface("169.254.7.7", IfOperStatus::Up),
-            interface("fe80::7", IfOperStatus::Up),
-            interface("10.0.0.2", IfOperStatus::Up),
-            interface("10.0.0.3", IfOperStatus::Up),
-            interface("fd00::2", IfOperStatus::Up),
+            make_interface("127.0.0.1", IfOperStatus::Up),
+            make_interface("::1", IfOperStatus::Up),
+            make_interface("10.0.0.1", IfOperStatus::Down),
+            make_interface("169.254.7.7", IfOperStatus::Up),
+            make_interface("fe80::7", IfOperStatus::Up),
+            make_interface("10.0.0.2", IfOperStatus::Up),
+            make_interface("10.0.0.3", IfOperStatus::Up),
+            make_interface("fd00::2", IfOperStatus::Up),
         ];
-        assert_eq!(routable(&interfaces, AddressFormat::SockaddrIn, None), IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(routable_ip(&interfaces, AddressFormat::SockaddrIn, None), IpAddr::from([10, 0, 0, 2]));
         assert_eq!(
-            routable(&interfaces, AddressFormat::SockaddrIn6, None),
+            routable_ip(&interfaces, AddressFormat::SockaddrIn6, None),
             "fd00::2".parse::<IpAddr>().unwrap()
         );
-        assert_eq!(routable(&interfaces[..4], AddressFormat::SockaddrIn, None), IpAddr::from([127, 0, 0, 1]));
         assert_eq!(
-            routable(&interfaces[..5], AddressFormat::SockaddrIn6, None),
+            routable_ip(&interfaces[..4], AddressFormat::SockaddrIn, None),
+            IpAddr::from([127, 0, 0, 1])
+        );
+        assert_eq!(
+            routable_ip(&interfaces[..5], AddressFormat::SockaddrIn6, None),
             IpAddr::V6(Ipv6Addr::LOCALHOST)
         );
     }
 
     #[test]
     fn routable_prefers_the_named_interface() {
-        let special = |ip| Interface { name: "special".into(), ..interface(ip, IfOperStatus::Up) };
+        let special = |ip| Interface { name: "special".into(), ..make_interface(ip, IfOperStatus::Up) };
         let interfaces = [
-            interface("10.0.0.2", IfOperStatus::Up),
-            interface("fd00::2", IfOperStatus::Up),
+            make_interface("10.0.0.2", IfOperStatus::Up),
+            make_interface("fd00::2", IfOperStatus::Up),
             special("10.0.0.9"),
             special("fe80::9"),
         ];
-        let chosen = |format| routable(&interfaces, format, Some("special"));
+        let chosen = |format| routable_ip(&interfaces, format, Some("special"));
         assert_eq!(chosen(AddressFormat::SockaddrIn), IpAddr::from([10, 0, 0, 9]));
         assert_eq!(chosen(AddressFormat::SockaddrIn6), "fd00::2".parse::<IpAddr>().unwrap());
         assert_eq!(
-            routable(&interfaces, AddressFormat::SockaddrIn, Some("missing")),
+            routable_ip(&interfaces, AddressFormat::SockaddrIn, Some("missing")),
             IpAddr::from([10, 0, 0, 2])
         );
     }
@@ -107,7 +110,7 @@ mod tests {
     #[test]
     fn reachable_keeps_a_specific_address() {
         let bound: SocketAddr = "[fe80::1%3]:7".parse().unwrap();
-        assert_eq!(reachable(bound, None).unwrap(), Address::from(bound));
+        assert_eq!(reachable_address(bound, None).unwrap(), Address::from(bound));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Outbound {
     }
 
     /// Stages the hello, which precedes all frames.
-    pub(crate) fn greet(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
+    pub(crate) fn stage_hello(&mut self, hello: &[u8], spare: &mut SpareBuffers) {
         self.staging.append(hello, spare);
     }
 
@@ -81,12 +81,12 @@ impl Outbound {
     }
 
     /// Whether the stream can end here without a loss for the peer.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub(crate) fn can_end_stream(&self) -> bool {
         self.staging.is_empty() && !self.unfinished
     }
 
     /// Copies a frame to staging, whole or not at all. Writes only to make room.
-    pub(crate) fn stage(
+    pub(crate) fn stage_frame(
         &mut self,
         socket: &impl SendSocket,
         header: &Header,
@@ -124,7 +124,7 @@ impl Outbound {
         let payload_bytes = total_bytes(payload);
         debug_assert_eq!(payload_bytes as u64, header.payload_len_bytes(), "a payload of another length");
         if payload_bytes <= INLINE_MAX_BYTES {
-            return match self.stage(socket, header, payload, spare) {
+            return match self.stage_frame(socket, header, payload, spare) {
                 Ok(()) => Sent::Whole,
                 Err(Full) => Sent::Full,
             };
@@ -134,7 +134,7 @@ impl Outbound {
         }
         let mut head = [0; HEADER_MAX_BYTES];
         let head_bytes = frame::emit(header, &mut head);
-        let beyond_staged = self.write(socket, &head[..head_bytes], payload, spare);
+        let beyond_staged = self.write_behind_staged(socket, &head[..head_bytes], payload, spare);
         if beyond_staged == 0 {
             return Sent::Full;
         }
@@ -157,7 +157,7 @@ impl Outbound {
     ) -> Sent {
         debug_assert!(self.unfinished, "no frame to go on with");
         let rest_bytes = total_bytes(rest);
-        let taken = self.write(socket, &[], rest, spare);
+        let taken = self.write_behind_staged(socket, &[], rest, spare);
         if taken == rest_bytes {
             self.unfinished = false;
             Sent::Whole
@@ -170,36 +170,36 @@ impl Outbound {
 
     /// Writes staged bytes until the kernel's buffer is full.
     pub(crate) fn flush(&mut self, socket: &impl SendSocket, spare: &mut SpareBuffers) {
-        while !self.staging.is_empty() && self.may_write() {
-            self.write(socket, &[], &[], spare);
+        while !self.staging.is_empty() && self.can_write() {
+            self.write_behind_staged(socket, &[], &[], spare);
         }
     }
 
     /// Whether a write is worth a system call.
-    pub(crate) fn may_write(&self) -> bool {
+    pub(crate) fn can_write(&self) -> bool {
         matches!(self.write_state, WriteState::Writable)
     }
 
     /// Writes staging, header and payload in one system call, unless the socket is known to be blocked.
     /// Returns how many bytes beyond the staged ones were written.
-    fn write(
+    fn write_behind_staged(
         &mut self,
         socket: &impl SendSocket,
         head: &[u8],
         payload: &[IoSlice<'_>],
         spare: &mut SpareBuffers,
     ) -> usize {
-        if !self.may_write() {
+        if !self.can_write() {
             return 0;
         }
         let staged_bytes = self.staging.len_bytes();
         let written = {
-            let staged = self.staging.slices();
+            let staged = self.staging.as_slices();
             let own = staged.into_iter().chain([IoSlice::new(head)]);
             let slices: Slices<'_> =
                 own.chain(payload.iter().copied()).filter(|slice| !slice.is_empty()).collect();
             let offered_bytes = total_bytes(&slices);
-            self.write_state.write(socket, &slices, offered_bytes)
+            self.write_state.write_and_update(socket, &slices, offered_bytes)
         };
         let from_staging = written.min(staged_bytes);
         self.staging.consume(from_staging, spare);
@@ -209,7 +209,12 @@ impl Outbound {
 
 impl WriteState {
     /// Writes, and updates the state with the result.
-    fn write(&mut self, socket: &impl SendSocket, slices: &[IoSlice<'_>], offered_bytes: usize) -> usize {
+    fn write_and_update(
+        &mut self,
+        socket: &impl SendSocket,
+        slices: &[IoSlice<'_>],
+        offered_bytes: usize,
+    ) -> usize {
         loop {
             return match socket.send(slices) {
                 Ok(written) => {
@@ -222,7 +227,7 @@ impl WriteState {
                     match error.kind() {
                         io::ErrorKind::Interrupted => continue,
                         io::ErrorKind::WouldBlock => *self = WriteState::Blocked,
-                        _ => *self = WriteState::Failed(socket::errno(&error)),
+                        _ => *self = WriteState::Failed(socket::to_errno(&error)),
                     }
                     0
                 }

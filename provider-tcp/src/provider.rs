@@ -61,6 +61,6 @@ impl Provider for TcpProvider {
 
     fn open(&self, bind: Address, instance: u64) -> Result<TcpTransport, Errno> {
         TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref())
-            .map_err(|error| socket::errno(&error))
+            .map_err(|error| socket::to_errno(&error))
     }
 }

@@ -38,7 +38,7 @@ impl KernelBuffers {
 /// It does not share its port: with SO_REUSEADDR Linux permits the port of old connections (TIME_WAIT), but
 /// never that of another listener, and SO_REUSEPORT stays off.
 pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpListener> {
-    let socket = stream_socket(at)?;
+    let socket = open_stream_socket(at)?;
     socket.set_reuse_address(true)?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -56,12 +56,12 @@ pub(crate) fn connect(
     source: Option<SocketAddr>,
     buffers: KernelBuffers,
 ) -> io::Result<TcpStream> {
-    let socket = stream_socket(to)?;
+    let socket = open_stream_socket(to)?;
     if to.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     buffers.apply(&socket)?;
-    tune(&SockRef::from(&socket))?;
+    set_connection_options(&SockRef::from(&socket))?;
     if let Some(mut source) = source {
         source.set_port(0);
         socket.bind(&source.into())?;
@@ -74,7 +74,7 @@ pub(crate) fn connect(
 }
 
 /// Sets the options that every connection has, on both sides.
-pub(crate) fn tune(socket: &SockRef<'_>) -> io::Result<()> {
+pub(crate) fn set_connection_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(
         &TcpKeepalive::new()
@@ -105,12 +105,12 @@ impl SendSocket for TcpStream {
 }
 
 /// The error number of a failed call.
-pub(crate) fn errno(error: &io::Error) -> Errno {
+pub(crate) fn to_errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::new)
 }
 
 /// A non-blocking stream socket of the address's family, closed on exec.
-fn stream_socket(family_of: SocketAddr) -> io::Result<Socket> {
+fn open_stream_socket(family_of: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(family_of), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)

@@ -44,7 +44,7 @@ impl Staging {
     }
 
     /// The bytes in order; the second slice may be empty.
-    pub(crate) fn slices(&self) -> [IoSlice<'_>; 2] {
+    pub(crate) fn as_slices(&self) -> [IoSlice<'_>; 2] {
         let (first, second) = self.bytes.as_slices();
         [IoSlice::new(first), IoSlice::new(second)]
     }
@@ -66,8 +66,8 @@ impl Staging {
 mod tests {
     use super::*;
 
-    fn content(staging: &Staging) -> Vec<u8> {
-        staging.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
+    fn copy_content(staging: &Staging) -> Vec<u8> {
+        staging.as_slices().iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
             let leaving = staging.len_bytes().min(round % 89);
             staging.consume(leaving, &mut spare);
             expected.drain(..leaving);
-            assert_eq!(content(&staging), expected.iter().copied().collect::<Vec<_>>());
+            assert_eq!(copy_content(&staging), expected.iter().copied().collect::<Vec<_>>());
         }
     }
 
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(spare.buffers.len(), 1);
         second.append(&[2], &mut spare);
         assert!(second.bytes.capacity() >= 5_000 && spare.buffers.is_empty());
-        assert_eq!(content(&second), [2]);
+        assert_eq!(copy_content(&second), [2]);
     }
 
     #[test]

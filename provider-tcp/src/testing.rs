@@ -55,7 +55,7 @@ impl Inbox {
         self.unfinished.is_some()
     }
 
-    fn filled(&mut self, count_bytes: usize) {
+    fn note_filled(&mut self, count_bytes: usize) {
         let unfinished = self.unfinished.as_mut().expect("payload of no frame");
         unfinished.filled_bytes += count_bytes;
         assert!(unfinished.filled_bytes <= unfinished.buffer.len(), "more payload than the header said");
@@ -77,7 +77,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    fn live(&mut self, link: LinkId) -> &mut Inbox {
+    fn live_inbox(&mut self, link: LinkId) -> &mut Inbox {
         let inbox = self.inboxes.get_mut(&link).expect("a link that never came up");
         assert!(inbox.up.is_some(), "a frame before the hello");
         assert!(inbox.down.is_none(), "a frame after the end");
@@ -87,15 +87,15 @@ impl Recorder {
 
 impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
-        let inbox = self.live(link);
+        let inbox = self.live_inbox(link);
         assert!(!inbox.is_mid_frame(), "a frame within a frame");
         assert_eq!(payload.len() as u64, header.payload_len_bytes());
         inbox.frames.push((*header, payload.to_vec()));
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         let placement = self.placement;
-        let inbox = self.live(link);
+        let inbox = self.live_inbox(link);
         assert!(!inbox.is_mid_frame(), "a frame within a frame");
         let len_bytes = usize::try_from(header.payload_len_bytes()).unwrap();
         let placeable_bytes = match placement {
@@ -107,8 +107,8 @@ impl FrameHandler for Recorder {
         inbox.unfinished = Some(Unfinished { header: *header, buffer, filled_bytes: 0, placeable_bytes });
     }
 
-    fn space(&mut self, link: LinkId) -> Space<'_> {
-        let unfinished = self.live(link).unfinished.as_mut().expect("space for no frame");
+    fn payload_space(&mut self, link: LinkId) -> Space<'_> {
+        let unfinished = self.live_inbox(link).unfinished.as_mut().expect("space for no frame");
         let from = unfinished.filled_bytes.min(unfinished.placeable_bytes);
         let open = &mut unfinished.buffer[from..unfinished.placeable_bytes];
         // In two slices, so that transports must fill both.
@@ -117,22 +117,22 @@ impl FrameHandler for Recorder {
         pieces.map(IoSliceMut::new).collect()
     }
 
-    fn placed(&mut self, link: LinkId, count_bytes: usize) {
-        let inbox = self.live(link);
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
+        let inbox = self.live_inbox(link);
         inbox.placed_bytes += count_bytes;
-        inbox.filled(count_bytes);
+        inbox.note_filled(count_bytes);
     }
 
     fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
-        let inbox = self.live(link);
+        let inbox = self.live_inbox(link);
         let unfinished = inbox.unfinished.as_mut().expect("payload of no frame");
         let at = unfinished.filled_bytes;
         unfinished.buffer[at..at + bytes.len()].copy_from_slice(bytes);
         inbox.chunked_bytes += bytes.len();
-        inbox.filled(bytes.len());
+        inbox.note_filled(bytes.len());
     }
 
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         if self.inboxes.get(&link).is_some_and(|inbox| inbox.down.is_some()) {
             self.past.extend(self.inboxes.remove(&link));
         }
@@ -165,7 +165,7 @@ impl Side {
         Side { transport, recorder, instance }
     }
 
-    pub(crate) fn pass(&mut self) -> u32 {
+    pub(crate) fn progress(&mut self) -> u32 {
         let count = self.transport.receive(64, &mut self.recorder);
         self.transport.flush();
         count
@@ -179,11 +179,11 @@ impl Side {
         self.inbox(link).is_some_and(|inbox| inbox.up.is_some() && inbox.down.is_none())
     }
 
-    pub(crate) fn down(&self, link: LinkId) -> Option<&LinkError> {
+    pub(crate) fn down_error(&self, link: LinkId) -> Option<&LinkError> {
         self.inbox(link)?.down.as_ref()
     }
 
-    pub(crate) fn frames(&self, link: LinkId) -> &[(Header, Vec<u8>)] {
+    pub(crate) fn received_frames(&self, link: LinkId) -> &[(Header, Vec<u8>)] {
         self.inbox(link).map_or(&[], |inbox| &inbox.frames)
     }
 
@@ -209,19 +209,19 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Opens two endpoints and connects them.
-    pub(crate) fn connected(provider: &TcpProvider, bind: &str) -> Pair {
+    pub(crate) fn open_connected(provider: &TcpProvider, bind: &str) -> Pair {
         let mut client = Side::open(provider, bind);
         let mut server = Side::open(provider, bind);
         let out = client.transport.connect(server.transport.address());
-        until("the link to come up", &mut [&mut client, &mut server], |sides| {
+        drive_until("the link to come up", &mut [&mut client, &mut server], |sides| {
             sides[0].is_up(out) && sides[1].only_link().is_some()
         });
         let into = server.only_link().expect("just seen");
         Pair { client, server, out, into }
     }
 
-    pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Side, &mut Side) -> bool) {
-        until(what, &mut [&mut self.client, &mut self.server], |sides| {
+    pub(crate) fn drive_until(&mut self, what: &str, mut done: impl FnMut(&mut Side, &mut Side) -> bool) {
+        drive_until(what, &mut [&mut self.client, &mut self.server], |sides| {
             let [client, server] = sides else { unreachable!("two sides") };
             done(client, server)
         });
@@ -229,12 +229,16 @@ impl Pair {
 }
 
 /// Drives endpoints until `done` returns true.
-pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
+pub(crate) fn drive_until(
+    what: &str,
+    sides: &mut [&mut Side],
+    mut done: impl FnMut(&mut [&mut Side]) -> bool,
+) {
     let begin = Instant::now();
     while !done(sides) {
         let mut count = 0;
         for side in sides.iter_mut() {
-            count += side.pass();
+            count += side.progress();
         }
         if count == 0 {
             thread::yield_now();
@@ -243,12 +247,12 @@ pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&m
     }
 }
 
-pub(crate) fn message(len_bytes: usize, tag: u64) -> Header {
+pub(crate) fn make_message(len_bytes: usize, tag: u64) -> Header {
     Header::Message(Message { tag: Some(tag), ..Message::of_len(len_bytes as u64) })
 }
 
 /// Payload without repeated sequences, different for each seed.
-pub(crate) fn payload(len_bytes: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn make_payload(len_bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len_bytes)
         .map(|_| {

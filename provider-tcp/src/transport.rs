@@ -17,7 +17,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
 
-use crate::focus::Focus;
+use crate::busy_link::BusyLink;
 use crate::limits::{
     ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
 };
@@ -52,7 +52,7 @@ pub struct TcpTransport {
     accepted_count: u64,
     /// Closed links that are still draining.
     draining: Vec<LinkId>,
-    focus: Focus,
+    focus: BusyLink,
     spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
@@ -72,7 +72,7 @@ impl TcpTransport {
         let poll = Poll::new()?;
         let socket = socket::listen(bind.socket_addr(), buffers)?;
         let bound = socket.local_addr()?;
-        let address = local::reachable(bound, interface)?;
+        let address = local::reachable_address(bound, interface)?;
         let listener = Listener::new(socket, poll.registry(), LISTENER)?;
         tracing::debug!(%bound, %address, "listening");
         Ok(TcpTransport {
@@ -86,12 +86,12 @@ impl TcpTransport {
             half_open: BTreeMap::new(),
             accepted_count: 0,
             draining: Vec::new(),
-            focus: Focus::default(),
+            focus: BusyLink::default(),
             spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
             source: bind.is_specific().then_some(bound),
-            hello: Hello { address, instance }.emit(),
+            hello: Hello { address, instance }.to_bytes(),
             buffers,
         })
     }
@@ -114,7 +114,7 @@ impl Transport for TcpTransport {
             Err(rustix::io::Errno::AFNOSUPPORT.into())
         };
         let id = made.unwrap_or_else(|error| {
-            let id = self.links.insert(Slot::Failed(socket::errno(&error)));
+            let id = self.links.insert(Slot::Failed(socket::to_errno(&error)));
             self.ready.push_back(id);
             id
         });
@@ -124,19 +124,20 @@ impl Transport for TcpTransport {
 
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES, "more than inline_max_bytes");
-        self.write(link, |link, spare| {
-            link.outbound.stage(&link.stream, header, &[IoSlice::new(payload)], spare)
+        self.write_and_enlist(link, |link, spare| {
+            link.outbound.stage_frame(&link.stream, header, &[IoSlice::new(payload)], spare)
         })
         .unwrap_or(Err(Full))
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
-        self.write(link, |link, spare| link.outbound.send(&link.stream, header, payload, spare))
+        self.write_and_enlist(link, |link, spare| link.outbound.send(&link.stream, header, payload, spare))
             .unwrap_or(Sent::Full)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        self.write(link, |link, spare| link.outbound.resume(&link.stream, rest, spare)).unwrap_or(Sent::Full)
+        self.write_and_enlist(link, |link, spare| link.outbound.resume(&link.stream, rest, spare))
+            .unwrap_or(Sent::Full)
     }
 
     fn flush(&mut self) {
@@ -144,7 +145,7 @@ impl Transport for TcpTransport {
         for id in dirty.drain(..) {
             // A number may be in the list twice, or belong to a link that has ended: the link's own mark
             // decides.
-            if self.links.link(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
+            if self.links.link_mut(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
                 self.flush_link(id);
             }
         }
@@ -155,9 +156,9 @@ impl Transport for TcpTransport {
     /// counts as one frame in the result. One read may bring as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so exceed the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link(id)?))) {
+        match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link_mut(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
-            None => self.collect_events(),
+            None => self.poll_kernel(),
         }
         self.advance_draining();
         self.accept();
@@ -182,8 +183,8 @@ impl Transport for TcpTransport {
 
     fn arm(&mut self) -> Armed {
         // The last passes may have read blindly, without asking the kernel.
-        self.collect_events();
-        let has_connections = self.listener.as_ref().is_some_and(Listener::is_ready);
+        self.poll_kernel();
+        let has_connections = self.listener.as_ref().is_some_and(Listener::can_accept);
         let has_new_room = mem::take(&mut self.has_new_room);
         if has_connections || has_new_room || !self.ready.is_empty() || !self.dirty.is_empty() {
             return Armed::Ready;
@@ -195,10 +196,10 @@ impl Transport for TcpTransport {
 
     fn close(&mut self, link: LinkId, how: Close) {
         tracing::debug!(link = link.0, ?how, "closing");
-        match (how, self.links.link(link)) {
+        match (how, self.links.link_mut(link)) {
             (Close::Drain, Some(made)) if made.is_closing() => {}
             (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
-                made.close();
+                made.start_draining();
                 self.draining.push(link);
                 // Read the rest, too: with unread bytes the kernel would send a reset instead of an orderly
                 // end.
@@ -219,14 +220,14 @@ impl Transport for TcpTransport {
         }
     }
 
-    fn draining(&self) -> usize {
+    fn draining_count(&self) -> usize {
         self.draining.len()
     }
 }
 
 impl TcpTransport {
     /// Polls the kernel for events.
-    fn collect_events(&mut self) {
+    fn poll_kernel(&mut self) {
         if let Err(error) = self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             tracing::trace!(%error, "no events in this pass");
             return;
@@ -242,7 +243,7 @@ impl TcpTransport {
             }
             let Ok(number) = u32::try_from(event.token().0) else { continue };
             let id = LinkId(number);
-            let Some(link) = self.links.link(id) else { continue };
+            let Some(link) = self.links.link_mut(id) else { continue };
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
                 link.mark_hung_up();
@@ -251,7 +252,7 @@ impl TcpTransport {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
-                self.has_new_room |= !link.outbound.may_write();
+                self.has_new_room |= !link.outbound.can_write();
                 link.handle_writable();
                 enlist_dirty(&mut self.dirty, id, link);
                 if link.outbound.failure().is_some() {
@@ -273,13 +274,13 @@ impl TcpTransport {
             }
             let serial = self.accepted_count;
             self.accepted_count += 1;
-            let entered = socket::tune(&SockRef::from(&stream))
+            let entered = socket::set_connection_options(&SockRef::from(&stream))
                 .and_then(|()| self.register_link(stream, Origin::Accepted { remote, serial }));
             match entered {
                 Ok(id) => {
                     tracing::debug!(link = id.0, %remote, "accepted");
                     self.half_open.insert(serial, id);
-                    if let Some(link) = self.links.link(id) {
+                    if let Some(link) = self.links.link_mut(id) {
                         // Usually the peer's hello has already arrived.
                         enlist_ready(&mut self.ready, id, link);
                     }
@@ -293,10 +294,10 @@ impl TcpTransport {
     fn register_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let mut link = Link::new(stream, origin);
         if let Origin::Connected(_) = origin {
-            link.outbound.greet(&self.hello, &mut self.spare);
+            link.outbound.stage_hello(&self.hello, &mut self.spare);
         }
         let id = self.links.insert(Slot::Made(Box::new(link)));
-        if let Some(link) = self.links.link(id) {
+        if let Some(link) = self.links.link_mut(id) {
             let both = Interest::READABLE | Interest::WRITABLE;
             let registered = self.poll.registry().register(&mut link.stream, Token(id.0 as usize), both);
             if let Err(error) = registered {
@@ -308,10 +309,14 @@ impl TcpTransport {
     }
 
     /// Writes on a link, and enlists it for the flush; or for a read, if the write has failed.
-    fn write<T>(&mut self, id: LinkId, write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T) -> Option<T> {
-        let link = self.links.link(id).filter(|link| !link.is_closing())?;
+    fn write_and_enlist<T>(
+        &mut self,
+        id: LinkId,
+        write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T,
+    ) -> Option<T> {
+        let link = self.links.link_mut(id).filter(|link| !link.is_closing())?;
         let result = write(link, &mut self.spare);
-        if !link.outbound.may_write() {
+        if !link.outbound.can_write() {
             // Ask the kernel in the next pass, to learn soon when there is room.
             self.focus.reset();
         }
@@ -325,7 +330,7 @@ impl TcpTransport {
     }
 
     fn flush_link(&mut self, id: LinkId) {
-        let Some(link) = self.links.link(id) else { return };
+        let Some(link) = self.links.link_mut(id) else { return };
         link.flush(&mut self.spare);
         if link.outbound.failure().is_some() {
             if link.is_closing() {
@@ -342,7 +347,7 @@ impl TcpTransport {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
             self.flush_link(id);
-            if self.links.link(id).is_some_and(|link| link.is_delivered()) {
+            if self.links.link_mut(id).is_some_and(|link| link.is_delivered()) {
                 self.drop_link(id);
             }
         }
@@ -354,7 +359,7 @@ impl TcpTransport {
             self.links.remove(id);
             return report_down(id, LinkError::System(errno), receiver);
         }
-        let Some(link) = self.links.link(id) else { return 0 };
+        let Some(link) = self.links.link_mut(id) else { return 0 };
         if !mem::take(&mut link.in_ready) {
             return 0;
         }
@@ -366,11 +371,11 @@ impl TcpTransport {
             // Not sooner: a peer that has this side's hello believes that the link is up on both sides. If
             // this side then dropped the half-open link, the peer would see a broken link and give up its
             // other links unread.
-            link.outbound.greet(&self.hello, &mut self.spare);
+            link.outbound.stage_hello(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
         if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
-            self.focus.progress(id);
+            self.focus.note_read(id);
         }
         match step {
             ReadStep::Ready(reported) => {
@@ -408,7 +413,7 @@ impl TcpTransport {
 }
 
 fn report_down(id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
-    receiver.link(id, LinkEvent::Down(error));
+    receiver.link_event(id, LinkEvent::Down(error));
     1
 }
 
@@ -419,7 +424,7 @@ fn enlist_ready(ready: &mut VecDeque<LinkId>, id: LinkId, link: &mut Link) {
 }
 
 fn enlist_dirty(dirty: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
-    if link.wants_flush() && !mem::replace(&mut link.in_dirty, true) {
+    if link.needs_flush() && !mem::replace(&mut link.in_dirty, true) {
         dirty.push(id);
     }
 }

@@ -25,13 +25,13 @@ struct Links {
 
 impl FrameHandler for Links {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn begin(&mut self, _: LinkId, _: &Header) {}
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { .. } => self.up.push(link),
             LinkEvent::Down(error) => self.down.push((link, error)),
@@ -52,7 +52,7 @@ impl Side {
     }
 }
 
-fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
+fn drive_until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
     let begin = Instant::now();
     while !done(sides) {
         for side in sides.iter_mut() {
@@ -63,27 +63,27 @@ fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Si
     }
 }
 
-fn descriptor_count() -> usize {
+fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 fn ended_links_close_their_descriptors() {
     let (mut client, mut server) = (Side::open(), Side::open());
-    let begin = descriptor_count();
+    let begin = count_open_fds();
     for how in [Close::Drain, Close::Abort] {
         let address = server.transport.address();
         let links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
-        until("all links", &mut [&mut client, &mut server], |sides| {
+        drive_until("all links", &mut [&mut client, &mut server], |sides| {
             sides.iter().all(|side| side.links.up.len() == LINKS)
         });
-        assert_eq!(descriptor_count(), begin + 2 * LINKS);
+        assert_eq!(count_open_fds(), begin + 2 * LINKS);
         for link in links {
             client.transport.close(link, how);
         }
-        until("the end", &mut [&mut client, &mut server], |sides| {
-            sides[0].transport.draining() == 0 && sides[1].links.down.len() == LINKS
+        drive_until("the end", &mut [&mut client, &mut server], |sides| {
+            sides[0].transport.draining_count() == 0 && sides[1].links.down.len() == LINKS
         });
-        assert_eq!(descriptor_count(), begin, "{how:?}");
+        assert_eq!(count_open_fds(), begin, "{how:?}");
         client.links = Links::default();
         server.links = Links::default();
     }
@@ -93,11 +93,11 @@ fn ended_links_close_their_descriptors() {
     stranger.write_all(b"hello?").unwrap();
     let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.transport.connect(vacant.into());
-    until("both to end", &mut [&mut client, &mut server], |sides| {
-        sides[0].links.down.len() == 1 && descriptor_count() == begin + 1
+    drive_until("both to end", &mut [&mut client, &mut server], |sides| {
+        sides[0].links.down.len() == 1 && count_open_fds() == begin + 1
     });
     drop(stranger);
-    assert_eq!(descriptor_count(), begin);
+    assert_eq!(count_open_fds(), begin);
 }
 
 fn descriptor_exhaustion_delays_links_and_loses_none() {
@@ -105,22 +105,22 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
     // Enough descriptors for all connecting sockets and a few accepted ones.
-    let room = (descriptor_count() + LINKS + 5) as u64;
+    let room = (count_open_fds() + LINKS + 5) as u64;
     setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
     let mut links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
     let is_exhausted = || TcpProvider::new().open(address.with_port(0), 1).err() == Some(Errno::EMFILE);
-    until("descriptors to run out", &mut [&mut client, &mut server], |_| is_exhausted());
+    drive_until("descriptors to run out", &mut [&mut client, &mut server], |_| is_exhausted());
 
     // One more connect fails at once.
     let extra = client.transport.connect(address);
-    until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
+    drive_until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
     assert_eq!(client.links.down, [(extra, LinkError::System(Errno::EMFILE))]);
     let accepted = server.links.up.len();
     assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
 
     // As links end, the listener accepts others, although no new connection wakes it.
     let mut ended = 0;
-    until("every link to have been up", &mut [&mut client, &mut server], |sides| {
+    drive_until("every link to have been up", &mut [&mut client, &mut server], |sides| {
         if ended < LINKS - 1 && sides[0].links.up.len() > ended {
             let link = sides[0].links.up[ended];
             links.retain(|other| *other != link);
@@ -135,13 +135,13 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
     setrlimit(Resource::Nofile, before).unwrap();
     let up = server.links.up.len();
     client.transport.connect(address);
-    until("a new link", &mut [&mut client, &mut server], |sides| sides[1].links.up.len() > up);
+    drive_until("a new link", &mut [&mut client, &mut server], |sides| sides[1].links.up.len() > up);
 }
 
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
-    let begin = descriptor_count();
+    let begin = count_open_fds();
     ended_links_close_their_descriptors();
     descriptor_exhaustion_delays_links_and_loses_none();
-    assert_eq!(descriptor_count(), begin, "something outlived its transport");
+    assert_eq!(count_open_fds(), begin, "something outlived its transport");
 }

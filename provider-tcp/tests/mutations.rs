@@ -15,8 +15,8 @@ use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Pro
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Form, Handshake, HandshakeStep, Header, Message, Outcome, Refusal,
-    Rma, RmaKind, Shown, samples,
+    Atomic, AtomicForm, AwaitedReply, Durable, Form, Handshake, HandshakeStep, Header, MappableRegion,
+    Message, Outcome, Refusal, Rma, RmaKind, samples,
 };
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
@@ -48,19 +48,19 @@ impl FrameHandler for PeerLogs {
         self.frames.entry(self.live[&link]).or_default().push(*header);
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         self.frames.entry(self.live[&link]).or_default().push(*header);
     }
 
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
 
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
 
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
 
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { instance, .. } => assert_eq!(self.live.insert(link, instance), None, "up twice"),
             LinkEvent::Down(error) => match self.live.remove(&link) {
@@ -83,7 +83,7 @@ impl Side {
         Side { transport, logs: PeerLogs::default() }
     }
 
-    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
+    fn drive_until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
         let begin = Instant::now();
         while !done(self) {
             if self.transport.receive(64, &mut self.logs) == 0 {
@@ -96,24 +96,24 @@ impl Side {
 }
 
 /// Connects a peer that sends a hello, a frame, and then these bytes.
-fn peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
+fn connect_peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
     // Close with a reset, so that no connection stays in TIME_WAIT.
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
-    let hello = Hello { address: address.into(), instance }.emit();
-    stream.write_all(&[&hello, &emitted(&FIRST)[..], bytes].concat()).unwrap();
+    let hello = Hello { address: address.into(), instance }.to_bytes();
+    stream.write_all(&[&hello, &encoded_header(&FIRST)[..], bytes].concat()).unwrap();
     stream
 }
 
-fn emitted(header: &Header) -> Vec<u8> {
+fn encoded_header(header: &Header) -> Vec<u8> {
     let mut buffer = [0; HEADER_MAX_BYTES];
     let len_bytes = frame::emit(header, &mut buffer);
     buffer[..len_bytes].to_vec()
 }
 
 /// Headers of every form, and others whose values are chosen.
-fn samples() -> Vec<Header> {
+fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
     let rma = |kind| {
@@ -131,12 +131,12 @@ fn samples() -> Vec<Header> {
         Header::Atomic(Atomic { op: NUMBER, key: !NUMBER, address: NUMBER, form })
     };
     let plain = Message::of_len(0);
-    let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
+    let full = message(Some(NUMBER), Some(!NUMBER), AwaitedReply::Match);
     let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
     let chosen = vec![
         Header::Message(plain),
-        Header::Message(message(Some(NUMBER), None, Awaits::Arrival)),
-        Header::Message(message(None, Some(NUMBER), Awaits::Nothing)),
+        Header::Message(message(Some(NUMBER), None, AwaitedReply::Arrival)),
+        Header::Message(message(None, Some(NUMBER), AwaitedReply::Nothing)),
         Header::Message(full),
         Header::Ack { received: 2 },
         Header::Request { message: plain, op: 1, remote_bytes: 0 },
@@ -157,7 +157,7 @@ fn samples() -> Vec<Header> {
         rma(RmaKind::Write { data: None }),
         rma(RmaKind::Write { data: Some(NUMBER) }),
         rma(RmaKind::Offer { data: Some(NUMBER), remote_bytes: REMOTE_MAX_BYTES as u8 }),
-        Header::Shown(Shown {
+        Header::MappableRegion(MappableRegion {
             key: NUMBER,
             address: 1,
             len_bytes: 0x01_2345,
@@ -179,7 +179,7 @@ fn samples() -> Vec<Header> {
 }
 
 /// The values to which a byte is changed: all bits zero, all one, any single bit flipped, all flipped.
-fn mutations(byte: u8) -> Vec<u8> {
+fn byte_mutations(byte: u8) -> Vec<u8> {
     let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
     let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
     all.sort_unstable();
@@ -194,12 +194,12 @@ struct Case {
     is_cut: bool,
 }
 
-fn cases() -> Vec<Case> {
+fn mutation_cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for header in samples() {
-        let bytes = emitted(&header);
+    for header in sample_headers() {
+        let bytes = encoded_header(&header);
         for at in 0..bytes.len() {
-            for mutated in mutations(bytes[at]) {
+            for mutated in byte_mutations(bytes[at]) {
                 let mut bytes = bytes.clone();
                 bytes[at] = mutated;
                 let what = format!("byte {at} of {header:?}, become {mutated:#x}");
@@ -218,9 +218,9 @@ fn cases() -> Vec<Case> {
 fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
     let frame_count = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
     let before = frame_count(side);
-    friend.until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
+    friend.drive_until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
     friend.transport.flush();
-    side.until(after, |side| frame_count(side) > before);
+    side.drive_until(after, |side| frame_count(side) > before);
     assert!(!side.logs.down.contains_key(&SOUND));
 }
 
@@ -229,10 +229,14 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
 fn unchanged_header_arrives() {
     let mut side = Side::open(1);
     let address = side.transport.address();
-    for (header, instance) in samples().into_iter().zip(0..) {
+    for (header, instance) in sample_headers().into_iter().zip(0..) {
         let payload = vec![0; header.payload_len_bytes() as usize];
-        let peer = peer(address, instance, &[emitted(&header), payload, emitted(&FIRST)].concat());
-        side.until("the frames around a sample", |side| {
+        let peer = connect_peer(
+            address,
+            instance,
+            &[encoded_header(&header), payload, encoded_header(&FIRST)].concat(),
+        );
+        side.drive_until("the frames around a sample", |side| {
             side.logs.frames.get(&instance).is_some_and(|frames| frames.len() == 3)
                 || side.logs.down.contains_key(&instance)
         });
@@ -248,19 +252,19 @@ fn changed_header_byte_ends_the_link() {
     let address = side.transport.address();
     let mut friend = Side::open(SOUND);
     let link = friend.transport.connect(address);
-    side.until("the sound link", |side| {
+    side.drive_until("the sound link", |side| {
         friend.transport.receive(64, &mut friend.logs);
         friend.transport.flush();
         side.logs.live.values().any(|instance| *instance == SOUND)
     });
 
-    let cases = cases();
+    let cases = mutation_cases();
     assert!(cases.len() > 1000);
     for (batch, first) in cases.chunks(PEERS).zip((0..).step_by(PEERS)) {
         let peers: Vec<TcpStream> = (first..)
             .zip(batch)
             .map(|(instance, case)| {
-                let stream = peer(address, instance, &case.bytes);
+                let stream = connect_peer(address, instance, &case.bytes);
                 if case.is_cut {
                     stream.shutdown(Shutdown::Write).unwrap();
                 }
@@ -269,7 +273,7 @@ fn changed_header_byte_ends_the_link() {
             .collect();
         let instances = first..first + batch.len() as u64;
         // The peers stay connected and send nothing more.
-        side.until("the end of each spoilt link", |side| side.logs.down.len() as u64 == instances.end);
+        side.drive_until("the end of each spoilt link", |side| side.logs.down.len() as u64 == instances.end);
         drop(peers);
         for (instance, case) in instances.zip(batch) {
             match &side.logs.down[&instance] {
@@ -291,9 +295,9 @@ fn changed_hello_byte_refuses_the_link() {
     let mut cases = Vec::new();
     for claimed in ["127.0.0.1:100", "[2001:db8::1%2]:65535"] {
         let claimed: SocketAddr = claimed.parse().unwrap();
-        let hello = Hello { address: claimed.into(), instance: 0x0123_4567_89ab_cdef }.emit();
+        let hello = Hello { address: claimed.into(), instance: 0x0123_4567_89ab_cdef }.to_bytes();
         for at in 0..hello.len() {
-            for mutated in mutations(hello[at]) {
+            for mutated in byte_mutations(hello[at]) {
                 let mut hello = hello;
                 hello[at] = mutated;
                 cases.push((format!("byte {at} of the hello of {claimed}, become {mutated:#x}"), hello));
@@ -305,7 +309,7 @@ fn changed_hello_byte_refuses_the_link() {
         let link = side.transport.connect(address.into());
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&hello).unwrap();
-        side.until(&what, |side| side.logs.refused.contains_key(&link));
+        side.drive_until(&what, |side| side.logs.refused.contains_key(&link));
         let error = side.logs.refused.remove(&link);
         assert!(matches!(error, Some(LinkError::Protocol(_))), "{what}: {error:?}");
         assert!(side.logs.live.is_empty() && side.logs.down.is_empty(), "{what} is up");

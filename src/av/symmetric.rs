@@ -93,8 +93,8 @@ mod tests {
     use crate::av::AvAttr;
     use crate::domain_id::DomainId;
 
-    fn vector() -> AddressVector {
-        AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused())
+    fn open_vector() -> AddressVector {
+        AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate())
             .expect("a vector")
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn symmetric_insertion_inserts_services_before_nodes() {
-        let av = vector();
+        let av = open_vector();
         let inserted = av.insert_sym("127.0.0.1", 2, "5000", 3).expect("a range");
         let inserted: Vec<FabricAddress> =
             inserted.into_iter().map(|address| address.expect("an address")).collect();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn symmetric_insertion_of_a_bad_range_inserts_nothing() {
-        let av = vector();
+        let av = open_vector();
         for (node, nodes, service, services) in [
             ("127.0.0.1", 1, "65535", 2),
             ("255.255.255.255", 2, "1", 1),
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn symmetric_insertion_reports_each_address() {
-        let av = vector();
+        let av = open_vector();
         let inserted = av.insert_sym("127.0.0.1", 1, "0", 2).expect("a range");
         assert_eq!(inserted[0].as_ref().expect_err("no port").errno(), Errno::EINVAL);
         assert_eq!(inserted[1].as_ref().expect("a port").0, 1, "the refused address has taken an index");

@@ -36,17 +36,17 @@ impl Table {
     }
 
     /// The lowest index of an address.
-    pub(super) fn lowest(&self, address: Address) -> Option<u64> {
+    pub(super) fn lowest_index_of(&self, address: Address) -> Option<u64> {
         self.lowest.get(&address).copied()
     }
 
     /// The lowest index that is not in use.
-    pub(super) fn lowest_vacant(&self) -> u64 {
+    pub(super) fn lowest_vacant_index(&self) -> u64 {
         self.free.first().copied().unwrap_or(self.slots.len() as u64)
     }
 
     /// The `count` lowest indices that are not in use, in order.
-    pub(super) fn vacant(&self, count: usize) -> Vec<u64> {
+    pub(super) fn lowest_vacant_indices(&self, count: usize) -> Vec<u64> {
         self.free.iter().copied().chain(self.slots.len() as u64..).take(count).collect()
     }
 

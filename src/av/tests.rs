@@ -6,38 +6,45 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn vector() -> AddressVector {
-    AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused()).expect("a vector")
+fn open_vector() -> AddressVector {
+    AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate())
+        .expect("a vector")
 }
 
-fn address(text: &str) -> Address {
+fn parse_address(text: &str) -> Address {
     Address::from(text.parse::<SocketAddr>().expect("a socket address"))
 }
 
-fn peer(port: u16) -> Address {
+fn make_peer_address(port: u16) -> Address {
     Address::from(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-fn inserted(av: &AddressVector, ports: &[u16]) -> Vec<u64> {
-    let peers: Vec<Address> = ports.iter().map(|&port| peer(port)).collect();
+fn insert_ports(av: &AddressVector, ports: &[u16]) -> Vec<u64> {
+    let peers: Vec<Address> = ports.iter().map(|&port| make_peer_address(port)).collect();
     av.insert(&peers).into_iter().map(|result| result.expect("a good address").0).collect()
 }
 
 #[test]
 fn indices_are_consecutive_and_reused_from_the_lowest() {
-    let av = vector();
-    assert_eq!(inserted(&av, &[10, 11, 12]), [0, 1, 2]);
-    assert_eq!(inserted(&av, &[13]), [3]);
+    let av = open_vector();
+    assert_eq!(insert_ports(&av, &[10, 11, 12]), [0, 1, 2]);
+    assert_eq!(insert_ports(&av, &[13]), [3]);
     av.remove(&[FabricAddress(2), FabricAddress(0)]).expect("both are there");
-    assert_eq!(inserted(&av, &[14, 15, 16]), [0, 2, 4]);
-    assert_eq!(av.lookup(FabricAddress(2)), Ok(peer(15)));
+    assert_eq!(insert_ports(&av, &[14, 15, 16]), [0, 2, 4]);
+    assert_eq!(av.lookup(FabricAddress(2)), Ok(make_peer_address(15)));
     assert_eq!(av.len(), 5);
 }
 
 #[test]
 fn an_address_that_is_refused_leaves_its_index_unused() {
-    let av = vector();
-    let mixed = [peer(10), address("[::1]:10"), address("0.0.0.0:10"), peer(0), peer(14)];
+    let av = open_vector();
+    let mixed = [
+        make_peer_address(10),
+        parse_address("[::1]:10"),
+        parse_address("0.0.0.0:10"),
+        make_peer_address(0),
+        make_peer_address(14),
+    ];
     let results = av.insert(&mixed);
     assert_eq!(results[0], Ok(FabricAddress(0)));
     for (index, why) in [(1, "format"), (2, "wildcard"), (3, "port")] {
@@ -46,30 +53,30 @@ fn an_address_that_is_refused_leaves_its_index_unused() {
         assert_eq!(av.lookup(FabricAddress(index as u64)).unwrap_err().errno(), Errno::EINVAL);
     }
     assert_eq!(results[4], Ok(FabricAddress(4)));
-    assert_eq!(inserted(&av, &[11]), [1], "an unused index is the lowest that is free");
-    let all_bad = vector();
-    assert!(all_bad.insert(&[peer(0)]).iter().all(Result::is_err));
-    assert_eq!(inserted(&all_bad, &[10]), [0]);
+    assert_eq!(insert_ports(&av, &[11]), [1], "an unused index is the lowest that is free");
+    let all_bad = open_vector();
+    assert!(all_bad.insert(&[make_peer_address(0)]).iter().all(Result::is_err));
+    assert_eq!(insert_ports(&all_bad, &[10]), [0]);
 }
 
 #[test]
 fn a_peer_inserted_twice_is_known_by_its_lowest_index() {
-    let av = vector();
-    assert_eq!(inserted(&av, &[10, 11, 10, 10]), [0, 1, 2, 3]);
-    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(0)));
+    let av = open_vector();
+    assert_eq!(insert_ports(&av, &[10, 11, 10, 10]), [0, 1, 2, 3]);
+    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(0)));
     av.remove(&[FabricAddress(0)]).expect("it is there");
-    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(2)));
-    assert_eq!(inserted(&av, &[10]), [0]);
-    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(0)));
+    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(2)));
+    assert_eq!(insert_ports(&av, &[10]), [0]);
+    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(0)));
     av.remove(&[FabricAddress(3), FabricAddress(0), FabricAddress(2)]).expect("all are there");
-    assert_eq!(av.reverse_lookup(&peer(10)), None);
-    assert_eq!(av.reverse_lookup(&peer(11)), Some(FabricAddress(1)));
+    assert_eq!(av.reverse_lookup(&make_peer_address(10)), None);
+    assert_eq!(av.reverse_lookup(&make_peer_address(11)), Some(FabricAddress(1)));
 }
 
 #[test]
 fn failed_removal_removes_nothing() {
-    let av = vector();
-    inserted(&av, &[10, 11]);
+    let av = open_vector();
+    insert_ports(&av, &[10, 11]);
     let refused: [&[u64]; 4] = [&[0, 2], &[0, 0], &[FabricAddress::UNSPECIFIED.0], &[1, 1 << 40]];
     for indices in refused {
         let addresses: Vec<FabricAddress> = indices.iter().map(|&index| FabricAddress(index)).collect();
@@ -82,9 +89,9 @@ fn failed_removal_removes_nothing() {
 
 #[test]
 fn service_names_resolve_to_the_vectors_format() {
-    let av = vector();
+    let av = open_vector();
     let inserted = av.insert_svc("127.0.0.1", "7471").expect("a numeric address");
-    assert_eq!(av.lookup(inserted), Ok(peer(7471)));
+    assert_eq!(av.lookup(inserted), Ok(make_peer_address(7471)));
     let named = av.insert_svc("localhost", "7472").expect("localhost has an IPv4 address");
     assert_eq!(av.lookup(named).map(|address| address.port()), Ok(7472));
     assert_eq!(av.insert_svc("::1", "7471").unwrap_err().errno(), Errno::ENODATA);
@@ -94,12 +101,12 @@ fn service_names_resolve_to_the_vectors_format() {
 
 #[test]
 fn every_change_gives_a_new_version() {
-    let av = vector();
+    let av = open_vector();
     let fresh = av.version();
-    inserted(&av, &[10]);
+    insert_ports(&av, &[10]);
     let filled = av.version();
     assert_ne!(fresh, filled);
-    assert_eq!(av.lookup(FabricAddress(0)), Ok(peer(10)));
+    assert_eq!(av.lookup(FabricAddress(0)), Ok(make_peer_address(10)));
     assert_eq!(av.version(), filled);
     av.clone().remove(&[FabricAddress(0)]).expect("it is there");
     assert_ne!(av.version(), filled, "a clone is the same vector");
@@ -107,17 +114,17 @@ fn every_change_gives_a_new_version() {
 
 #[test]
 fn a_bound_vector_cannot_be_closed() {
-    let av = vector();
-    av.bind();
+    let av = open_vector();
+    av.add_binding();
     let Rejected { error, returned: av } = av.close().expect_err("an endpoint is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
-    av.unbind();
+    av.remove_binding();
     assert!(av.close().is_ok());
 }
 
 #[test]
 fn opening_with_unsupported_attribute_is_refused() {
-    let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn, DomainId::unused());
+    let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn, DomainId::allocate());
     let none = AvAttr::default();
     let unsupported = [
         AvAttr { name: Some("shared".into()), ..none.clone() },
@@ -138,8 +145,8 @@ fn opening_with_unsupported_attribute_is_refused() {
 
 #[test]
 fn addresses_are_printed_with_their_format() {
-    assert_eq!(straddr(peer(5000)), "fi_sockaddr_in://127.0.0.1:5000");
-    assert_eq!(straddr(address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
+    assert_eq!(straddr(make_peer_address(5000)), "fi_sockaddr_in://127.0.0.1:5000");
+    assert_eq!(straddr(parse_address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
 }
 
 /// A step of a random program. Ports and indices are few, so that they meet often.
@@ -150,7 +157,7 @@ enum Step {
     Remove(Vec<u64>),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         prop::collection::vec(0_u16..6, 0..5).prop_map(Step::Insert),
         prop::collection::vec(0_u64..12, 0..4).prop_map(Step::Remove),
@@ -165,7 +172,9 @@ struct Model(BTreeMap<u64, Address>);
 impl Model {
     fn insert(&mut self, ports: &[u16]) -> Vec<Option<u64>> {
         let vacant: Vec<u64> = (0..).filter(|index| !self.0.contains_key(index)).take(ports.len()).collect();
-        let insert = |(&port, index)| (port != 0).then(|| self.0.insert(index, peer(port))).map(|_| index);
+        let insert = |(&port, index)| {
+            (port != 0).then(|| self.0.insert(index, make_peer_address(port))).map(|_| index)
+        };
         ports.iter().zip(vacant).map(insert).collect()
     }
 
@@ -178,20 +187,20 @@ impl Model {
         all
     }
 
-    fn reverse(&self, address: Address) -> Option<u64> {
+    fn reverse_lookup(&self, address: Address) -> Option<u64> {
         self.0.iter().find(|&(_, &known)| known == address).map(|(&index, _)| index)
     }
 }
 
 proptest! {
     #[test]
-    fn vector_agrees_with_a_map_model(steps in steps()) {
-        let av = vector();
+    fn vector_agrees_with_a_map_model(steps in any_steps()) {
+        let av = open_vector();
         let mut model = Model::default();
         for step in steps {
             match step {
                 Step::Insert(ports) => {
-                    let peers: Vec<Address> = ports.iter().map(|&port| peer(port)).collect();
+                    let peers: Vec<Address> = ports.iter().map(|&port| make_peer_address(port)).collect();
                     let inserted: Vec<Option<u64>> =
                         av.insert(&peers).into_iter().map(|result| result.ok().map(|address| address.0)).collect();
                     prop_assert_eq!(inserted, model.insert(&ports));
@@ -206,7 +215,7 @@ proptest! {
                 prop_assert_eq!(av.lookup(FabricAddress(index)).ok(), model.0.get(&index).copied());
             }
             for port in 0..6 {
-                prop_assert_eq!(av.reverse_lookup(&peer(port)).map(|address| address.0), model.reverse(peer(port)));
+                prop_assert_eq!(av.reverse_lookup(&make_peer_address(port)).map(|address| address.0), model.reverse_lookup(make_peer_address(port)));
             }
         }
     }

@@ -19,11 +19,11 @@ impl BoundCounters {
     ///
     /// [`Misuse::Busy`] if one of these events is counted already.
     pub(crate) fn bind(&mut self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
-        self.check_free(events)?;
+        self.check_events_free(events)?;
         match self.0.iter_mut().find(|(bound, _)| Arc::ptr_eq(bound, counter.shared())) {
             Some((_, counted)) => *counted |= events,
             None => {
-                counter.shared().bind();
+                counter.shared().add_binding();
                 self.0.push((counter.shared().clone(), events));
             }
         }
@@ -35,15 +35,15 @@ impl BoundCounters {
     /// # Errors
     ///
     /// [`Misuse::Busy`] if one is.
-    pub(crate) fn check_free(&self, events: CounterEvents) -> Result<(), Misuse> {
-        if self.events().intersects(events) {
+    pub(crate) fn check_events_free(&self, events: CounterEvents) -> Result<(), Misuse> {
+        if self.counted_events().intersects(events) {
             return Err(Misuse::Busy(InUse::CounterBound));
         }
         Ok(())
     }
 
     /// All that is counted.
-    pub(crate) fn events(&self) -> CounterEvents {
+    pub(crate) fn counted_events(&self) -> CounterEvents {
         self.0.iter().fold(CounterEvents::empty(), |all, (_, events)| all | *events)
     }
 
@@ -59,23 +59,23 @@ impl BoundCounters {
 
     /// Counts an event that has succeeded.
     #[cold]
-    pub(crate) fn count(&self, events: CounterEvents) {
-        self.of(events).for_each(CounterShared::count);
+    pub(crate) fn count_success(&self, events: CounterEvents) {
+        self.counters_of(events).for_each(CounterShared::count_success);
     }
 
     /// Counts an operation that has failed.
     #[cold]
     pub(crate) fn count_error(&self, events: CounterEvents) {
-        self.of(events).for_each(CounterShared::count_error);
+        self.counters_of(events).for_each(CounterShared::count_error);
     }
 
     /// Whether this counter counts some of these events.
-    pub(crate) fn count_by(&self, counter: &Arc<CounterShared>, events: CounterEvents) -> bool {
+    pub(crate) fn is_counted_by(&self, counter: &Arc<CounterShared>, events: CounterEvents) -> bool {
         self.0.iter().any(|(bound, counted)| counted.intersects(events) && Arc::ptr_eq(bound, counter))
     }
 
     /// The counters of some events.
-    fn of(&self, events: CounterEvents) -> impl Iterator<Item = &CounterShared> {
+    fn counters_of(&self, events: CounterEvents) -> impl Iterator<Item = &CounterShared> {
         self.0.iter().filter(move |(_, counted)| counted.intersects(events)).map(|(counter, _)| &**counter)
     }
 }

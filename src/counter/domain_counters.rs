@@ -50,13 +50,13 @@ impl DomainCounters {
         }
         let watched = endpoints
             .iter()
-            .try_for_each(|endpoint| counter.watch(endpoint, DriveReason::DOMAIN, self.by_itself));
+            .try_for_each(|endpoint| counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.by_itself));
         if watched.is_err() {
-            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, DriveReason::DOMAIN));
+            endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
             return watched;
         }
         self.waited_for.lock().push(counter.clone());
-        endpoints.iter().for_each(|endpoint| counter.join(endpoint));
+        endpoints.iter().for_each(|endpoint| counter.drive_endpoint(endpoint));
         counters.push(Member { counter: counter.clone(), reasons: 1 });
         Ok(())
     }
@@ -70,7 +70,7 @@ impl DomainCounters {
         if counters[place].reasons == 0 {
             counters.swap_remove(place);
             self.waited_for.lock().retain(|known| !Arc::ptr_eq(known, counter));
-            endpoints.iter().for_each(|endpoint| counter.leave(endpoint, DriveReason::DOMAIN));
+            endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
         }
     }
 
@@ -79,36 +79,36 @@ impl DomainCounters {
     /// # Errors
     ///
     /// What the system says, where it cannot wake sleepers: ENOMEM, ENOSPC; and what `enable` says.
-    pub(crate) fn enable(
+    pub(crate) fn enable_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         // Held all the while, so that no counter is missed.
         let Members { counters, endpoints } = &mut *self.members.lock();
-        counters
-            .iter()
-            .try_for_each(|known| known.counter.watch(endpoint, DriveReason::DOMAIN, self.by_itself))?;
+        counters.iter().try_for_each(|known| {
+            known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.by_itself)
+        })?;
         enable()?;
-        counters.iter().for_each(|known| known.counter.join(endpoint));
+        counters.iter().for_each(|known| known.counter.drive_endpoint(endpoint));
         endpoints.push(endpoint.clone());
         Ok(())
     }
 
     /// Lets go of an endpoint.
-    pub(crate) fn forget(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let Members { counters, endpoints } = &mut *self.members.lock();
-        counters.iter().for_each(|known| known.counter.leave(endpoint, DriveReason::DOMAIN));
+        counters.iter().for_each(|known| known.counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }
 
     /// Whether a thread may be asleep that waits for one of the counters.
-    pub(crate) fn have_sleepers(&self) -> bool {
+    pub(crate) fn has_sleepers(&self) -> bool {
         self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).any(Waiter::is_armed)
     }
 
     /// Wakes them.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_sleepers(&self) {
         self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).for_each(Waiter::ring);
     }
 }

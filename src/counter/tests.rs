@@ -13,12 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const OBJECTS: [WaitObject; 5] =
     [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
-fn open(wait: WaitObject) -> Counter {
-    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused()).expect("a counter")
+fn open_counter(wait: WaitObject) -> Counter {
+    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate()).expect("a counter")
 }
 
 /// Waits until a thread sleeps, or would if there were anything to sleep on.
-fn let_sleep(counter: &Counter) {
+fn wait_until_sleeping(counter: &Counter) {
     let waiter = counter.shared.waiter().filter(|waiter| waiter.object() != WaitObject::Yield);
     while waiter.is_some_and(|waiter| !waiter.is_armed()) {
         thread::yield_now();
@@ -27,7 +27,7 @@ fn let_sleep(counter: &Counter) {
 
 #[test]
 fn both_values_are_read_added_to_and_set() {
-    let counter = open(WaitObject::None);
+    let counter = open_counter(WaitObject::None);
     assert_eq!((counter.read(), counter.read_error()), (0, 0));
     counter.add(5);
     counter.add(2);
@@ -37,7 +37,7 @@ fn both_values_are_read_added_to_and_set() {
     counter.set_error(u64::MAX);
     counter.add_error(2);
     assert_eq!((counter.read(), counter.read_error()), (1, 1));
-    counter.shared.count();
+    counter.shared.count_success();
     counter.shared.count_error();
     assert_eq!((counter.read(), counter.read_error()), (2, 2));
     assert_eq!(format!("{counter:?}"), "Counter { value: 2, errors: 2, .. }");
@@ -46,7 +46,7 @@ fn both_values_are_read_added_to_and_set() {
 #[test]
 fn wait_ends_at_the_threshold_or_after_the_timeout() {
     for wait in OBJECTS {
-        let counter = open(wait);
+        let counter = open_counter(wait);
         counter.set(3);
         counter.set_error(9);
         for threshold in 0..=3 {
@@ -68,17 +68,17 @@ fn every_change_of_a_value_wakes_all_waits() {
     let changes: [(Change, Result<(), CounterWaitError>); 6] = [
         (|counter, _| counter.add(10), Ok(())),
         (|counter, _| counter.set(10), Ok(())),
-        (|counter, _| (0..10).for_each(|_| counter.shared.count()), Ok(())),
+        (|counter, _| (0..10).for_each(|_| counter.shared.count_success()), Ok(())),
         (|counter, _| counter.add_error(1), FAILED),
         (|counter, round| counter.set_error(7 + round), FAILED),
         (|counter, _| counter.shared.count_error(), FAILED),
     ];
     for wait in OBJECTS {
         for (change, outcome) in changes {
-            let counter = open(wait);
+            let counter = open_counter(wait);
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
-                let_sleep(&counter);
+                wait_until_sleeping(&counter);
                 // A wait that begins later has the same errors before it.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
@@ -96,13 +96,13 @@ fn every_change_of_a_value_wakes_all_waits() {
 
 #[test]
 fn wait_goes_on_below_the_threshold() {
-    let counter = open(WaitObject::Unspec);
+    let counter = open_counter(WaitObject::Unspec);
     thread::scope(|scope| {
         let waits = scope.spawn(|| counter.wait(100, None));
         for value in 1..=100 {
-            let_sleep(&counter);
+            wait_until_sleeping(&counter);
             assert!(!waits.is_finished(), "{value}");
-            counter.shared.count();
+            counter.shared.count_success();
         }
         assert_eq!(waits.join().expect("no panic"), Ok(()));
     });
@@ -113,17 +113,17 @@ fn counter_errors_have_their_errno() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
     for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
-        let refused = Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused())
+        let refused = Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate())
             .expect_err("it is refused");
         assert_eq!(refused.errno(), errno);
     }
-    assert_eq!(open(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);
+    assert_eq!(open_counter(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);
 }
 
 #[test]
 fn try_wait_refuses_sleep_once_after_a_change() {
     for wait in [WaitObject::Fd, WaitObject::MutexCond] {
-        let counter = open(wait);
+        let counter = open_counter(wait);
         assert_eq!(counter.try_wait(), Ok(true));
         for change in [Counter::add, Counter::add_error, Counter::set, Counter::set_error] {
             change(&counter, 7);
@@ -143,37 +143,40 @@ fn try_wait_refuses_sleep_once_after_a_change() {
         );
     }
     for wait in [WaitObject::Unspec, WaitObject::Yield] {
-        assert_eq!(open(wait).try_wait(), Ok(false), "there is nothing to sleep on");
+        assert_eq!(open_counter(wait).try_wait(), Ok(false), "there is nothing to sleep on");
     }
-    assert_eq!(open(WaitObject::None).wait_object(), WaitObject::None);
+    assert_eq!(open_counter(WaitObject::None).wait_object(), WaitObject::None);
 }
 
 #[test]
 fn bound_counter_cannot_be_closed() {
-    let counter = open(WaitObject::None);
+    let counter = open_counter(WaitObject::None);
     let mut bound = BoundCounters::default();
     bound.bind(&counter, CounterEvents::SEND).expect("nothing counts it yet");
     bound.bind(&counter, CounterEvents::RECV | CounterEvents::READ).expect("nothing counts them yet");
-    let other = open(WaitObject::None);
+    let other = open_counter(WaitObject::None);
     assert_eq!(
         bound.bind(&other, CounterEvents::READ | CounterEvents::WRITE).expect_err("it is counted").errno(),
         Errno::EBUSY
     );
     bound.bind(&other, CounterEvents::empty()).expect("it counts nothing");
-    assert_eq!(bound.events(), CounterEvents::SEND | CounterEvents::RECV | CounterEvents::READ);
+    assert_eq!(bound.counted_events(), CounterEvents::SEND | CounterEvents::RECV | CounterEvents::READ);
     for events in [CounterEvents::SEND, CounterEvents::RECV, CounterEvents::WRITE] {
-        bound.count(events);
+        bound.count_success(events);
         bound.count_error(events);
     }
-    assert_eq!((counter.shared.state(), other.shared.state()), ([2, 2, 0], [0; 3]));
+    assert_eq!(
+        (counter.shared.values_and_change_count(), other.shared.values_and_change_count()),
+        ([2, 2, 0], [0; 3])
+    );
     let Rejected { error, returned: counter } = counter.close().expect_err("it is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
-    bound.iter().for_each(|counter| counter.unbind());
+    bound.iter().for_each(|counter| counter.remove_binding());
     assert!(counter.close().is_ok() && other.close().is_ok());
 }
 
 /// An endpoint of a domain, in service.
-fn endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
+fn open_enabled_endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
     let endpoint = domain.endpoint(info).expect("an endpoint");
     let cq = domain.open_cq(&Default::default()).expect("a queue");
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
@@ -204,16 +207,16 @@ fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
             region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).expect("its first counter");
             region
         };
-        let before = endpoint(&domain, &info, None);
+        let before = open_enabled_endpoint(&domain, &info, None);
         assert_eq!(driven(), 0);
-        let bound = endpoint(&domain, &info, Some(&counter));
+        let bound = open_enabled_endpoint(&domain, &info, Some(&counter));
         assert_eq!(driven(), 1);
         let first = region(1);
         assert_eq!(driven(), 2);
         let second = region(2);
-        let after = endpoint(&domain, &info, None);
+        let after = open_enabled_endpoint(&domain, &info, None);
         assert_eq!(driven(), 3);
-        let uncounted = endpoint(&domain, &Info { caps: Caps::MSG, ..info.clone() }, None);
+        let uncounted = open_enabled_endpoint(&domain, &Info { caps: Caps::MSG, ..info.clone() }, None);
         assert_eq!(driven(), 3, "it is the target of nothing");
         drop(before);
         assert_eq!(driven(), 2);

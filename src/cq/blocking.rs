@@ -78,7 +78,7 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
         let threshold_entries = threshold_entries.max(1);
-        let Some(waiter) = self.shared.waiter().and_then(Waiter::unless_member) else {
+        let Some(waiter) = self.shared.waiter().and_then(Waiter::if_not_set_member) else {
             return match self.read_each(max, take) {
                 Ok(None) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
                 read => read,
@@ -88,7 +88,7 @@ impl CompletionQueue {
         let signal = Signal::Of(&reader);
         let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
         let found = waiter.wait(timeout, &entries, || {
-            if threshold_entries == 1 || self.shared.holds(threshold_entries) {
+            if threshold_entries == 1 || self.shared.has_enough_after_progress(threshold_entries) {
                 match self.read_each(max, &mut take) {
                     Ok(None) => {}
                     read => return Some(read),
@@ -221,11 +221,11 @@ impl Awaited for Entries<'_> {
         self.cq.driven.arm()
     }
 
-    fn fire(&self) {
-        self.cq.driven.fire();
+    fn fire_due_works(&self) {
+        self.cq.driven.fire_due_works();
     }
 
-    fn look(&self) -> bool {
+    fn check_ready(&self) -> bool {
         self.cq.has_enough(self.threshold)
             || match self.signal {
                 Signal::Of(reader) => reader.has_signal(),
@@ -236,7 +236,7 @@ impl Awaited for Entries<'_> {
 
     fn mark_reported(&self) {
         if matches!(self.signal, Signal::Pending) {
-            self.cq.signals.take_pending();
+            self.cq.signals.clear_pending();
         }
     }
 }
@@ -251,7 +251,7 @@ impl Member for CqShared {
 
 impl CqShared {
     /// Whether the queue has at least this many entries, after a pass over the endpoints.
-    fn holds(&self, threshold_entries: usize) -> bool {
+    fn has_enough_after_progress(&self, threshold_entries: usize) -> bool {
         self.progress();
         self.has_enough(threshold_entries)
     }
@@ -261,7 +261,7 @@ impl CqShared {
     fn has_enough(&self, threshold_entries: usize) -> bool {
         // Not by a guard that rings when it leaves entries.
         let ring = self.ring.lock();
-        ring.unread() >= threshold_entries.min(self.depth_entries) || ring.has_failed()
+        ring.unread_entries() >= threshold_entries.min(self.depth_entries) || ring.has_failed()
     }
 }
 

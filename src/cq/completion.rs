@@ -246,10 +246,10 @@ impl CompletionError {
     }
 }
 
-impl From<completion::Completion> for Completion {
+impl From<completion::EndedOperation> for Completion {
     #[inline(always)]
-    fn from(completion: completion::Completion) -> Self {
-        let completion::Completion { context, flags, len_bytes, data, tag, buffer, .. } = completion;
+    fn from(completion: completion::EndedOperation) -> Self {
+        let completion::EndedOperation { context, flags, len_bytes, data, tag, buffer, .. } = completion;
         Completion { context, flags, len_bytes, data, tag, buffer }
     }
 }
@@ -257,7 +257,7 @@ impl From<completion::Completion> for Completion {
 impl CqFormat {
     /// Leaves in an entry what this format includes.
     #[inline(always)]
-    pub(crate) fn trim(self, completion: &mut Completion) {
+    pub(crate) fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {
             return;
         }

@@ -29,13 +29,13 @@ impl<'a> Reader<'a> {
 
     /// An endpoint's lock was taken, and with it all that it has reported before is known.
     #[inline(always)]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn refresh_is_next(&mut self) {
         self.is_next = self.unread.load(Ordering::Acquire) == 0;
     }
 
     /// Whether the next completion that is for the queue with these unread entries can be handed over.
     #[inline(always)]
-    pub(crate) fn takes_from(&self, unread: &AtomicUsize) -> bool {
+    pub(crate) fn can_take_from(&self, unread: &AtomicUsize) -> bool {
         self.is_next && self.wants_one && ptr::eq(self.unread, unread)
     }
 
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
 
     /// Something went into that queue's ring, so that the rest has to queue behind it.
     #[inline]
-    pub(crate) fn overtaken(&mut self, unread: &AtomicUsize) {
+    pub(crate) fn ring_written(&mut self, unread: &AtomicUsize) {
         self.is_next &= !ptr::eq(self.unread, unread);
     }
 }

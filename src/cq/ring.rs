@@ -35,7 +35,7 @@ pub(super) enum RingEntry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// Where it says [`Ring::unread`] when it is unlocked, and whose doorbell it rings when it
+    /// Where it says [`Ring::unread_entries`] when it is unlocked, and whose doorbell it rings when it
     /// leaves entries behind.
     cq: &'a CqShared,
 }
@@ -93,7 +93,7 @@ impl Ring {
     /// How many entries there are to read. Once the queue was overrun, as many as can be: every
     /// read reports the overrun.
     #[inline]
-    pub(super) fn unread(&self) -> usize {
+    pub(super) fn unread_entries(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
@@ -110,7 +110,7 @@ impl Ring {
     /// A completion was lost because there was no room. There is never room again, though what is
     /// there can be read.
     #[cold]
-    pub(crate) fn overrun(&mut self) {
+    pub(crate) fn mark_overrun(&mut self) {
         self.limit_entries = 0;
     }
 
@@ -160,7 +160,7 @@ impl DerefMut for RingGuard<'_> {
 impl Drop for RingGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let unread = self.ring.unread();
+        let unread = self.ring.unread_entries();
         self.cq.unread.store(unread, Ordering::Release);
         if unread > 0
             && let Some(waiter) = self.cq.waiter()
@@ -185,15 +185,15 @@ mod tests {
 
     const DEPTH_ENTRIES: usize = 3;
 
-    fn completion(context: u64) -> Completion {
+    fn make_completion(context: u64) -> Completion {
         Completion { context, ..Completion::default() }
     }
 
-    fn push(ring: &mut Ring, context: u64) {
-        ring.push_completed(completion(context), FabricAddress::UNSPECIFIED);
+    fn push_context(ring: &mut Ring, context: u64) {
+        ring.push_completed(make_completion(context), FabricAddress::UNSPECIFIED);
     }
 
-    fn contexts(ring: &mut Ring) -> Vec<u64> {
+    fn pop_contexts(ring: &mut Ring) -> Vec<u64> {
         let mut batch = Batch::new();
         ring.pop_completed(usize::MAX, &mut batch);
         batch.into_iter().map(|(completion, _)| completion.context).collect()
@@ -204,24 +204,24 @@ mod tests {
         let mut ring = Ring::new(DEPTH_ENTRIES);
         for context in 1..=3 {
             assert!(ring.has_room());
-            push(&mut ring, context);
+            push_context(&mut ring, context);
         }
         assert!(!ring.has_room());
-        assert_eq!(contexts(&mut ring), [1, 2, 3]);
-        assert!(ring.has_room() && ring.unread() == 0);
+        assert_eq!(pop_contexts(&mut ring), [1, 2, 3]);
+        assert!(ring.has_room() && ring.unread_entries() == 0);
     }
 
     #[test]
     fn overrun_ring_keeps_entries_and_refuses_new_ones() {
         let mut ring = Ring::new(DEPTH_ENTRIES);
         for context in 1..=3 {
-            push(&mut ring, context);
+            push_context(&mut ring, context);
         }
-        assert_eq!(ring.unread(), DEPTH_ENTRIES);
-        ring.overrun();
+        assert_eq!(ring.unread_entries(), DEPTH_ENTRIES);
+        ring.mark_overrun();
         assert!(ring.is_overrun() && !ring.has_room());
-        assert_eq!(contexts(&mut ring), [1, 2, 3]);
+        assert_eq!(pop_contexts(&mut ring), [1, 2, 3]);
         assert!(ring.is_overrun() && !ring.has_room());
-        assert!(ring.unread() > 0, "that it was overrun is to be read for ever");
+        assert!(ring.unread_entries() > 0, "that it was overrun is to be read for ever");
     }
 }

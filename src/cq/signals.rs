@@ -38,13 +38,13 @@ impl Signals {
         self.0.lock().is_pending
     }
 
-    pub(super) fn take_pending(&self) {
+    pub(super) fn clear_pending(&self) {
         self.0.lock().is_pending = false;
     }
 
     /// How many readers wait.
     #[cfg(test)]
-    pub(super) fn readers(&self) -> usize {
+    pub(super) fn waiting_readers(&self) -> usize {
         self.0.lock().readers
     }
 

@@ -11,51 +11,60 @@ use super::*;
 
 const DEPTH_ENTRIES: usize = 3;
 
-fn open(resource_mgmt: ResourceManagement) -> CompletionQueue {
+fn open_cq(resource_mgmt: ResourceManagement) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::unused(), resource_mgmt, Locking::Taken)
+    CompletionQueue::open(&attr, DomainId::allocate(), resource_mgmt, Locking::Taken)
         .expect("a queue of this size")
 }
 
-fn completion(context: u64) -> Completion {
+fn make_completion(context: u64) -> Completion {
     Completion { context, ..Completion::default() }
 }
 
-fn failure(context: u64) -> CompletionError {
+fn make_failure(context: u64) -> CompletionError {
     let source = FabricAddress::UNSPECIFIED;
-    CompletionError { completion: completion(context), error: OperationError::Cancelled, source, peer: None }
+    CompletionError {
+        completion: make_completion(context),
+        error: OperationError::Cancelled,
+        source,
+        peer: None,
+    }
 }
 
-fn push(cq: &CompletionQueue, context: u64) {
-    cq.shared().lock().push_completed(completion(context), FabricAddress::UNSPECIFIED);
+fn push_context(cq: &CompletionQueue, context: u64) {
+    cq.shared().lock_ring().push_completed(make_completion(context), FabricAddress::UNSPECIFIED);
 }
 
 /// A queue that holds a success, an error and a success, and was overrun.
-fn overrun() -> CompletionQueue {
-    let cq = open(ResourceManagement::Disabled);
-    push(&cq, 1);
-    cq.shared().lock().push_failed(failure(2));
-    push(&cq, 3);
-    cq.shared().lock().overrun();
+fn make_overrun_cq() -> CompletionQueue {
+    let cq = open_cq(ResourceManagement::Disabled);
+    push_context(&cq, 1);
+    cq.shared().lock_ring().push_failed(make_failure(2));
+    push_context(&cq, 3);
+    cq.shared().lock_ring().mark_overrun();
     cq
 }
 
 #[test]
 fn queue_is_protected_from_overrun_if_resource_management_is_enabled() {
-    assert!(open(ResourceManagement::Enabled).shared().is_protected());
-    assert!(!open(ResourceManagement::Disabled).shared().is_protected());
+    assert!(open_cq(ResourceManagement::Enabled).shared().is_overrun_protected());
+    assert!(!open_cq(ResourceManagement::Disabled).shared().is_overrun_protected());
 }
 
 #[test]
 fn overrun_queue_returns_entries_before_the_error() {
-    let cq = overrun();
+    let cq = make_overrun_cq();
     assert_eq!(cq.depth_entries(), DEPTH_ENTRIES);
     assert_eq!(cq.read_error(), Ok(None), "a success is on top");
     assert_eq!(cq.read_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
-    assert_eq!(cq.read(), Ok(Some(completion(1))));
+    assert_eq!(cq.read(), Ok(Some(make_completion(1))));
     assert_eq!(cq.read(), Err(ReadError::ErrorAvailable));
-    assert_eq!(cq.read_error(), Ok(Some(failure(2))));
-    assert_eq!(cq.read_each(8, |entry, _| assert_eq!(entry, completion(3))), Ok(Some(1)), "the last of them");
+    assert_eq!(cq.read_error(), Ok(Some(make_failure(2))));
+    assert_eq!(
+        cq.read_each(8, |entry, _| assert_eq!(entry, make_completion(3))),
+        Ok(Some(1)),
+        "the last of them"
+    );
     for _ in 0..2 {
         assert_eq!(cq.read(), Err(ReadError::Overrun));
         assert_eq!(cq.read_each(0, |_, _| panic!("there is none")), Err(ReadError::Overrun));
@@ -66,24 +75,27 @@ fn overrun_queue_returns_entries_before_the_error() {
 
 #[test]
 fn overrun_queue_takes_no_direct_handover() {
-    let (cq, other) = (open(ResourceManagement::Disabled), open(ResourceManagement::Disabled));
-    let mut reader = Reader::new(cq.shared().unread(), 1);
-    reader.begin();
-    assert!(reader.takes_from(cq.shared().unread()) && !reader.takes_from(other.shared().unread()));
+    let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
+    let mut reader = Reader::new(cq.shared().unread_entries(), 1);
+    reader.refresh_is_next();
+    assert!(
+        reader.can_take_from(cq.shared().unread_entries())
+            && !reader.can_take_from(other.shared().unread_entries())
+    );
     // Even when there is nothing to be read before.
-    cq.shared().lock().overrun();
-    reader.begin();
-    assert!(!reader.takes_from(cq.shared().unread()));
+    cq.shared().lock_ring().mark_overrun();
+    reader.refresh_is_next();
+    assert!(!reader.can_take_from(cq.shared().unread_entries()));
 }
 
 #[test]
 fn every_read_of_an_overrun_queue_drives_progress() {
-    let cq = overrun();
+    let cq = make_overrun_cq();
     while cq.read() != Err(ReadError::Overrun) {
         let _ = cq.read_error();
     }
     for _ in 0..3 {
-        assert!(cq.shared().count_read());
+        assert!(cq.shared().count_read_and_check_progress());
         assert_eq!(cq.read(), Err(ReadError::Overrun));
     }
 }
@@ -91,16 +103,16 @@ fn every_read_of_an_overrun_queue_drives_progress() {
 /// Longer than any wait that ends as it should.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn open_to_wait(wait: WaitObject) -> CompletionQueue {
+fn open_with_wait(wait: WaitObject) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, wait, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::unused(), ResourceManagement::Enabled, Locking::Taken)
+    CompletionQueue::open(&attr, DomainId::allocate(), ResourceManagement::Enabled, Locking::Taken)
         .expect("a queue")
 }
 
 #[test]
 fn look_at_too_few_entries_leaves_the_doorbell_armed() {
-    let cq = open_to_wait(WaitObject::Unspec);
-    push(&cq, 1);
+    let cq = open_with_wait(WaitObject::Unspec);
+    push_context(&cq, 1);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -122,14 +134,14 @@ fn look_at_too_few_entries_leaves_the_doorbell_armed() {
 
 #[test]
 fn signal_is_heard_while_other_readers_come() {
-    let cq = open_to_wait(WaitObject::Unspec);
+    let cq = open_with_wait(WaitObject::Unspec);
     for _ in 0..200 {
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let begin = std::time::Instant::now();
                 (cq.sread(Some(PATIENCE)), begin.elapsed())
             });
-            while cq.shared().signals.readers() == 0 {
+            while cq.shared().signals.waiting_readers() == 0 {
                 thread::yield_now();
             }
             cq.signal().expect("a wait object");
@@ -144,53 +156,56 @@ fn signal_is_heard_while_other_readers_come() {
 
 #[test]
 fn error_behind_successes_ends_a_wait_for_many() {
-    let cq = open_to_wait(WaitObject::Unspec);
-    push(&cq, 1);
-    cq.shared().lock().push_failed(failure(2));
-    assert_eq!(cq.sread_each(3, 3, None, |entry, _| assert_eq!(entry, completion(1))), Ok(Some(1)));
+    let cq = open_with_wait(WaitObject::Unspec);
+    push_context(&cq, 1);
+    cq.shared().lock_ring().push_failed(make_failure(2));
+    assert_eq!(cq.sread_each(3, 3, None, |entry, _| assert_eq!(entry, make_completion(1))), Ok(Some(1)));
     assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
-    assert_eq!(cq.read_error(), Ok(Some(failure(2))));
+    assert_eq!(cq.read_error(), Ok(Some(make_failure(2))));
     assert_eq!(cq.sread(Some(Duration::ZERO)), Ok(None));
 }
 
 #[test]
 fn mutex_and_condition_are_created_on_request() {
-    let cq = open_to_wait(WaitObject::MutexCond);
+    let cq = open_with_wait(WaitObject::MutexCond);
     let pair = cq.wait_mutex_cond().expect("a thread").expect("what it was opened with");
     let again = cq.wait_mutex_cond().expect("no other thread").expect("the same");
     assert_eq!((pair.mutex, pair.cond), (again.mutex, again.cond));
-    assert!(open_to_wait(WaitObject::Fd).wait_mutex_cond().expect("nothing is started").is_none());
+    assert!(open_with_wait(WaitObject::Fd).wait_mutex_cond().expect("nothing is started").is_none());
 }
 
 #[test]
 fn entry_is_a_success_an_unknown_source_or_a_failure() {
-    let cq = open(ResourceManagement::Enabled);
+    let cq = open_cq(ResourceManagement::Enabled);
     assert_eq!(cq.read_entry(), Ok(None));
-    push(&cq, 1);
+    push_context(&cq, 1);
     let sender: Address = "127.0.0.1:7".parse().expect("an address");
-    let unknown =
-        CompletionError { error: OperationError::UnknownSource, peer: Some(Box::new(sender)), ..failure(2) };
-    cq.shared().lock().push_failed(unknown);
-    cq.shared().lock().push_failed(failure(3));
+    let unknown = CompletionError {
+        error: OperationError::UnknownSource,
+        peer: Some(Box::new(sender)),
+        ..make_failure(2)
+    };
+    cq.shared().lock_ring().push_failed(unknown);
+    cq.shared().lock_ring().push_failed(make_failure(3));
     let entries = [(); 3].map(|()| cq.read_entry().expect("no overrun").expect("an entry"));
-    assert_eq!(entries[0], Entry::Completed(completion(1), FabricAddress::UNSPECIFIED));
-    assert_eq!(entries[1], Entry::UnknownSource(completion(2), sender));
-    assert_eq!(entries[2], Entry::Failed(failure(3)));
+    assert_eq!(entries[0], Entry::Completed(make_completion(1), FabricAddress::UNSPECIFIED));
+    assert_eq!(entries[1], Entry::UnknownSource(make_completion(2), sender));
+    assert_eq!(entries[2], Entry::Failed(make_failure(3)));
     let contexts = entries.map(|entry| entry.into_result().map(|completion| completion.context));
-    assert_eq!(contexts, [Ok(1), Ok(2), Err(failure(3))]);
-    let polled = overrun();
+    assert_eq!(contexts, [Ok(1), Ok(2), Err(make_failure(3))]);
+    let polled = make_overrun_cq();
     assert!([(); 3].iter().all(|()| polled.read_entry().is_ok_and(|entry| entry.is_some())));
     assert_eq!(polled.read_entry(), Err(ReadError::Overrun));
     assert_eq!(polled.sread_entry(None), Err(ReadError::Overrun));
-    assert_eq!(open(ResourceManagement::Enabled).sread_entry(None), Err(ReadError::NoWaitObject));
+    assert_eq!(open_cq(ResourceManagement::Enabled).sread_entry(None), Err(ReadError::NoWaitObject));
 }
 
 #[test]
 fn failure_text_names_the_operation_and_its_peer() {
     let text = |flags, error, peer: Option<&str>| {
         let peer = peer.map(|peer| Box::new(peer.parse().expect("an address")));
-        let completion = Completion { flags, ..completion(7) };
-        CompletionError { completion, error, peer, ..failure(7) }.to_string()
+        let completion = Completion { flags, ..make_completion(7) };
+        CompletionError { completion, error, peer, ..make_failure(7) }.to_string()
     };
     let (send, receive) = (CompletionFlags::SEND | CompletionFlags::MSG, CompletionFlags::RECV);
     let (read, peer) = (CompletionFlags::READ | CompletionFlags::RMA, Some("127.0.0.1:4711"));

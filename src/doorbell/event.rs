@@ -6,7 +6,7 @@ use homespun_engine::error::Error;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
-use super::system;
+use super::system_error;
 
 /// A descriptor that is readable or not. It begins readable.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl EventFd {
     /// What the system says: EMFILE, ENFILE, ENOMEM.
     pub(super) fn new() -> Result<EventFd, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system("making an event descriptor", error))?;
+            .map_err(|error| system_error("making an event descriptor", error))?;
         Ok(EventFd(event))
     }
 

@@ -7,7 +7,7 @@ use homespun_engine::error::Error;
 use loom::sync::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::system;
+use super::system_error;
 
 /// Something that is readable or not. A sleeper is one of loom's threads: if none wakes it, that is a
 /// deadlock, which loom finds.
@@ -30,7 +30,7 @@ struct State {
 impl EventFd {
     pub(super) fn new() -> Result<EventFd, Error> {
         let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system("making an event descriptor", error))?;
+            .map_err(|error| system_error("making an event descriptor", error))?;
         let (is_readable, changed) = (Mutex::new(true), Condvar::new());
         let state =
             State { is_readable, changed, inner: Uncontended::default(), outer: Uncontended::default() };
@@ -44,7 +44,7 @@ impl EventFd {
     }
 
     /// Undoes [`nest`](Self::nest).
-    pub(super) fn take_out(&self, inner: &EventFd) {
+    pub(super) fn unnest(&self, inner: &EventFd) {
         self.state.inner.lock().unwrap().retain(|nested| !Arc::ptr_eq(nested, &inner.state));
     }
 

@@ -153,7 +153,7 @@ pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 impl Endpoint {
     /// Updates elements of a region of a peer: `fi_atomic`.
     pub fn atomic(&self, operand: Bytes, target: AtomicTarget, context: u64) -> Result<(), Rejected<Bytes>> {
-        self.change_owned(operand, target, context, self.atomic_op_flags())
+        self.post_owned_atomic(operand, target, context, self.atomic_op_flags())
     }
 
     /// Updates elements of a region of a peer with operands in several buffers: `fi_atomicv`.
@@ -163,13 +163,13 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Vec<Bytes>>> {
-        self.change_owned(operands, target, context, self.atomic_op_flags())
+        self.post_owned_atomic(operands, target, context, self.atomic_op_flags())
     }
 
     /// Updates elements of a region of a peer with every choice: `fi_atomicmsg`.
     pub fn atomicmsg(&self, atomic: AtomicMsg) -> Result<(), Rejected<AtomicMsg>> {
         let AtomicMsg { operands, target, context, flags } = atomic;
-        self.change_owned(operands, target, context, flags)
+        self.post_owned_atomic(operands, target, context, flags)
             .map_err(|rejected| rejected.map(|operands| AtomicMsg { operands, target, context, flags }))
     }
 
@@ -184,8 +184,8 @@ impl Endpoint {
         // SAFETY: `operand` is borrowed for the length of this call, and the engine copies what is injected
         // before `post` returns.
         let operand = unsafe { Source::raw(&[segment])? };
-        let op = target.of(AtomicLocal::Base { operand });
-        let pump = self.injecting(op.needed_caps(Level::Inject), op.injected_bytes())?;
+        let op = target.into_op(AtomicLocal::Base { operand });
+        let pump = self.pump_to_inject(op.needed_caps(Level::Inject), op.longest_injected_bytes())?;
         pump.post(&mut Post::new(target.peer, op, 0))
     }
 
@@ -198,7 +198,7 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.atomic_owned(operand, None, result, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(operand, None, result, target, context, self.atomic_op_flags())
     }
 
     /// The same with operands and results in several buffers: `fi_fetch_atomicv`.
@@ -209,13 +209,13 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.atomic_owned(operands, None, results, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(operands, None, results, target, context, self.atomic_op_flags())
     }
 
     /// The same with every choice: `fi_fetch_atomicmsg`.
     pub fn fetch_atomicmsg(&self, atomic: FetchAtomicMsg) -> Result<(), Rejected<Box<FetchAtomicMsg>>> {
         let FetchAtomicMsg { operands, results, target, context, flags } = atomic;
-        self.atomic_owned(operands, None, results, target, context, flags).map_err(|rejected| {
+        self.post_owned_fetching_atomic(operands, None, results, target, context, flags).map_err(|rejected| {
             rejected.map(|fetched| {
                 let (operands, results) =
                     (Owned::from_buffer(fetched.operand), Owned::from_buffer(fetched.result));
@@ -234,7 +234,14 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.atomic_owned(operand, Some(compare), result, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(
+            operand,
+            Some(compare),
+            result,
+            target,
+            context,
+            self.atomic_op_flags(),
+        )
     }
 
     /// The same with everything in several buffers: `fi_compare_atomicv`.
@@ -246,20 +253,29 @@ impl Endpoint {
         target: AtomicTarget,
         context: u64,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        self.atomic_owned(operands, Some(compares), results, target, context, self.atomic_op_flags())
+        self.post_owned_fetching_atomic(
+            operands,
+            Some(compares),
+            results,
+            target,
+            context,
+            self.atomic_op_flags(),
+        )
     }
 
     /// The same with every choice: `fi_compare_atomicmsg`.
     pub fn compare_atomicmsg(&self, atomic: CompareAtomicMsg) -> Result<(), Rejected<Box<CompareAtomicMsg>>> {
         let CompareAtomicMsg { operands, compares, results, target, context, flags } = atomic;
-        self.atomic_owned(operands, Some(compares), results, target, context, flags).map_err(|rejected| {
-            rejected.map(|fetched| {
-                let Fetched { result, operand, compare } = *fetched;
-                let (operands, compares) = (Owned::from_buffer(operand), Owned::from_buffer(compare));
-                let results = Owned::from_buffer(result);
-                Box::new(CompareAtomicMsg { operands, compares, results, target, context, flags })
-            })
-        })
+        self.post_owned_fetching_atomic(operands, Some(compares), results, target, context, flags).map_err(
+            |rejected| {
+                rejected.map(|fetched| {
+                    let Fetched { result, operand, compare } = *fetched;
+                    let (operands, compares) = (Owned::from_buffer(operand), Owned::from_buffer(compare));
+                    let results = Owned::from_buffer(result);
+                    Box::new(CompareAtomicMsg { operands, compares, results, target, context, flags })
+                })
+            },
+        )
     }
 
     /// How many elements a call of [`atomic`](Self::atomic) and its like covers at most: `fi_atomicvalid`.
@@ -269,7 +285,7 @@ impl Endpoint {
     /// [`Misuse::NoAtomic`] if such a call is not offered, [`Misuse::NoCapability`] if the endpoint has no
     /// atomic operations.
     pub fn atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
-        self.count_max(AtomicKind::Base, datatype, op)
+        self.atomic_count_max(AtomicKind::Base, datatype, op)
     }
 
     /// The same of [`fetch_atomic`](Self::fetch_atomic) and its like: `fi_fetch_atomicvalid`.
@@ -278,7 +294,7 @@ impl Endpoint {
     ///
     /// As [`atomicvalid`](Self::atomicvalid).
     pub fn fetch_atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
-        self.count_max(AtomicKind::Fetch, datatype, op)
+        self.atomic_count_max(AtomicKind::Fetch, datatype, op)
     }
 
     /// The same of [`compare_atomic`](Self::compare_atomic) and its like: `fi_compare_atomicvalid`.
@@ -287,7 +303,7 @@ impl Endpoint {
     ///
     /// As [`atomicvalid`](Self::atomicvalid).
     pub fn compare_atomicvalid(&self, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
-        self.count_max(AtomicKind::Compare, datatype, op)
+        self.atomic_count_max(AtomicKind::Compare, datatype, op)
     }
 
     /// The flags of atomic operations that are posted without flags of their own:
@@ -312,7 +328,10 @@ impl Endpoint {
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let operand = unsafe { Source::raw(operands)? };
-        self.submit(&mut Post::new(target.peer, target.of(AtomicLocal::Base { operand }), context), flags)
+        self.post_with_flags(
+            &mut Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context),
+            flags,
+        )
     }
 
     /// Posts an atomic operation that fetches into the caller's memory: `fi_fetch_atomicmsg` and all that it
@@ -333,8 +352,8 @@ impl Endpoint {
         let FetchAtomicMsg { operands, results, target, context, flags } = *atomic;
         // SAFETY: the caller promises what is asked for, as above; the engine keeps to it.
         let (operand, result) = unsafe { (Source::raw(operands)?, Destination::raw(results)?) };
-        let op = target.of(AtomicLocal::Fetch { operand, result });
-        self.submit(&mut Post::new(target.peer, op, context), flags)
+        let op = target.into_op(AtomicLocal::Fetch { operand, result });
+        self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
     /// Posts an atomic operation that compares, with the caller's memory: `fi_compare_atomicmsg` and all that
@@ -355,26 +374,26 @@ impl Endpoint {
         // SAFETY: the caller promises what is asked for, as above; the engine keeps to it.
         let (operand, compare, result) =
             unsafe { (Source::raw(operands)?, Source::raw(compares)?, Destination::raw(results)?) };
-        let op = target.of(AtomicLocal::Compare { operand, compare, result });
-        self.submit(&mut Post::new(target.peer, op, context), flags)
+        let op = target.into_op(AtomicLocal::Compare { operand, compare, result });
+        self.post_with_flags(&mut Post::new(target.peer, op, context), flags)
     }
 
     /// Posts an operation that fetches nothing and whose operands are owned, or hands them back.
     #[inline(always)]
-    fn change_owned<S: Owned<Lent = Source>>(
+    fn post_owned_atomic<S: Owned<Lent = Source>>(
         &self,
         operands: S,
         target: AtomicTarget,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<S>> {
-        let op = target.of(AtomicLocal::Base { operand: operands.lend()? });
+        let op = target.into_op(AtomicLocal::Base { operand: operands.lend()? });
         self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
     /// Posts an operation that fetches and whose memory is owned, or hands all of it back.
     #[inline(always)]
-    fn atomic_owned<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
+    fn post_owned_fetching_atomic<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
         operands: S,
         compares: Option<S>,
@@ -383,9 +402,9 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<Box<Fetched>>> {
-        let op = target.of(fetching(operands, compares, results)?);
+        let op = target.into_op(lend_fetch_memory(operands, compares, results)?);
         let mut post = Post::new(target.peer, op, context);
-        self.submit(&mut post, flags).map_err(|error| {
+        self.post_with_flags(&mut post, flags).map_err(|error| {
             let fetched = match post.op.take_buffer() {
                 Buffer::Fetched(fetched) => fetched,
                 operand => Box::new(Fetched { operand, ..Fetched::default() }),
@@ -394,7 +413,7 @@ impl Endpoint {
         })
     }
 
-    fn count_max(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
+    fn atomic_count_max(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> Result<usize, Error> {
         self.shared.check_caps(Caps::ATOMIC)?;
         Ok(kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?)
     }
@@ -403,14 +422,14 @@ impl Endpoint {
 impl AtomicTarget {
     /// The operation with this memory.
     #[inline(always)]
-    pub(super) fn of(self, local: AtomicLocal) -> Op {
+    pub(super) fn into_op(self, local: AtomicLocal) -> Op {
         let AtomicTarget { memory, datatype, op, .. } = self;
         Op::Atomic { local, memory, op, datatype }
     }
 }
 
 /// The memory of an operation that fetches, or all of it back.
-fn fetching<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
+fn lend_fetch_memory<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     operands: S,
     compares: Option<S>,
     results: D,
@@ -419,27 +438,28 @@ fn fetching<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
     match (operands.lend(), compared, results.lend()) {
         (Ok(operand), Ok(None), Ok(result)) => Ok(AtomicLocal::Fetch { operand, result }),
         (Ok(operand), Ok(Some(compare)), Ok(result)) => Ok(AtomicLocal::Compare { operand, compare, result }),
-        (operand, compare, result) => Err(all_back(operand, compare, result)),
+        (operand, compare, result) => Err(return_all_memory(operand, compare, result)),
     }
 }
 
 /// Hands everything back of which some cannot be lent.
 #[cold]
-fn all_back<S: Owned, D: Owned>(
+fn return_all_memory<S: Owned, D: Owned>(
     operand: Result<Source, Rejected<S>>,
     compare: Result<Option<Source>, Rejected<S>>,
     result: Result<Destination, Rejected<D>>,
 ) -> Rejected<Box<Fetched>> {
     let mut error = None;
-    let operand = back(operand, Source::into_buffer, &mut error);
-    let compare = back(compare, |source| source.map_or(Buffer::None, Source::into_buffer), &mut error);
-    let result = back(result, Destination::into_buffer, &mut error);
+    let operand = return_memory(operand, Source::into_buffer, &mut error);
+    let compare =
+        return_memory(compare, |source| source.map_or(Buffer::None, Source::into_buffer), &mut error);
+    let result = return_memory(result, Destination::into_buffer, &mut error);
     let error = error.expect("some of the memory cannot be lent");
     Rejected { error, returned: Box::new(Fetched { result, operand, compare }) }
 }
 
 /// Memory as it was before it was lent, and why it was not.
-fn back<L, B: Owned>(
+fn return_memory<L, B: Owned>(
     lent: Result<L, Rejected<B>>,
     into_buffer: impl FnOnce(L) -> Buffer,
     error: &mut Option<Error>,

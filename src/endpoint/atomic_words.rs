@@ -50,7 +50,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Error> {
         let target = AtomicTarget { peer, memory, datatype: Datatype::Uint64, op: AtomicOp::Sum };
-        Ok(self.fetch_atomic(word(addend), BytesMut::zeroed(8), target, context)?)
+        Ok(self.fetch_atomic(word_to_bytes(addend), BytesMut::zeroed(8), target, context)?)
     }
 
     /// Sets a `u64` of a peer to `new` if it is `expected`, and fetches what it was before, which
@@ -69,7 +69,13 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Error> {
         let target = AtomicTarget { peer, memory, datatype: Datatype::Uint64, op: AtomicOp::Cswap };
-        Ok(self.compare_atomic(word(new), word(expected), BytesMut::zeroed(8), target, context)?)
+        Ok(self.compare_atomic(
+            word_to_bytes(new),
+            word_to_bytes(expected),
+            BytesMut::zeroed(8),
+            target,
+            context,
+        )?)
     }
 }
 
@@ -83,7 +89,7 @@ impl Completion {
 }
 
 /// A word as a buffer.
-fn word(word: u64) -> Bytes {
+fn word_to_bytes(word: u64) -> Bytes {
     Bytes::copy_from_slice(&word.to_ne_bytes())
 }
 

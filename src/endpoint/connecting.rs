@@ -9,7 +9,7 @@ use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 
 use super::{Endpoint, EndpointShared};
 use crate::av::check_peer;
-use crate::connection::{ConnectionRequest, Listener, check_data};
+use crate::connection::{ConnectionRequest, Listener, check_data_len};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::info::EndpointType;
@@ -39,7 +39,7 @@ impl Endpoint {
     /// more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and
     /// as [`enable`](Self::enable).
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
-        self.shared.check_connects()?;
+        self.shared.check_connection_oriented()?;
         if let EndpointOrigin::Request(_) = self.shared.origin {
             return Err(Misuse::State(ObjectState::OpenedForRequest).into());
         }
@@ -49,7 +49,7 @@ impl Endpoint {
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
         })?;
         self.enable()?;
-        self.shared.with_peer(to, |pump| pump.connect(to, number, data))
+        self.shared.begin_connection(to, |pump| pump.connect(to, number, data))
     }
 
     /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if
@@ -64,15 +64,15 @@ impl Endpoint {
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as
     /// [`enable`](Self::enable).
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
-        self.shared.check_connects()?;
+        self.shared.check_connection_oriented()?;
         let EndpointOrigin::Request(request) = &self.shared.origin else {
             return Err(Misuse::State(ObjectState::NotOpenedForRequest).into());
         };
-        check_data(data)?;
+        check_data_len(data)?;
         self.enable()?;
         let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
-        reporter.settle_later(request.accept()?);
-        self.shared.with_peer(request.from().address, |pump| pump.accept(request.from(), data))
+        reporter.settle_later(request.begin_accept()?);
+        self.shared.begin_connection(request.from().address, |pump| pump.accept(request.from(), data))
     }
 
     /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then
@@ -84,8 +84,8 @@ impl Endpoint {
     ///
     /// [`Misuse::NotConnected`] if there was no connection yet.
     pub fn shutdown(&self) -> Result<(), Error> {
-        self.shared.check_connects()?;
-        match self.shared.driven() {
+        self.shared.check_connection_oriented()?;
+        match self.shared.enabled_pump() {
             Ok((pump, _)) => pump.shut_down(),
             Err(_) => Err(Misuse::NotConnected.into()),
         }
@@ -104,26 +104,30 @@ impl Endpoint {
 
 impl EndpointShared {
     /// Whether it is an endpoint for connections.
-    pub(super) fn connects(&self) -> bool {
+    pub(super) fn is_connection_oriented(&self) -> bool {
         self.info.ep.ep_type == Some(EndpointType::Msg)
     }
 
     pub(super) fn role(&self) -> EndpointRole {
-        if self.connects() { EndpointRole::Connected } else { EndpointRole::Unconnected }
+        if self.is_connection_oriented() { EndpointRole::Connected } else { EndpointRole::Unconnected }
     }
 
-    fn check_connects(&self) -> Result<(), Error> {
-        if self.connects() { Ok(()) } else { Err(Misuse::NotSupported(Unsupported::Connections).into()) }
+    fn check_connection_oriented(&self) -> Result<(), Error> {
+        if self.is_connection_oriented() {
+            Ok(())
+        } else {
+            Err(Misuse::NotSupported(Unsupported::Connections).into())
+        }
     }
 
     /// Makes or accepts a connection to this peer, whose address the application can look up before
     /// the connection's event.
-    fn with_peer(
+    fn begin_connection(
         &self,
         peer: Address,
         connect: impl FnOnce(&dyn EndpointPump) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (pump, _) = self.driven()?;
+        let (pump, _) = self.enabled_pump()?;
         if let Some(reporter) = self.reporter.get() {
             reporter.set_peer(peer);
         }
@@ -136,8 +140,11 @@ impl EndpointShared {
     /// # Errors
     ///
     /// [`Misuse::NoEventQueue`] if there is, and no queue is bound.
-    pub(super) fn reporter(&self, eq: Option<&(EventQueue, u64)>) -> Result<Option<Arc<Reporter>>, Error> {
-        if !self.connects() {
+    pub(super) fn new_reporter(
+        &self,
+        eq: Option<&(EventQueue, u64)>,
+    ) -> Result<Option<Arc<Reporter>>, Error> {
+        if !self.is_connection_oriented() {
             return Ok(None);
         }
         let (eq, object) = eq.ok_or(Misuse::NoEventQueue)?;
@@ -149,7 +156,7 @@ impl EndpointShared {
 impl Drop for EndpointOrigin {
     fn drop(&mut self) {
         if let EndpointOrigin::Request(request) = self {
-            request.give_back();
+            request.release_claim();
         }
     }
 }

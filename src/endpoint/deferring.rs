@@ -9,7 +9,7 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Signalled};
 use homespun_engine::rejected::Rejected;
 
-use super::rma::{reading, writing};
+use super::rma::{read_op, write_op};
 use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
 use crate::counter::Counter;
 use crate::endpoint_pump::EndpointPump;
@@ -32,7 +32,7 @@ impl<S, D> Operation<S, D> {
     }
 
     /// What waits. Of several pieces of memory those that were lent before one is refused are dropped.
-    pub(crate) fn into_deferrable(
+    pub(crate) fn into_deferred_post(
         self,
         endpoint: &Endpoint,
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
@@ -51,22 +51,22 @@ impl<S, D> Operation<S, D> {
                         return Err(Rejected { error: misuse.into(), returned: destination.into_buffer() });
                     }
                 };
-                let post = endpoint.receiving(from, tagged, kind, destination, context);
+                let post = endpoint.make_receive_post(from, tagged, kind, destination, context);
                 return Ok(DeferredPost::Receive(post));
             }
             Operation::Read(ReadMsg { buffers, from, memory, context, .. }) => {
-                Post::new(from, reading(lend_destination(buffers)?, memory), context)
+                Post::new(from, read_op(lend_destination(buffers)?, memory), context)
             }
             Operation::Write(WriteMsg { buffers, to, memory, data, context, .. }) => {
-                Post::new(to, writing(lend_source(buffers)?, data, memory), context)
+                Post::new(to, write_op(lend_source(buffers)?, data, memory), context)
             }
             Operation::Atomic(AtomicMsg { operands, target, context, .. }) => {
                 let operand = lend_source(operands)?;
-                Post::new(target.peer, target.of(AtomicLocal::Base { operand }), context)
+                Post::new(target.peer, target.into_op(AtomicLocal::Base { operand }), context)
             }
             Operation::FetchAtomic(FetchAtomicMsg { operands, results, target, context, .. }) => {
                 let (operand, result) = (lend_source(operands)?, lend_destination(results)?);
-                Post::new(target.peer, target.of(AtomicLocal::Fetch { operand, result }), context)
+                Post::new(target.peer, target.into_op(AtomicLocal::Fetch { operand, result }), context)
             }
             Operation::CompareAtomic(CompareAtomicMsg {
                 operands,
@@ -78,7 +78,7 @@ impl<S, D> Operation<S, D> {
             }) => {
                 let (operand, compare) = (lend_source(operands)?, lend_source(compares)?);
                 let local = AtomicLocal::Compare { operand, compare, result: lend_destination(results)? };
-                Post::new(target.peer, target.of(local), context)
+                Post::new(target.peer, target.into_op(local), context)
             }
         };
         Ok(DeferredPost::Transmit(post))
@@ -88,28 +88,28 @@ impl<S, D> Operation<S, D> {
 impl Endpoint {
     /// Checks that a triggered operation may wait; it is reported like any other. Returns the
     /// endpoint that it is posted to.
-    pub(crate) fn check_triggered(
+    pub(crate) fn prepare_triggered(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<&Arc<dyn EndpointPump>, Error> {
-        let pump = self.check_waiting(post, flags)?;
+        let pump = self.prepare_waiting(post, flags)?;
         if let DeferredPost::Transmit(post) = post
             && post.options.inject
         {
-            post.op.detach();
+            post.op.copy_borrowed_memory();
         }
         Ok(pump)
     }
 
     /// Checks that deferred work may wait; it is reported by its number. Returns the endpoint that
     /// it is posted to.
-    pub(crate) fn check_deferred(
+    pub(crate) fn prepare_deferred(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
     ) -> Result<&Arc<dyn EndpointPump>, Error> {
-        let pump = self.check_waiting(post, flags)?;
+        let pump = self.prepare_waiting(post, flags)?;
         match post {
             DeferredPost::Transmit(post) => post.options.signalled = Signalled::Deferred,
             DeferredPost::Receive(post) if post.kind == ReceiveKind::Single => {
@@ -122,7 +122,7 @@ impl Endpoint {
         Ok(pump)
     }
 
-    fn check_waiting(
+    fn prepare_waiting(
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
@@ -130,7 +130,7 @@ impl Endpoint {
         self.shared.check_caps(Caps::TRIGGER)?;
         let flags = flags - OpFlags::TRIGGER;
         match post {
-            DeferredPost::Transmit(post) => _ = self.prepare(post, flags)?,
+            DeferredPost::Transmit(post) => _ = self.prepare_post(post, flags)?,
             DeferredPost::Receive(post) => {
                 self.prepare_receive(post, flags)?;
                 if self.shared.shares_receive_context() {
@@ -145,12 +145,12 @@ impl Endpoint {
     }
 
     /// The works of its domain.
-    pub(crate) fn works(&self) -> &Arc<WorkQueue> {
-        self.shared.domain.works()
+    pub(crate) fn work_queue(&self) -> &Arc<WorkQueue> {
+        self.shared.domain.work_queue()
     }
 
     /// Has a counter that work depends on drive the endpoints that may have work.
-    pub(crate) fn enlist(&self, counter: &Counter) -> Result<(), Error> {
-        self.shared.domain.enlist(counter)
+    pub(crate) fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
+        self.shared.domain.enlist_work_counter(counter)
     }
 }

@@ -22,7 +22,7 @@ impl ReceivePoster for Endpoint {
 
     #[inline(always)]
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        self.prepare_receive(post, flags)?.receive(post)
+        self.prepare_receive(post, flags)?.post_receive(post)
     }
 }
 
@@ -34,7 +34,7 @@ impl Endpoint {
         post: &mut ReceivePost,
         flags: OpFlags,
     ) -> Result<&dyn EndpointPump, Error> {
-        let (pump, service) = self.shared.driven()?;
+        let (pump, service) = self.shared.enabled_pump()?;
         check_receive_flags(flags)?;
         if !self.shared.info.caps.contains(post.needed_caps()) {
             self.ignore_or_refuse_source(post)?;

@@ -157,15 +157,15 @@ impl Endpoint {
         memory: RemoteMemory,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        let pump = self.injecting(Caps::RMA | Caps::WRITE, bytes.len())?;
-        if data.is_none() && pump.inject_write(to, bytes, memory)? {
+        let pump = self.pump_to_inject(Caps::RMA | Caps::WRITE, bytes.len())?;
+        if data.is_none() && pump.try_inject_write(to, bytes, memory)? {
             return Ok(());
         }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         // SAFETY: `bytes` is borrowed for the length of this call, and the engine copies what is injected
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, writing(source, data, memory), 0))
+        pump.post(&mut Post::new(to, write_op(source, data, memory), 0))
     }
 
     /// Posts a write from the caller's memory: `fi_writemsg` and all that it includes.
@@ -183,7 +183,7 @@ impl Endpoint {
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.submit(&mut Post::new(to, writing(source, data, memory), context), flags)
+        self.post_with_flags(&mut Post::new(to, write_op(source, data, memory), context), flags)
     }
 
     /// Posts a read into the caller's memory: `fi_readmsg` and all that it includes.
@@ -201,7 +201,7 @@ impl Endpoint {
         // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before
         // its completion can be read, and is dropped when the endpoint is closed.
         let destination = unsafe { Destination::raw(buffers)? };
-        self.submit(&mut Post::new(from, reading(destination, memory), context), flags)
+        self.post_with_flags(&mut Post::new(from, read_op(destination, memory), context), flags)
     }
 
     #[inline(always)]
@@ -214,7 +214,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(to, writing(buffers.lend()?, data, memory), context));
+        let mut post = ManuallyDrop::new(Post::new(to, write_op(buffers.lend()?, data, memory), context));
         self.submit_owned(&mut post, flags)
     }
 
@@ -227,17 +227,17 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = ManuallyDrop::new(Post::new(from, reading(buffers.lend()?, memory), context));
+        let mut post = ManuallyDrop::new(Post::new(from, read_op(buffers.lend()?, memory), context));
         self.submit_owned(&mut post, flags)
     }
 }
 
 #[inline(always)]
-pub(super) fn writing(source: Source, data: Option<u64>, memory: RemoteMemory) -> Op {
+pub(super) fn write_op(source: Source, data: Option<u64>, memory: RemoteMemory) -> Op {
     Op::Rma { local: RmaLocal::Write { source, data }, memory }
 }
 
 #[inline(always)]
-pub(super) fn reading(destination: Destination, memory: RemoteMemory) -> Op {
+pub(super) fn read_op(destination: Destination, memory: RemoteMemory) -> Op {
     Op::Rma { local: RmaLocal::Read(destination), memory }
 }

@@ -149,7 +149,7 @@ impl Endpoint {
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.submit(&mut Post::new(to, Op::Send { source, tag, data }, context), flags)
+        self.post_with_flags(&mut Post::new(to, Op::Send { source, tag, data }, context), flags)
     }
 
     /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
@@ -169,8 +169,8 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let tag = tag.map(|Tag(tag)| tag);
         let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
-        let pump = self.injecting(kind | Caps::SEND, message.len())?;
-        if pump.inject(to, tag, data, message)? {
+        let pump = self.pump_to_inject(kind | Caps::SEND, message.len())?;
+        if pump.try_inject(to, tag, data, message)? {
             return Ok(());
         }
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };

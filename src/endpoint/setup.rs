@@ -20,7 +20,7 @@ use crate::av::{AddressVector, AvAttr};
 use crate::counter::{BoundCounters, Counter, DriveReason};
 use crate::cq::CompletionQueue;
 use crate::drive::Drive;
-use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
+use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::EventQueue;
 use crate::info::SHARED_CONTEXT;
 use crate::progress_thread::ProgressThread;
@@ -87,7 +87,7 @@ impl Service {
         self.flags().contains(ServiceFlags::ENABLED)
     }
 
-    fn set(&self, flags: ServiceFlags) {
+    fn add_flags(&self, flags: ServiceFlags) {
         self.0.fetch_or(flags.bits(), Ordering::Release);
     }
 }
@@ -119,7 +119,7 @@ impl Endpoint {
         let is_new = (transmits || receives)
             && !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
         if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
-            cq.shared().watch(&as_drive(pump))?;
+            cq.shared().watch_endpoint(&as_drive(pump))?;
         }
         let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
         let places = [
@@ -127,19 +127,19 @@ impl Endpoint {
             (receives, &mut setup.receive_cq, ServiceFlags::SELECTIVE_RECEIVE),
         ];
         for (_, place, is_selective) in places.into_iter().filter(|(is_meant, ..)| *is_meant) {
-            cq.shared().bind();
+            cq.shared().add_binding();
             *place = Some(cq.clone());
             if selective {
-                self.shared.service.set(is_selective);
+                self.shared.service.add_flags(is_selective);
             }
         }
         if let Some(context) = setup.receive_context.as_ref().filter(|_| receives && selective) {
-            context.set_selective();
+            context.set_selective_completion();
         }
         if let Some(pump) = pump {
-            setup.rewire(pump);
+            setup.rebind_pump(pump);
             if is_new {
-                cq.shared().join(&as_drive(pump));
+                cq.shared().drive_endpoint(&as_drive(pump));
             }
         }
         Ok(())
@@ -171,16 +171,16 @@ impl Endpoint {
         if events.intersects(CounterEvents::OF_REGION) {
             self.shared.check_caps(Caps::RMA_EVENT)?;
         }
-        setup.counters.check_free(events)?;
+        setup.counters.check_events_free(events)?;
         let pump = self.shared.pump_in_service();
         if let Some(pump) = pump {
             let by_itself = self.shared.progress_thread().is_some();
-            counter.shared().watch(&as_drive(pump), DriveReason::BOUND, by_itself)?;
+            counter.shared().watch_endpoint(&as_drive(pump), DriveReason::BOUND, by_itself)?;
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
-            setup.rewire(pump);
-            counter.shared().join(&as_drive(pump));
+            setup.rebind_pump(pump);
+            counter.shared().drive_endpoint(&as_drive(pump));
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Endpoint {
         if setup.av.is_some() {
             return Err(Misuse::Busy(InUse::AddressVectorBound).into());
         }
-        av.bind();
+        av.add_binding();
         setup.av = Some(av.clone());
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Endpoint {
         if !context.attr().caps.contains(self.shared.info.tx.caps) {
             return Err(Misuse::Invalid(Argument::TransmitContextCaps).into());
         }
-        context.bind();
+        context.add_binding();
         setup.transmit_context = Some(context.clone());
         Ok(())
     }
@@ -246,7 +246,7 @@ impl Endpoint {
             let is_same = Arc::ptr_eq(bound.shared(), eq.shared());
             return if is_same { Ok(()) } else { Err(Misuse::Busy(InUse::EventQueueBound).into()) };
         }
-        eq.shared().bind();
+        eq.shared().add_binding();
         setup.eq = Some((eq.clone(), object));
         Ok(())
     }
@@ -294,7 +294,7 @@ impl Endpoint {
         let caps = self.shared.info.caps;
         let av = match &setup.av {
             // Nothing is looked up in it.
-            _ if self.shared.connects() => {
+            _ if self.shared.is_connection_oriented() => {
                 let format = self.shared.domain.format();
                 AddressVector::open(&AvAttr::default(), format, self.shared.domain.id())?
             }
@@ -304,8 +304,8 @@ impl Endpoint {
         if self.shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
-        let reporter = self.shared.reporter(setup.eq.as_ref())?;
-        setup.check_reports(caps)?;
+        let reporter = self.shared.new_reporter(setup.eq.as_ref())?;
+        setup.check_completions_reported(caps)?;
         self.shared.check_receive_context(setup)?;
         let pump = self.shared.open_pump(setup.name)?;
         let driven = &as_drive(pump);
@@ -313,17 +313,20 @@ impl Endpoint {
         let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
         // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
         match progress_thread {
-            Some(progress_thread) => progress_thread.listen(driven)?,
+            Some(progress_thread) => progress_thread.watch_endpoint(driven)?,
             None => {
-                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(driven))?;
-                reporter.iter().try_for_each(|reporter| reporter.eq().watch(driven))?;
+                setup.bound_cqs().try_for_each(|cq| cq.shared().watch_endpoint(driven))?;
+                reporter.iter().try_for_each(|reporter| reporter.eq().watch_endpoint(driven))?;
             }
         }
         let by_itself = progress_thread.is_some();
-        setup.counters.iter().try_for_each(|counter| counter.watch(driven, DriveReason::BOUND, by_itself))?;
+        setup
+            .counters
+            .iter()
+            .try_for_each(|counter| counter.watch_endpoint(driven, DriveReason::BOUND, by_itself))?;
         let domain_counters =
-            self.shared.is_driven_by_all().then(|| self.shared.domain.domain_counters().clone());
-        let wiring = Wiring {
+            self.shared.is_driven_by_domain_counters().then(|| self.shared.domain.domain_counters().clone());
+        let wiring = Bindings {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
@@ -334,11 +337,11 @@ impl Endpoint {
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             shares_receiver: setup.receive_context().is_some(),
             progress_doorbell,
-            works: self.shared.domain.works().clone(),
+            works: self.shared.domain.work_queue().clone(),
         };
         self.shared.join_receive_context(setup, pump)?;
         let enabled = match domain_counters {
-            Some(counters) => counters.enable(driven, || pump.enable(wiring)),
+            Some(counters) => counters.enable_endpoint(driven, || pump.enable(wiring)),
             None => pump.enable(wiring),
         };
         if enabled.is_err() {
@@ -346,16 +349,16 @@ impl Endpoint {
         }
         enabled?;
         for cq in setup.bound_cqs() {
-            cq.shared().join(driven);
+            cq.shared().drive_endpoint(driven);
         }
-        setup.counters.iter().for_each(|counter| counter.join(driven));
+        setup.counters.iter().for_each(|counter| counter.drive_endpoint(driven));
         if let Some(reporter) = &reporter {
-            reporter.eq().join(driven);
+            reporter.eq().drive_endpoint(driven);
         }
         if let Some(progress_thread) = progress_thread {
-            progress_thread.watch(driven);
+            progress_thread.drive_endpoint(driven);
         }
-        self.shared.service.set(ServiceFlags::ENABLED);
+        self.shared.service.add_flags(ServiceFlags::ENABLED);
         Ok(())
     }
 }
@@ -373,13 +376,13 @@ impl EndpointShared {
 
     /// Whether the counters drive it that regions of its domain are bound to, and those that work
     /// depends on: peers may access regions through it, or it may have work.
-    pub(super) fn is_driven_by_all(&self) -> bool {
+    pub(super) fn is_driven_by_domain_counters(&self) -> bool {
         self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
 
     /// The thread that moves the endpoint on, if one does.
     pub(super) fn progress_thread(&self) -> Option<&ProgressThread> {
-        self.domain.progress_thread(self.connects())
+        self.domain.progress_thread(self.is_connection_oriented())
     }
 }
 
@@ -394,10 +397,10 @@ impl Setup {
 
     /// Whether the end of everything that the capabilities let the application begin can be reported, or
     /// counted.
-    fn check_reports(&self, caps: Caps) -> Result<(), Misuse> {
+    fn check_completions_reported(&self, caps: Caps) -> Result<(), Misuse> {
         // A capability to begin something has the bit of the event that it ends.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
-        let uncounted = begun - self.counters.events();
+        let uncounted = begun - self.counters.counted_events();
         if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
             return Err(Misuse::NoCompletionQueue(Direction::Transmit));
         }
@@ -408,9 +411,9 @@ impl Setup {
     }
 
     /// Has an enabled endpoint report to what is bound now.
-    fn rewire(&self, pump: &Arc<dyn EndpointPump>) {
+    fn rebind_pump(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
-        pump.rewire(
+        pump.rebind_queues_and_counters(
             self.transmit_cq.as_ref().map(shared),
             self.receive_cq.as_ref().map(shared),
             self.counters.clone(),
@@ -418,29 +421,29 @@ impl Setup {
     }
 
     /// Has nothing drive the endpoint any more.
-    pub(super) fn leave(&self, endpoint: &Arc<dyn Drive>) {
-        self.bound_cqs().for_each(|cq| cq.shared().leave(endpoint));
-        self.counters.iter().for_each(|counter| counter.leave(endpoint, DriveReason::BOUND));
+    pub(super) fn stop_driving_endpoint(&self, endpoint: &Arc<dyn Drive>) {
+        self.bound_cqs().for_each(|cq| cq.shared().forget_endpoint(endpoint));
+        self.counters.iter().for_each(|counter| counter.forget_endpoint(endpoint, DriveReason::BOUND));
     }
 }
 
 impl Drop for Setup {
     fn drop(&mut self) {
         if let Some((eq, _)) = &self.eq {
-            eq.shared().unbind();
+            eq.shared().remove_binding();
         }
         for cq in self.transmit_cq.iter().chain(&self.receive_cq) {
-            cq.shared().unbind();
+            cq.shared().remove_binding();
         }
-        self.counters.iter().for_each(|counter| counter.unbind());
+        self.counters.iter().for_each(|counter| counter.remove_binding());
         if let Some(av) = &self.av {
-            av.unbind();
+            av.remove_binding();
         }
         if let Some(context) = self.receive_context() {
-            context.unbind();
+            context.remove_binding();
         }
         if let Some(context) = &self.transmit_context {
-            context.unbind();
+            context.remove_binding();
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct BoundReceiveContext {
 
 impl BoundReceiveContext {
     /// The endpoint reports the success of receives alone that ask for it.
-    pub(super) fn set_selective(&self) {
+    pub(super) fn set_selective_completion(&self) {
         if let Some(member) = self.member {
             self.context.shared().receiver().set_selective(member, true);
         }
@@ -53,7 +53,7 @@ impl Endpoint {
             return Err(Misuse::State(ObjectState::EndpointEnabled).into());
         }
         shared.check_info(&self.shared.info)?;
-        shared.bind();
+        shared.add_binding();
         setup.receive_context = Some(BoundReceiveContext { context: context.clone(), member: None });
         Ok(())
     }
@@ -79,7 +79,7 @@ impl EndpointShared {
         setup: &mut Setup,
         pump: &Arc<dyn EndpointPump>,
     ) -> Result<(), Error> {
-        let av = setup.av.clone().filter(|_| !self.connects());
+        let av = setup.av.clone().filter(|_| !self.is_connection_oriented());
         let Some(bound) = &mut setup.receive_context else { return Ok(()) };
         let is_selective = self.service.flags().contains(ServiceFlags::SELECTIVE_RECEIVE);
         let shared = bound.context.shared();

@@ -9,25 +9,26 @@ use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::endpoint_pump::EndpointPump;
-use crate::op_flags::options;
+use crate::op_flags::options_from_flags;
 use crate::owned::Owned;
 use crate::post::Post;
 
 impl Endpoint {
     /// Posts an operation with these flags. The memory stays in the post if it is refused.
     #[inline(always)]
-    pub(super) fn submit(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
-        self.prepare(post, flags)?.post(post)
+    pub(super) fn post_with_flags(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
+        self.prepare_post(post, flags)?.post(post)
     }
 
     /// Whether an operation may be posted with these flags, and how. Where it is to be posted.
     #[inline(always)]
-    pub(super) fn prepare(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
-        let (pump, service) = self.shared.driven()?;
-        post.options = options(&post.op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
+    pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
+        let (pump, service) = self.shared.enabled_pump()?;
+        post.options =
+            options_from_flags(&post.op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
         self.shared.check_caps(post.op.needed_caps(post.options.level))?;
         if post.options.inject {
-            self.check_inject(post.op.injected_bytes())?;
+            self.check_inject_size(post.op.longest_injected_bytes())?;
         }
         Ok(pump)
     }
@@ -40,23 +41,23 @@ impl Endpoint {
         post: &mut ManuallyDrop<Post>,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        match self.submit(post, flags) {
+        match self.post_with_flags(post, flags) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, returned: take_back(post) }),
+            Err(error) => Err(Rejected { error, returned: take_back_buffer(post) }),
         }
     }
 
     /// Where something of this length can be injected, if the endpoint may do that.
     #[inline(always)]
-    pub(super) fn injecting(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
-        let (pump, _) = self.shared.driven()?;
+    pub(super) fn pump_to_inject(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
+        let (pump, _) = self.shared.enabled_pump()?;
         self.shared.check_caps(needed)?;
-        self.check_inject(len_bytes)?;
+        self.check_inject_size(len_bytes)?;
         Ok(pump)
     }
 
     #[inline(always)]
-    fn check_inject(&self, len_bytes: usize) -> Result<(), Error> {
+    fn check_inject_size(&self, len_bytes: usize) -> Result<(), Error> {
         let max_bytes = self.shared.info.tx.inject_size_bytes;
         if len_bytes <= max_bytes {
             return Ok(());
@@ -67,6 +68,6 @@ impl Endpoint {
 
 /// The memory of a post that was refused.
 #[cold]
-fn take_back<B: Owned>(post: &mut Post) -> B {
+fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.op.take_buffer())
 }

@@ -34,7 +34,7 @@ pub(crate) enum ReportedEndpoint {
 }
 
 impl EventOrigin {
-    fn unused() -> EventOrigin {
+    fn allocate() -> EventOrigin {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         EventOrigin(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -44,7 +44,7 @@ impl Reporter {
     pub(crate) fn new(eq: &EventQueue, object: u64, subject: ReportedEndpoint) -> Reporter {
         Reporter {
             eq: eq.shared().clone(),
-            origin: EventOrigin::unused(),
+            origin: EventOrigin::allocate(),
             object,
             subject,
             peer: Mutex::default(),
@@ -63,13 +63,13 @@ impl Reporter {
     }
 
     /// What was to be over and is not yet.
-    pub(crate) fn unsettled(&self) -> Option<PendingAccept> {
+    pub(crate) fn take_unsettled(&self) -> Option<PendingAccept> {
         self.unsettled.lock().take()
     }
 
     /// Forgets everything that was reported. The endpoint must be closed, so that nothing follows.
-    pub(crate) fn forget(&self) {
-        self.eq.forget(self.origin);
+    pub(crate) fn drop_entries(&self) {
+        self.eq.drop_entries_of(self.origin);
     }
 
     pub(crate) fn eq(&self) -> &EqShared {
@@ -82,10 +82,10 @@ impl Reporter {
 
     /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could
     /// need a lock.
-    pub(crate) fn report(&self, event: engine::ConnectionEvent) {
+    pub(crate) fn report(&self, event: engine::ConnectionReport) {
         let endpoint = self.object;
         let (outcome, pending_accept) = match event {
-            engine::ConnectionEvent::Requested(request) => {
+            engine::ConnectionReport::Requested(request) => {
                 let ReportedEndpoint::PassiveEndpoint(listener) = &self.subject else { return };
                 // It is there as long as it listens.
                 let Some(listener) = listener.upgrade() else { return };
@@ -94,20 +94,24 @@ impl Reporter {
             }
             // The application need not hear of a requester that is gone. What was read may still be accepted,
             // in vain.
-            engine::ConnectionEvent::Withdrawn(request) => return self.eq.withdraw(self.origin, request),
-            engine::ConnectionEvent::Connected { data } => {
+            engine::ConnectionReport::Withdrawn(request) => {
+                return self.eq.withdraw_request(self.origin, request);
+            }
+            engine::ConnectionReport::Connected { data } => {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }
-            engine::ConnectionEvent::Confirmed => return self.eq.settle(self.unsettled()),
-            engine::ConnectionEvent::Failed(error) => (Err(self.failure(error)), self.unsettled()),
-            engine::ConnectionEvent::Shutdown => {
-                (Ok(ConnectionEvent::Shutdown { endpoint }), self.unsettled())
+            engine::ConnectionReport::Confirmed => return self.eq.defer_settling(self.take_unsettled()),
+            engine::ConnectionReport::Failed(error) => {
+                (Err(self.to_event_error(error)), self.take_unsettled())
+            }
+            engine::ConnectionReport::Shutdown => {
+                (Ok(ConnectionEvent::Shutdown { endpoint }), self.take_unsettled())
             }
         };
         self.eq.report(outcome.map(Event::Connection), self.origin, pending_accept);
     }
 
-    fn failure(&self, error: ConnectionError) -> EventError {
+    fn to_event_error(&self, error: ConnectionError) -> EventError {
         let errno: Errno = error.errno();
         let err_data = match error {
             ConnectionError::Rejected { data } => data.into_vec(),

@@ -11,16 +11,16 @@ const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 const WAITABLE: [WaitObject; 4] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
-fn queue(size_entries: usize) -> EventQueue {
+fn open_queue(size_entries: usize) -> EventQueue {
     let attr = EqAttr { size_entries, flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
     EventQueue::open(&attr).expect("a queue")
 }
 
-fn event(number: u32, data: &[u8]) -> Event {
+fn make_event(number: u32, data: &[u8]) -> Event {
     Event::Written { number, data: data.into() }
 }
 
-fn failure(context: u64) -> EventError {
+fn make_failure(context: u64) -> EventError {
     EventError {
         object: 1,
         context,
@@ -34,104 +34,107 @@ fn failure(context: u64) -> EventError {
 
 #[test]
 fn events_are_read_in_order() {
-    let eq = queue(0);
+    let eq = open_queue(0);
     assert_eq!(eq.read(), Ok(None));
     assert_eq!(eq.write(7, b"seven"), Ok(5));
     assert_eq!(eq.write(8, b""), Ok(0));
     for _ in 0..2 {
-        assert_eq!((eq.peek(), eq.speek(None)), (Ok(Some(event(7, b"seven"))), Ok(Some(event(7, b"seven")))));
+        assert_eq!(
+            (eq.peek(), eq.speek(None)),
+            (Ok(Some(make_event(7, b"seven"))), Ok(Some(make_event(7, b"seven"))))
+        );
     }
-    assert_eq!(eq.read(), Ok(Some(event(7, b"seven"))));
-    assert_eq!(eq.read(), Ok(Some(event(8, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_event(7, b"seven"))));
+    assert_eq!(eq.read(), Ok(Some(make_event(8, b""))));
     assert_eq!((eq.read(), eq.peek()), (Ok(None), Ok(None)));
 }
 
 #[test]
 fn event_that_fails_the_filter_stays_queued() {
-    let eq = queue(0);
+    let eq = open_queue(0);
     eq.write(1, b"12345").expect("room");
     let is_short = |event: &Event| matches!(event, Event::Written { data, .. } if data.len() < 5);
     let unwanted = Err(EqReadError::Unwanted);
     assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (unwanted.clone(), unwanted));
-    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(event(1, b"12345"))));
+    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(make_event(1, b"12345"))));
     assert_eq!(eq.read_if(|_| true), Ok(None));
 }
 
 #[test]
 fn a_full_queue_refuses_and_loses_nothing() {
-    let eq = queue(2);
+    let eq = open_queue(2);
     eq.write(1, b"").expect("room");
     eq.write(2, b"").expect("room");
     assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
-    assert!(eq.write_error(failure(1)).is_ok(), "errors have room of their own");
+    assert!(eq.write_error(make_failure(1)).is_ok(), "errors have room of their own");
     assert!(eq.read_error().is_some());
-    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
     assert!(eq.write(3, b"").is_ok());
-    assert_eq!([(); 2].map(|()| eq.read()), [Ok(Some(event(2, b""))), Ok(Some(event(3, b"")))]);
+    assert_eq!([(); 2].map(|()| eq.read()), [Ok(Some(make_event(2, b""))), Ok(Some(make_event(3, b"")))]);
 }
 
 #[test]
 fn endpoint_events_are_queued_even_if_the_queue_is_full() {
-    let eq = queue(1);
+    let eq = open_queue(1);
     eq.write(1, b"").expect("room");
-    eq.write_error(failure(1)).expect("room");
+    eq.write_error(make_failure(1)).expect("room");
     let shutdown = |endpoint| Event::Connection(ConnectionEvent::Shutdown { endpoint });
     for endpoint in 0..5 {
         eq.shared().report(Ok(shutdown(endpoint)), EventOrigin(endpoint), None);
-        eq.shared().report(Err(failure(10 + endpoint)), EventOrigin(endpoint), None);
+        eq.shared().report(Err(make_failure(10 + endpoint)), EventOrigin(endpoint), None);
     }
     assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
-    assert_eq!(eq.write_error(failure(2)).unwrap_err().errno(), Errno::EAGAIN);
+    assert_eq!(eq.write_error(make_failure(2)).unwrap_err().errno(), Errno::EAGAIN);
     // An endpoint that is closed takes its own along.
-    eq.shared().forget(EventOrigin(3));
+    eq.shared().drop_entries_of(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
-    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
     assert_eq!(eq.write(2, b""), Ok(0), "its own room is free");
     assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(Some(shutdown(endpoint)))));
-    assert_eq!(eq.read(), Ok(Some(event(2, b""))));
+    assert_eq!(eq.read(), Ok(Some(make_event(2, b""))));
 }
 
 #[test]
 fn errors_are_read_before_events() {
-    let eq = queue(0);
+    let eq = open_queue(0);
     eq.write(1, b"").expect("room");
     assert_eq!(eq.read_error(), None);
-    eq.write_error(failure(1)).expect("room");
-    eq.write_error(failure(2)).expect("room");
+    eq.write_error(make_failure(1)).expect("room");
+    eq.write_error(make_failure(2)).expect("room");
     assert_eq!(eq.read().unwrap_err().errno(), Errno::EAVAIL);
     assert_eq!(
         (eq.sread(None), eq.peek()),
         (Err(EqReadError::ErrorAvailable), Err(EqReadError::ErrorAvailable))
     );
-    assert_eq!(eq.peek_error(), Some(failure(1)));
-    assert_eq!(eq.read_error(), Some(failure(1)));
-    assert_eq!(eq.read_error(), Some(failure(2)));
-    assert_eq!(eq.read(), Ok(Some(event(1, b""))));
-    assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
+    assert_eq!(eq.peek_error(), Some(make_failure(1)));
+    assert_eq!(eq.read_error(), Some(make_failure(1)));
+    assert_eq!(eq.read_error(), Some(make_failure(2)));
+    assert_eq!(eq.read(), Ok(Some(make_event(1, b""))));
+    assert_eq!(eq.strerror(make_failure(1).prov_errno), "Cannot assign requested address");
 }
 
 #[test]
 fn forgetting_an_object_waits_for_reads_of_its_error() {
     type Read = fn(&EventQueue, &mut dyn FnMut()) -> EventError;
     let reads: [Read; 2] = [
-        |eq, look| eq.peek_error_and(|_| look()).expect("an error").0,
-        |eq, look| eq.read_error_and(|_| look()).expect("an error").0,
+        |eq, look| eq.peek_error_with(|_| look()).expect("an error").0,
+        |eq, look| eq.read_error_with(|_| look()).expect("an error").0,
     ];
     for read in reads {
-        let eq = queue(0);
-        eq.shared().report(Err(failure(1)), EventOrigin(1), None);
+        let eq = open_queue(0);
+        eq.shared().report(Err(make_failure(1)), EventOrigin(1), None);
         let is_forgotten = AtomicBool::new(false);
         thread::scope(|scope| {
             let error = read(&eq, &mut || {
                 scope.spawn(|| {
-                    eq.shared().forget(EventOrigin(1));
+                    eq.shared().drop_entries_of(EventOrigin(1));
                     is_forgotten.store(true, Ordering::SeqCst);
                 });
                 thread::sleep(Duration::from_millis(20));
                 assert!(!is_forgotten.load(Ordering::SeqCst));
             });
-            assert_eq!(error, failure(1));
+            assert_eq!(error, make_failure(1));
         });
         assert!(is_forgotten.into_inner());
         assert_eq!(eq.read_error(), None);
@@ -152,7 +155,7 @@ fn a_reader_waits_for_a_writer() {
         });
         started.recv().expect("the reader starts");
         eq.write(9, b"nine").expect("room");
-        let nine = Ok(Some(event(9, b"nine")));
+        let nine = Ok(Some(make_event(9, b"nine")));
         assert_eq!(thread.join().expect("the reader ends"), (nine.clone(), nine));
     }
 }
@@ -178,7 +181,7 @@ fn try_wait_allows_sleep_only_on_empty_queue() {
         assert_eq!(eq.try_wait(), Ok(is_the_applications));
         eq.write(1, b"").expect("room");
         assert_eq!(eq.try_wait(), Ok(false));
-        eq.write_error(failure(1)).expect("room");
+        eq.write_error(make_failure(1)).expect("room");
         assert!(eq.read_error().is_some() && eq.read().is_ok_and(|event| event.is_some()));
         assert_eq!(eq.try_wait(), Ok(is_the_applications));
         assert_eq!(eq.wait_fd().is_some(), wait == WaitObject::Fd);
@@ -191,7 +194,7 @@ fn try_wait_allows_sleep_only_on_empty_queue() {
 fn call_without_matching_attribute_is_refused() {
     let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
     assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
-    assert_eq!(plain.write_error(failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
+    assert_eq!(plain.write_error(make_failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
     assert_eq!(plain.sread(None), Err(EqReadError::NoWaitObject));
     assert_eq!(plain.try_wait().unwrap_err().errno(), Errno::EINVAL);
     assert_eq!((plain.wait_object(), plain.wait_fd().is_none()), (WaitObject::None, true));
@@ -208,10 +211,10 @@ fn call_without_matching_attribute_is_refused() {
 
 #[test]
 fn a_bound_queue_cannot_be_closed() {
-    let eq = queue(0);
-    eq.shared().bind();
+    let eq = open_queue(0);
+    eq.shared().add_binding();
     let Rejected { error, returned: eq } = eq.close().expect_err("an object is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
-    eq.shared().unbind();
+    eq.shared().remove_binding();
     assert!(eq.close().is_ok());
 }

@@ -21,7 +21,7 @@ impl EventQueue {
     ///
     /// As [`read`](Self::read); and [`EqReadError::NoWaitObject`].
     pub fn sread(&self, timeout: Option<Duration>) -> Result<Option<Event>, EqReadError> {
-        self.shared.wait_for(timeout, EventLists::take)
+        self.shared.read_or_wait(timeout, EventLists::take)
     }
 
     /// As [`sread`](Self::sread) and [`read_if`](Self::read_if) together.
@@ -34,7 +34,7 @@ impl EventQueue {
         timeout: Option<Duration>,
         is_wanted: impl Fn(&Event) -> bool,
     ) -> Result<Option<Event>, EqReadError> {
-        self.shared.wait_for(timeout, |queues| queues.take_if(&is_wanted))
+        self.shared.read_or_wait(timeout, |queues| queues.take_if(&is_wanted))
     }
 
     /// As [`sread`](Self::sread), but the event stays in the queue: `fi_eq_sread(3)` with `FI_PEEK`.
@@ -43,7 +43,7 @@ impl EventQueue {
     ///
     /// As [`sread`](Self::sread).
     pub fn speek(&self, timeout: Option<Duration>) -> Result<Option<Event>, EqReadError> {
-        self.shared.wait_for(timeout, EventLists::peek)
+        self.shared.read_or_wait(timeout, EventLists::peek)
     }
 
     /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
@@ -83,12 +83,12 @@ impl EventQueue {
 
 impl EqShared {
     /// Reads, and waits for something to read.
-    fn wait_for<R>(
+    fn read_or_wait<R>(
         &self,
         timeout: Option<Duration>,
         take: impl Fn(&mut EventLists) -> Taken<R>,
     ) -> Result<Option<R>, EqReadError> {
-        let waiter = self.waiter.as_ref().and_then(Waiter::unless_member);
+        let waiter = self.waiter.as_ref().and_then(Waiter::if_not_set_member);
         let found = waiter.ok_or(EqReadError::NoWaitObject)?.wait(timeout, self, || match self.poll(&take) {
             Ok(None) => None,
             read => Some(read),
@@ -107,12 +107,12 @@ impl Awaited for EqShared {
         self.driven.arm()
     }
 
-    fn fire(&self) {
-        self.driven.fire();
+    fn fire_due_works(&self) {
+        self.driven.fire_due_works();
     }
 
-    fn look(&self) -> bool {
-        self.has_something()
+    fn check_ready(&self) -> bool {
+        self.has_entries()
     }
 }
 

@@ -121,7 +121,7 @@ const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
 /// # Errors
 ///
 /// [`Misuse::NoData`] if no provider has the type that they ask for.
-pub(super) fn ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
+pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
     match hints.ep.ep_type {
         None => Ok(EP_TYPES.to_vec()),
         Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
@@ -135,26 +135,26 @@ pub(super) fn ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
 ///
 /// Always [`Misuse::NoData`], naming what could not be met.
 pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
-    let caps = caps(provider, ep_type, hints.caps)?;
-    let [tx_order, rx_order] = message_orders(hints)?;
-    let tx = TxAttr { msg_order: tx_order, ..tx(&hints.tx, caps, provider)? };
-    let rx = RxAttr { msg_order: rx_order, ..rx(&hints.rx, caps)? };
+    let caps = negotiate_caps(provider, ep_type, hints.caps)?;
+    let [tx_order, rx_order] = negotiate_message_orders(hints)?;
+    let tx = TxAttr { msg_order: tx_order, ..negotiate_tx(&hints.tx, caps, provider)? };
+    let rx = RxAttr { msg_order: rx_order, ..negotiate_rx(&hints.rx, caps)? };
     Ok(Info {
         caps,
         mode: Mode::empty(),
         addr_format: None,
         src_addr: None,
         dest_addr: None,
-        ep: ep(&hints.ep, ep_type, &tx, &rx, provider)?,
+        ep: negotiate_ep(&hints.ep, ep_type, &tx, &rx, provider)?,
         tx,
         rx,
-        domain: domain(&hints.domain, hints.fabric.api_version, provider)?,
-        fabric: fabric(&hints.fabric)?,
+        domain: negotiate_domain(&hints.domain, hints.fabric.api_version, provider)?,
+        fabric: negotiate_fabric(&hints.fabric)?,
     })
 }
 
 /// Where the provider's endpoints reach.
-fn reach(provider: &ProviderAttr) -> Caps {
+fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();
     reach.set(Caps::LOCAL_COMM, provider.local);
     reach.set(Caps::REMOTE_COMM, provider.remote);
@@ -163,9 +163,9 @@ fn reach(provider: &ProviderAttr) -> Caps {
 
 /// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
 /// secondary capabilities that cost nothing.
-fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
+fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
     let is_connected = ep_type == EndpointType::Msg;
-    let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach(provider);
+    let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);
     let offered = if is_connected { offered } else { offered | UNCONNECTED_CAPS };
     if asked.is_empty() {
         return Ok(offered);
@@ -176,8 +176,9 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
     require(missing.is_empty(), Unmet::Caps(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
     require(names_source, Unmet::SourceErrAlone)?;
-    let asked = with_primaries(asked);
-    let mut caps = with_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach(provider);
+    let asked = with_primary_caps(asked);
+    let mut caps =
+        with_implied_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach_caps(provider);
     // A fence that is not used costs nothing.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
     // Nor does a multi-receive buffer, which is for untagged messages alone.
@@ -193,7 +194,7 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
 
 /// A secondary capability that adds to a primary one asks for that one too: other providers grant it alone,
 /// and without the primary one no call could make use of it.
-fn with_primaries(asked: Caps) -> Caps {
+fn with_primary_caps(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
         caps |= Caps::MSG;
@@ -209,7 +210,7 @@ fn with_primaries(asked: Caps) -> Caps {
 
 /// Messages without a direction go in all directions that are possible, and so does access to
 /// memory; what is asked of them beside may concern one only.
-fn with_directions(asked: Caps, possible: Caps) -> Caps {
+fn with_implied_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
         let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
@@ -223,7 +224,7 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
     asked | implied & possible
 }
 
-fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
+fn negotiate_tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
     let asked_caps = asked.caps - RX_CAPS.difference(TX_CAPS);
     require(caps.contains(asked_caps), Unmet::TransmitCaps)?;
     require(TRANSMIT_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::TransmitFlags)?;
@@ -236,20 +237,20 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
     require(asked.iov_limit <= IOV_LIMIT, Unmet::TransmitSegments)?;
     require(asked.rma_iov_limit <= RMA_IOV_LIMIT, Unmet::RemoteSegments)?;
     Ok(TxAttr {
-        caps: side(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
+        caps: side_caps(asked_caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
         comp_order: if asked.comp_order.is_empty() { Order::empty() } else { Order::STRICT },
         inject_size_bytes: inject_max_bytes,
-        size_ops: or(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
+        size_ops: or_default(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
         rma_iov_limit: if caps.intersects(INITIATED) { RMA_IOV_LIMIT } else { 0 },
         tclass: 0,
     })
 }
 
-fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
+fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     let asked_caps = asked.caps - TX_CAPS.difference(RX_CAPS);
     require(caps.contains(asked_caps), Unmet::ReceiveCaps)?;
     require(RECEIVE_DEFAULT_FLAGS.contains(asked.op_flags), Unmet::ReceiveFlags)?;
@@ -259,33 +260,33 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(asked.size_ops <= DEPTH_MAX_OPS, Unmet::ReceiveDepth)?;
     require(asked.iov_limit <= IOV_LIMIT, Unmet::ReceiveSegments)?;
     Ok(RxAttr {
-        caps: side(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
+        caps: side_caps(asked_caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::empty(),
         comp_order: Order::empty(),
         total_buffered_recv_bytes: unexpected_budget_bytes(asked.total_buffered_recv_bytes),
-        size_ops: or(asked.size_ops, RX_DEPTH_DEFAULT_OPS),
+        size_ops: or_default(asked.size_ops, RX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
     })
 }
 
 /// What a receive context that endpoints share gets that is opened with these attributes.
-pub(crate) fn grant_receive_context(asked: &RxAttr) -> Result<RxAttr, Misuse> {
+pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | UNCONNECTED_CAPS | CAPS_IF_ASKED;
-    let mut granted = rx(asked, offered)?;
+    let mut granted = negotiate_rx(asked, offered)?;
     if asked.caps.is_empty() {
         granted.caps -= CAPS_IF_ASKED | Caps::DIRECTED_RECV;
     }
     require(Order::all().contains(asked.msg_order), Unmet::MessageOrder)?;
-    granted.msg_order = with_parts(asked.msg_order) | ORDERS_FOR_FREE;
+    granted.msg_order = with_atomic_orders(asked.msg_order) | ORDERS_FOR_FREE;
     Ok(granted)
 }
 
 /// The message orders of both sides: what the hints ask for, with what follows from it, and what
 /// costs nothing. Hints with a size up to which accesses keep their order, and without such an
 /// order, mean all of these orders.
-fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
+fn negotiate_message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
     let asked = [hints.tx.msg_order, hints.rx.msg_order];
     for asked in asked {
         require(Order::all().contains(asked), Unmet::MessageOrder)?;
@@ -301,11 +302,11 @@ fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
         *size_bytes > 0 && !asked.iter().any(|asked| asked.intersects(*orders))
     });
     let meant = meant.fold(Order::empty(), |meant, (_, order, _)| meant | *order);
-    Ok(asked.map(|asked| with_parts(asked | meant) | ORDERS_FOR_FREE))
+    Ok(asked.map(|asked| with_atomic_orders(asked | meant) | ORDERS_FOR_FREE))
 }
 
 /// An order of all reads or writes is one of those that are atomic operations, and of the others.
-fn with_parts(order: Order) -> Order {
+fn with_atomic_orders(order: Order) -> Order {
     let wholes = [
         (Order::RAR, RAR_ORDERS),
         (Order::RAW, RAW_ORDERS),
@@ -320,15 +321,15 @@ fn with_parts(order: Order) -> Order {
 
 /// The capabilities of one side of an endpoint: those asked for, or all that the endpoint has if none that
 /// concerns the side is asked for; none if the endpoint does not go in this direction.
-fn side(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
+fn side_caps(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();
     }
     let asked = if asked.intersects(applicable) { asked } else { endpoint };
-    with_directions(asked, directions & endpoint) & applicable
+    with_implied_directions(asked, directions & endpoint) & applicable
 }
 
-fn ep(
+fn negotiate_ep(
     asked: &EpAttr,
     ep_type: EndpointType,
     tx: &TxAttr,
@@ -359,15 +360,19 @@ fn ep(
         max_order_war_size_bytes: ordered(WAR_ORDERS),
         max_order_waw_size_bytes: ordered(WAW_ORDERS),
         mem_tag_format: if asked.mem_tag_format == 0 { TAG_GENERIC } else { asked.mem_tag_format },
-        tx_ctx_cnt: or(asked.tx_ctx_cnt, usize::from(!tx.caps.is_empty())),
-        rx_ctx_cnt: or(asked.rx_ctx_cnt, usize::from(!rx.caps.is_empty())),
+        tx_ctx_cnt: or_default(asked.tx_ctx_cnt, usize::from(!tx.caps.is_empty())),
+        rx_ctx_cnt: or_default(asked.rx_ctx_cnt, usize::from(!rx.caps.is_empty())),
         auth_key: Vec::new(),
     })
 }
 
 /// The counts and the key size describe the domain: they are answered, and not compared with hints.
-fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
-    let reach = reach(provider);
+fn negotiate_domain(
+    asked: &DomainAttr,
+    api_version: Version,
+    provider: &ProviderAttr,
+) -> Result<DomainAttr, Misuse> {
+    let reach = reach_caps(provider);
     require(asked.data_progress != Some(Progress::ControlUnified), Unmet::UnifiedDataProgress)?;
     require(
         asked.cq_data_size_bytes <= CQ_DATA_BYTES,
@@ -388,7 +393,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
         resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
         // Unspecified stays so, which says that both kinds are there: neither is better than the other.
         av_type: asked.av_type,
-        mr_mode: mr_mode(asked.mr_mode, api_version),
+        mr_mode: negotiate_mr_mode(asked.mr_mode, api_version),
         mr_key_size_bytes: MR_KEY_BYTES,
         cq_data_size_bytes: CQ_DATA_BYTES,
         cq_cnt: CQ_COUNT,
@@ -414,7 +419,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
 /// from the start of a region, whose key the application chooses. Hints with one of the two modes
 /// from before version 1.5 get it. An application of such a version that names none gets
 /// `FI_MR_SCALABLE`.
-fn mr_mode(asked: MrMode, api_version: Version) -> MrMode {
+fn negotiate_mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
     if asked.contains(MrMode::BASIC) {
         MrMode::BASIC
@@ -425,7 +430,7 @@ fn mr_mode(asked: MrMode, api_version: Version) -> MrMode {
     }
 }
 
-fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
+fn negotiate_fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
     require(asked.name.as_deref().is_none_or(|name| name == FABRIC_NAME), Unmet::FabricName)?;
     require(asked.prov_name.as_deref().is_none_or(|name| name == PROVIDER_NAME), Unmet::ProviderName)?;
     Ok(FabricAttr {
@@ -444,11 +449,12 @@ fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
 /// The room for unexpected messages: what is asked for, as far as that makes sense.
 /// `fi_endpoint(3)` calls it a hint, which is never a reason to refuse.
 fn unexpected_budget_bytes(asked: usize) -> usize {
-    or(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES).clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)
+    or_default(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES)
+        .clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)
 }
 
 /// What is asked for, or the default where nothing is.
-fn or(asked: usize, default: usize) -> usize {
+fn or_default(asked: usize, default: usize) -> usize {
     if asked == 0 { default } else { asked }
 }
 

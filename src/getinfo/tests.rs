@@ -8,7 +8,7 @@ use super::*;
 use crate::fabric::{Fabric, getinfo};
 use crate::info::{DomainAttr, Version};
 
-fn provider(domain: &str) -> ProviderAttr {
+fn make_provider(domain: &str) -> ProviderAttr {
     ProviderAttr {
         domain: domain.into(),
         formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
@@ -19,18 +19,29 @@ fn provider(domain: &str) -> ProviderAttr {
 }
 
 /// What these providers answer about a peer at the loopback interface.
-fn ask(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
-    ask_only(providers, None, hints)
+fn getinfo_of_loopback_peer(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
+    getinfo_of_one_domain(providers, None, hints)
 }
 
 /// As [`ask`], where a parameter leaves one domain only.
-fn ask_only(providers: &[ProviderAttr], only: Option<&str>, hints: &Info) -> Result<Vec<Info>, Error> {
-    getinfo_of(providers, only, Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(hints))
+fn getinfo_of_one_domain(
+    providers: &[ProviderAttr],
+    only: Option<&str>,
+    hints: &Info,
+) -> Result<Vec<Info>, Error> {
+    getinfo_from_providers(
+        providers,
+        only,
+        Some("127.0.0.1"),
+        Some("7471"),
+        InfoFlags::NUMERIC_HOST,
+        Some(hints),
+    )
 }
 
 /// The domains of unconnected endpoints, of which there are as many connected ones, behind them and
 /// in the same order.
-fn domains(infos: &[Info]) -> Vec<&str> {
+fn check_and_list_domains(infos: &[Info]) -> Vec<&str> {
     let (unconnected, connected) = infos.split_at(infos.len() / 2);
     let all = |infos: &[Info], of| infos.iter().all(|info| info.ep.ep_type == Some(of));
     assert!(all(unconnected, EndpointType::Rdm) && all(connected, EndpointType::Msg), "{infos:?}");
@@ -41,7 +52,7 @@ fn domains(infos: &[Info]) -> Vec<&str> {
 
 #[test]
 fn an_answer_names_both_ends() {
-    let found = ask(&[provider("tcp")], &Info::default()).expect("an answer");
+    let found = getinfo_of_loopback_peer(&[make_provider("tcp")], &Info::default()).expect("an answer");
     let types: Vec<_> = found.iter().map(|info| info.ep.ep_type).collect();
     assert_eq!(types, [Some(EndpointType::Rdm), Some(EndpointType::Msg)]);
     let loopback = |port| Some(Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
@@ -51,33 +62,42 @@ fn an_answer_names_both_ends() {
 
 #[test]
 fn providers_are_answered_in_their_order_and_by_name() {
-    let providers = [provider("auto"), provider("tcp")];
+    let providers = [make_provider("auto"), make_provider("tcp")];
     let any = Info::default();
-    let found = ask(&providers, &any).expect("both");
-    assert_eq!(domains(&found), ["auto", "tcp"]);
+    let found = getinfo_of_loopback_peer(&providers, &any).expect("both");
+    assert_eq!(check_and_list_domains(&found), ["auto", "tcp"]);
     let mut tcp = Info::default();
     tcp.domain.name = Some("tcp".into());
-    let found = ask(&providers, &tcp).expect("the one named");
-    assert_eq!(domains(&found), ["tcp"]);
+    let found = getinfo_of_loopback_peer(&providers, &tcp).expect("the one named");
+    assert_eq!(check_and_list_domains(&found), ["tcp"]);
     let mut other = Info::default();
     other.domain.name = Some("eth0".into());
-    let refused = ask(&providers, &other);
+    let refused = getinfo_of_loopback_peer(&providers, &other);
     assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainName).into()));
 }
 
 #[test]
 fn domain_parameter_leaves_only_that_domain() {
-    let providers = [provider("tcp"), provider("shm")];
+    let providers = [make_provider("tcp"), make_provider("shm")];
     let any = Info::default();
-    assert_eq!(domains(&ask_only(&providers, Some("shm"), &any).expect("the one left")), ["shm"]);
+    assert_eq!(
+        check_and_list_domains(&getinfo_of_one_domain(&providers, Some("shm"), &any).expect("the one left")),
+        ["shm"]
+    );
     let mut named = Info::default();
     named.domain.name = Some("shm".into());
-    assert_eq!(domains(&ask_only(&providers, Some("shm"), &named).expect("the one left")), ["shm"]);
+    assert_eq!(
+        check_and_list_domains(
+            &getinfo_of_one_domain(&providers, Some("shm"), &named).expect("the one left")
+        ),
+        ["shm"]
+    );
     let unmet = Unmet::NotPreferredDomain;
-    assert_eq!(ask_only(&providers, Some("tcp"), &named), Err(Misuse::NoData(unmet).into()));
+    assert_eq!(getinfo_of_one_domain(&providers, Some("tcp"), &named), Err(Misuse::NoData(unmet).into()));
     let unmet = Unmet::PreferredDomain;
     for hints in [any, named] {
-        let refused = ask_only(&providers, Some("token-ring"), &hints).expect_err("there is none");
+        let refused =
+            getinfo_of_one_domain(&providers, Some("token-ring"), &hints).expect_err("there is none");
         assert_eq!(refused, Misuse::NoData(unmet).into());
         assert_eq!(refused.errno(), Errno::ENODATA);
     }
@@ -85,16 +105,21 @@ fn domain_parameter_leaves_only_that_domain() {
 
 #[test]
 fn only_remaining_domain_is_offered_even_for_remote_comm_hints() {
-    let providers = [provider("tcp"), ProviderAttr { remote: false, ..provider("shm") }];
+    let providers = [make_provider("tcp"), ProviderAttr { remote: false, ..make_provider("shm") }];
     let caps = Caps::MSG | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
     let mut hints = Info { caps, ..Info::default() };
     hints.tx.caps = caps;
     hints.domain.caps = Caps::REMOTE_COMM;
-    let found = ask_only(&providers, Some("shm"), &hints).expect("the one left");
-    assert_eq!(domains(&found), ["shm"]);
+    let found = getinfo_of_one_domain(&providers, Some("shm"), &hints).expect("the one left");
+    assert_eq!(check_and_list_domains(&found), ["shm"]);
     assert!(found[0].caps.contains(Caps::MSG | Caps::LOCAL_COMM), "{found:?}");
     assert!(!found[0].caps.contains(Caps::REMOTE_COMM), "{found:?}");
-    assert_eq!(domains(&ask(&providers, &hints).expect("the one that reaches them")), ["tcp"]);
+    assert_eq!(
+        check_and_list_domains(
+            &getinfo_of_loopback_peer(&providers, &hints).expect("the one that reaches them")
+        ),
+        ["tcp"]
+    );
 }
 
 #[test]
@@ -103,30 +128,31 @@ fn fabric_uses_its_own_parameters() {
     let ask = |domain| Fabric::with_params(of(domain)).getinfo(None, None, InfoFlags::empty(), None);
     for domain in ["shm", "tcp"] {
         let found = ask(domain).expect("an answer");
-        assert!(domains(&found).iter().all(|name| *name == domain), "{found:?}");
+        assert!(check_and_list_domains(&found).iter().all(|name| *name == domain), "{found:?}");
     }
     assert_eq!(ask("token-ring").expect_err("there is none").errno(), Errno::ENODATA);
 }
 
 #[test]
 fn refusal_reason_is_from_the_named_domain() {
-    let local = ProviderAttr { remote: false, ..provider("shm") };
-    let providers = [provider("tcp"), local];
+    let local = ProviderAttr { remote: false, ..make_provider("shm") };
+    let providers = [make_provider("tcp"), local];
     let mut hints = Info { caps: Caps::MSG | Caps::REMOTE_COMM, ..Info::default() };
-    let found = ask(&providers, &hints).expect("one of them");
-    assert_eq!(domains(&found), ["tcp"]);
+    let found = getinfo_of_loopback_peer(&providers, &hints).expect("one of them");
+    assert_eq!(check_and_list_domains(&found), ["tcp"]);
     hints.domain.name = Some("shm".into());
-    let refused = ask(&providers, &hints);
+    let refused = getinfo_of_loopback_peer(&providers, &hints);
     assert_eq!(refused, Err(Misuse::NoData(Unmet::Caps(Caps::REMOTE_COMM)).into()));
 }
 
 #[test]
 fn formats_come_in_the_order_of_the_provider() {
     let found =
-        getinfo_of(&[provider("tcp")], None, None, Some("7471"), InfoFlags::SOURCE, None).expect("an answer");
+        getinfo_from_providers(&[make_provider("tcp")], None, None, Some("7471"), InfoFlags::SOURCE, None)
+            .expect("an answer");
     assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
-    let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..provider("tcp") };
-    let refused = ask(&[only], &Info::default());
+    let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..make_provider("tcp") };
+    let refused = getinfo_of_loopback_peer(&[only], &Info::default());
     assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainAddressFormat).into()));
 }
 
@@ -134,9 +160,9 @@ fn formats_come_in_the_order_of_the_provider() {
 fn prov_attr_only_returns_only_fabric_attributes() {
     let mut hints = Info { caps: Caps::RMA, ..Info::default() };
     hints.fabric.api_version = Version::new(1, 17);
-    let providers = [provider("auto"), provider("tcp")];
+    let providers = [make_provider("auto"), make_provider("tcp")];
     let node = Some("no-such-host.invalid");
-    let found = getinfo_of(&providers, None, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints))
+    let found = getinfo_from_providers(&providers, None, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints))
         .expect("one answer");
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
@@ -149,7 +175,7 @@ fn prov_attr_only_returns_only_fabric_attributes() {
 
 #[test]
 fn unknown_flags_are_ignored() {
-    let ask = |node, flags| getinfo_of(&[provider("tcp")], None, node, None, flags, None);
+    let ask = |node, flags| getinfo_from_providers(&[make_provider("tcp")], None, node, None, flags, None);
     for node in [None, Some("127.0.0.1")] {
         let plain = ask(node, InfoFlags::empty());
         assert!(plain.is_ok(), "{plain:?}");
@@ -212,16 +238,24 @@ fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
 
 #[test]
 fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
-    let local = ProviderAttr { remote: false, ..provider("shm") };
+    let local = ProviderAttr { remote: false, ..make_provider("shm") };
     let any = Info::default();
-    let found = ask(&[local.clone(), provider("tcp")], &any).expect("both reach this host");
-    assert_eq!(domains(&found), ["shm", "tcp"]);
+    let found =
+        getinfo_of_loopback_peer(&[local.clone(), make_provider("tcp")], &any).expect("both reach this host");
+    assert_eq!(check_and_list_domains(&found), ["shm", "tcp"]);
     let elsewhere = |providers: &[ProviderAttr]| {
         // TEST-NET-3 is for documentation; no host has it. There may be no route to it either.
-        getinfo_of(providers, None, Some("203.0.113.77"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(&any))
+        getinfo_from_providers(
+            providers,
+            None,
+            Some("203.0.113.77"),
+            Some("7471"),
+            InfoFlags::NUMERIC_HOST,
+            Some(&any),
+        )
     };
-    if let Ok(found) = elsewhere(&[local.clone(), provider("tcp")]) {
-        assert_eq!(domains(&found), ["tcp"]);
+    if let Ok(found) = elsewhere(&[local.clone(), make_provider("tcp")]) {
+        assert_eq!(check_and_list_domains(&found), ["tcp"]);
         assert_eq!(elsewhere(&[local]), Err(Misuse::NoData(Unmet::LocalDestination).into()));
     }
 }

@@ -15,36 +15,36 @@ use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, transport, wired) = endpoint.enabled_parts()?;
         engine.connect(to, number, data, transport, &mut wired.queues())?;
         transport.flush();
         Ok(())
     }
 
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, _) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, transport, _) = endpoint.enabled_parts()?;
         engine.accept(requester, data, transport)?;
         transport.flush();
         Ok(())
     }
 
     fn shut_down(&self) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
+        let mut endpoint = self.lock_for_call();
+        let (engine, transport, wired) = endpoint.enabled_parts()?;
         engine.shutdown(transport, &mut wired.queues())?;
         transport.flush();
-        receive_context::notify_others(&mut endpoint.guard);
+        receive_context::deliver_mail_to_others(&mut endpoint.guard);
         Ok(())
     }
 
     fn listen(&self, backlog_requests: usize) -> Result<(), Error> {
-        self.in_use().enabled()?.0.listen(Some(backlog_requests))
+        self.lock_for_call().enabled_parts()?.0.listen(Some(backlog_requests))
     }
 
     fn stop_listening(&self) {
-        let mut endpoint = self.in_use();
+        let mut endpoint = self.lock_for_call();
         let Some(State { engine, transport, wired, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
@@ -57,7 +57,7 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error> {
-        match &mut *self.in_use().guard {
+        match &mut *self.lock_for_call().guard {
             Some(State { engine, transport, .. }) => {
                 // Nothing of a passive endpoint ends by it.
                 engine.reject(request, data, transport, &mut NullSink)?;
@@ -69,19 +69,19 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn begin_accepting(&self, request: RequestId) {
-        if let Some(State { engine, .. }) = &mut *self.in_use().guard {
+        if let Some(State { engine, .. }) = &mut *self.lock_for_call().guard {
             engine.begin_accepting(request);
         }
     }
 
     fn settle_request(&self, request: RequestId) {
-        if let Some(State { engine, transport, .. }) = &mut *self.in_use().guard {
-            engine.settle(request, transport, &mut NullSink);
+        if let Some(State { engine, transport, .. }) = &mut *self.lock_for_call().guard {
+            engine.settle_request(request, transport, &mut NullSink);
             transport.flush();
         }
     }
 
-    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error> {
+    fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error> {
         let mut guard = self.state.lock();
         let Some(State { engine, transport, wired: None, .. }) = &mut *guard else {
             return Err(Misuse::State(ObjectState::EndpointInUse).into());

@@ -46,7 +46,7 @@ pub(super) struct PumpGuard<'a, T: Transport> {
 
 impl<T: Transport> PumpGuard<'_, T> {
     #[inline(always)]
-    pub(super) fn enabled(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
+    pub(super) fn enabled_parts(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
         let State { engine, transport, wired, .. } = self.guard.as_mut().ok_or(NOT_ENABLED)?;
         Ok((engine, transport, wired.as_mut().ok_or(NOT_ENABLED)?))
     }
@@ -55,37 +55,37 @@ impl<T: Transport> PumpGuard<'_, T> {
 impl<T: Transport> Drop for PumpGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.pump.after_use(&mut self.guard, self.purpose);
+        self.pump.run_duties_if_any(&mut self.guard, self.purpose);
     }
 }
 
 impl<T: Transport> Pump<T> {
     /// The endpoint, to do something with it that the application asks for.
     #[inline(always)]
-    pub(super) fn in_use(&self) -> PumpGuard<'_, T> {
-        self.in_use_for(Purpose::Call)
+    pub(super) fn lock_for_call(&self) -> PumpGuard<'_, T> {
+        self.lock_for_purpose(Purpose::Call)
     }
 
     /// Locks the endpoint for use.
     #[inline(always)]
-    pub(super) fn in_use_for(&self, purpose: Purpose) -> PumpGuard<'_, T> {
+    pub(super) fn lock_for_purpose(&self, purpose: Purpose) -> PumpGuard<'_, T> {
         PumpGuard { guard: self.state.lock(), pump: self, purpose }
     }
 
     /// Sees to the duties of an endpoint that was used, if it has any.
     #[inline(always)]
-    fn after_use(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
+    fn run_duties_if_any(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
         if let Some(state) = &**guard
             && !state.duties.is_empty()
         {
-            self.see_to_duties(guard, purpose);
+            self.run_duties(guard, purpose);
         }
     }
 
     /// Sees to the duties of an endpoint.
     #[cold]
     #[inline(never)]
-    pub(super) fn see_to_duties(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
+    pub(super) fn run_duties(&self, guard: &mut LockGuard<'_, Option<State<T>>>, purpose: Purpose) {
         // An engine that has panicked is left alone.
         if thread::panicking() {
             return;
@@ -101,10 +101,10 @@ impl<T: Transport> Pump<T> {
         if duties.contains(Duties::WATCH)
             || duties.contains(Duties::NOTIFY_OTHERS) && purpose == Purpose::Poll
         {
-            receive_context::notify_others(guard);
+            receive_context::deliver_mail_to_others(guard);
         }
         if duties.contains(Duties::FIRE) && purpose != Purpose::Mail {
-            LockGuard::unlocked(guard, || self.fire());
+            LockGuard::unlocked(guard, || self.fire_due_works());
         }
     }
 }

@@ -29,7 +29,7 @@ impl Wired {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let to = self.peer_cache.peer(post.peer, &self.wiring.av, engine)?;
+        let to = self.peer_cache.peer_of_address(post.peer, &self.wiring.av, engine)?;
         let Post { ref mut op, options, context, .. } = *post;
         // The pump looks at `more` itself.
         let Options { level, signalled, inject, fence, more: _ } = options;
@@ -39,16 +39,16 @@ impl Wired {
                 let request =
                     SendRequest { to, source: message, tag, data, context, level, signalled, inject, fence };
                 let posted = engine.post_send(request, transport, &mut self.queues());
-                posted.map_err(|rejected| put_back(source, rejected))
+                posted.map_err(|rejected| put_back_rejected(source, rejected))
             }
             Op::Rma { local, memory } => match engine.access_at_once(to, local, *memory, level, fence) {
                 Attempt::Done => {
-                    self.accessed(local, context, signalled, engine);
+                    self.report_ended_access(local, context, signalled, engine);
                     Ok(())
                 }
                 attempt => {
                     let access = Access { to, memory: *memory, options, context };
-                    self.access(attempt, local, access, engine, transport)
+                    self.post_access(attempt, local, access, engine, transport)
                 }
             },
             Op::Atomic { local, memory, op, datatype } => {
@@ -68,14 +68,14 @@ impl Wired {
                     fence,
                 };
                 let posted = engine.post_atomic(request, transport, &mut self.queues());
-                posted.map_err(|rejected| put_back(local, rejected.map(|local| *local)))
+                posted.map_err(|rejected| put_back_rejected(local, rejected.map(|local| *local)))
             }
         }
     }
 
     /// Has the engine carry an access out in its turn, after an attempt to do so at once.
     #[inline(never)]
-    fn access(
+    fn post_access(
         &mut self,
         attempt: Attempt,
         local: &mut RmaLocal,
@@ -95,61 +95,78 @@ impl Wired {
             inject: options.inject,
             fence: options.fence,
         };
-        let posted = engine.post_rma_after(attempt, request, transport, &mut self.queues());
-        posted.map_err(|rejected| put_back(local, rejected))
+        let posted = engine.post_rma_after_attempt(attempt, request, transport, &mut self.queues());
+        posted.map_err(|rejected| put_back_rejected(local, rejected))
     }
 
     /// Reports an access that ended as it was posted, with nothing to be reported before it.
     /// [`Queues`](super::Queues) would do the same, with the detours of what ends at another time.
     #[inline(always)]
-    fn accessed(&mut self, local: &mut RmaLocal, context: u64, signalled: Signalled, engine: &mut Engine) {
-        let flags = local.flags();
+    fn report_ended_access(
+        &mut self,
+        local: &mut RmaLocal,
+        context: u64,
+        signalled: Signalled,
+        engine: &mut Engine,
+    ) {
+        let flags = local.completion_flags();
         if !self.wiring.counters.is_empty() && signalled != Signalled::Deferred {
-            self.wiring.counters.count(CounterEvents::of(flags));
+            self.wiring.counters.count_success(CounterEvents::of_completion(flags));
         }
         let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
             if signalled == Signalled::Deferred {
-                self.accessed_deferred(local, context, engine);
+                self.report_deferred_access(local, context, engine);
             }
             // A post that was accepted is not dropped: it has no memory left.
             drop(local.take_buffer());
             return;
         };
-        let mut ring = cq.lock();
+        let mut ring = cq.lock_ring();
         if !ring.has_room() {
             drop(ring);
-            return self.report_later(local, context, engine);
+            return self.report_access_later(local, context, engine);
         }
         let buffer = local.take_buffer();
         let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, buffer };
-        cq.format().trim(&mut entry);
+        cq.format().clear_excluded_fields(&mut entry);
         ring.push_completed(entry, FabricAddress::UNSPECIFIED);
     }
 
     /// Reports deferred work that ended as it was posted.
     #[cold]
-    fn accessed_deferred(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
-        let WorkEnd { context, is_reported } = self.wiring.work_ended(number, true);
+    fn report_deferred_access(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
+        let WorkEnd { context, is_reported } = self.wiring.finish_deferred_work(number, true);
         if is_reported {
-            self.accessed(local, context, Signalled::Yes, engine);
+            self.report_ended_access(local, context, Signalled::Yes, engine);
         }
     }
 
     /// Reports an access that ended as it was posted, and for which there is no room yet.
     #[cold]
-    fn report_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
-        let (flags, buffer) = (local.flags(), local.take_buffer());
-        let completion =
-            completion::Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
-        engine.report_access(completion, &mut self.queues());
+    fn report_access_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
+        let (flags, buffer) = (local.completion_flags(), local.take_buffer());
+        let completion = completion::EndedOperation {
+            context,
+            flags,
+            len_bytes: 0,
+            data: 0,
+            tag: 0,
+            source: None,
+            buffer,
+        };
+        engine.report_direct_access(completion, &mut self.queues());
     }
 
     /// Which messages a receive accepts. A claimed message is known by its context alone.
     #[inline(always)]
-    pub(super) fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
+    pub(super) fn match_criteria(
+        &mut self,
+        post: &ReceivePost,
+        engine: &mut Engine,
+    ) -> Result<Criteria, Error> {
         let source = match post.from {
             Some(from) if post.kind != ReceiveKind::Claimed => {
-                Some(self.peer_cache.peer(from, &self.wiring.av, engine)?)
+                Some(self.peer_cache.peer_of_address(from, &self.wiring.av, engine)?)
             }
             _ => None,
         };
@@ -169,7 +186,7 @@ struct Access {
 
 /// Puts memory back into the post that was refused, and says why it was.
 #[cold]
-pub(super) fn put_back<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
+pub(super) fn put_back_rejected<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
     *memory = rejected.returned;
     rejected.error
 }

@@ -4,20 +4,22 @@ use std::sync::Arc;
 
 use homespun_engine::completion;
 use homespun_engine::completion::{Sink, WorkEnd};
-use homespun_engine::connection::ConnectionEvent;
+use homespun_engine::connection::ConnectionReport;
 use homespun_engine::error::OperationError;
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::peers::Peers;
 
-use super::names::AddressCache;
+use super::address_cache::AddressCache;
 use crate::av::FabricAddress;
 use crate::cq::{Completion, CompletionError, CqShared, Reader, RingGuard};
-use crate::endpoint_pump::Wiring;
+use crate::endpoint_pump::Bindings;
 
-impl Wiring {
+impl Bindings {
     /// Deferred work has ended. Returns whether the endpoint counts and reports it too.
-    pub(super) fn work_ended(&self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.works.ended(number, has_succeeded, |counter, events| self.counters.count_by(counter, events))
+    pub(super) fn finish_deferred_work(&self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.works.finish_deferred_work(number, has_succeeded, |counter, events| {
+            self.counters.is_counted_by(counter, events)
+        })
     }
 }
 
@@ -27,7 +29,7 @@ impl Wiring {
 /// endpoint that shares its receiver no longer than for that use. Never are both locked: two
 /// endpoints that share their queues crosswise would wait for each other.
 pub(super) struct Queues<'a, 'r> {
-    wiring: &'a Wiring,
+    wiring: &'a Bindings,
     address_cache: &'a mut AddressCache,
     transmit: Option<RingGuard<'a>>,
     receive: Option<RingGuard<'a>>,
@@ -37,7 +39,7 @@ pub(super) struct Queues<'a, 'r> {
 
 impl<'a, 'r> Queues<'a, 'r> {
     pub(super) fn new(
-        wiring: &'a Wiring,
+        wiring: &'a Bindings,
         address_cache: &'a mut AddressCache,
         reader: Option<&'a mut Reader<'r>>,
     ) -> Self {
@@ -45,23 +47,23 @@ impl<'a, 'r> Queues<'a, 'r> {
     }
 
     /// Whether both directions report to the same queue, which must not be locked twice.
-    fn are_one(&self) -> bool {
+    fn is_single_queue(&self) -> bool {
         match (&self.wiring.transmit_cq, &self.wiring.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
             _ => false,
         }
     }
 
-    fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
+    fn lock_transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
         let cq = self.wiring.transmit_cq.as_ref()?;
         self.receive = None;
-        Some(self.transmit.get_or_insert_with(|| cq.lock()))
+        Some(self.transmit.get_or_insert_with(|| cq.lock_ring()))
     }
 
-    fn receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
+    fn lock_receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
         let cq = self.wiring.receive_cq.as_ref()?;
         self.transmit = None;
-        Some(self.receive.get_or_insert_with(|| cq.lock()))
+        Some(self.receive.get_or_insert_with(|| cq.lock_ring()))
     }
 
     /// The queue that reports operations of this kind.
@@ -73,22 +75,22 @@ impl<'a, 'r> Queues<'a, 'r> {
     }
 
     /// That queue's ring, in which something is about to be put.
-    fn ring_for(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
+    fn lock_ring_for_write(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
-            reader.overtaken(cq.unread());
+            reader.ring_written(cq.unread_entries());
         }
-        if flags.intersects(CompletionFlags::TRANSMITTED) || self.are_one() {
-            self.transmit_ring()
+        if flags.intersects(CompletionFlags::TRANSMITTED) || self.is_single_queue() {
+            self.lock_transmit_ring()
         } else {
-            self.receive_ring()
+            self.lock_receive_ring()
         }
     }
 
     #[inline(always)]
-    fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
+    fn source_address_of(&mut self, completion: &completion::EndedOperation, peers: &Peers) -> FabricAddress {
         match completion.source {
             Some(peer) if self.wiring.wants_source => {
-                self.address_cache.address(peer, &self.wiring.av, peers)
+                self.address_cache.address_of_peer(peer, &self.wiring.av, peers)
             }
             _ => FabricAddress::UNSPECIFIED,
         }
@@ -100,40 +102,41 @@ impl<'a, 'r> Queues<'a, 'r> {
     #[cold]
     fn report_unknown_source(
         &mut self,
-        completion: completion::Completion,
+        completion: completion::EndedOperation,
         peers: &Peers,
-    ) -> Result<(), completion::Completion> {
-        let failure = completion::Failure { completion, error: OperationError::UnknownSource, target: None };
-        self.report(failure, FabricAddress::UNSPECIFIED, peers).map_err(|failure| failure.completion)
+    ) -> Result<(), completion::EndedOperation> {
+        let failure =
+            completion::FailedOperation { completion, error: OperationError::UnknownSource, target: None };
+        self.report_failure(failure, FabricAddress::UNSPECIFIED, peers).map_err(|failure| failure.completion)
     }
 
-    fn report(
+    fn report_failure(
         &mut self,
-        failure: completion::Failure,
+        failure: completion::FailedOperation,
         source: FabricAddress,
         peers: &Peers,
-    ) -> Result<(), completion::Failure> {
+    ) -> Result<(), completion::FailedOperation> {
         let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
-        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
+        let Some(ring) = self.lock_ring_for_write(failure.completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            let is_protected = cq.is_protected();
+            let is_protected = cq.is_overrun_protected();
             if !is_protected {
-                ring.overrun();
+                ring.mark_overrun();
             }
-            self.unlock_if_shared();
+            self.unlock_rings_if_shared();
             return if is_protected { Err(failure) } else { Ok(()) };
         }
-        let peer = failure.peer().map(|peer| Box::new(peers.address(peer)));
-        let completion::Failure { completion, error, .. } = failure;
+        let peer = failure.peer().map(|peer| Box::new(peers.address_of(peer)));
+        let completion::FailedOperation { completion, error, .. } = failure;
         ring.push_failed(CompletionError { completion: completion.into(), error, source, peer });
-        self.unlock_if_shared();
+        self.unlock_rings_if_shared();
         Ok(())
     }
 
     /// Keeps no ring locked where the receiver is shared: its lock is taken before that of a ring,
     /// by endpoints that report to the same queue too.
     #[inline(always)]
-    fn unlock_if_shared(&mut self) {
+    fn unlock_rings_if_shared(&mut self) {
         if self.wiring.shares_receiver {
             (self.transmit, self.receive) = (None, None);
         }
@@ -144,10 +147,10 @@ impl Sink for Queues<'_, '_> {
     #[inline(always)]
     fn complete(
         &mut self,
-        completion: completion::Completion,
+        completion: completion::EndedOperation,
         peers: &Peers,
-    ) -> Result<(), completion::Completion> {
-        let source = self.source(&completion, peers);
+    ) -> Result<(), completion::EndedOperation> {
+        let source = self.source_address_of(&completion, peers);
         if self.wiring.reports_unknown_sources
             && source == FabricAddress::UNSPECIFIED
             && completion.source.is_some()
@@ -158,41 +161,45 @@ impl Sink for Queues<'_, '_> {
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         let entry = |completion| {
             let mut entry = Completion::from(completion);
-            cq.format().trim(&mut entry);
+            cq.format().clear_excluded_fields(&mut entry);
             entry
         };
         if let Some(reader) = &mut self.reader
-            && reader.takes_from(cq.unread())
+            && reader.can_take_from(cq.unread_entries())
         {
             reader.hand_over(entry(completion), source);
             return Ok(());
         }
-        let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
+        let Some(ring) = self.lock_ring_for_write(completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            let is_protected = cq.is_protected();
+            let is_protected = cq.is_overrun_protected();
             if !is_protected {
-                ring.overrun();
+                ring.mark_overrun();
             }
-            self.unlock_if_shared();
+            self.unlock_rings_if_shared();
             return if is_protected { Err(completion) } else { Ok(()) };
         }
         ring.push_completed(entry(completion), source);
-        self.unlock_if_shared();
+        self.unlock_rings_if_shared();
         Ok(())
     }
 
-    fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
-        let source = self.source(&failure.completion, peers);
-        self.report(failure, source, peers)
+    fn fail(
+        &mut self,
+        failure: completion::FailedOperation,
+        peers: &Peers,
+    ) -> Result<(), completion::FailedOperation> {
+        let source = self.source_address_of(&failure.completion, peers);
+        self.report_failure(failure, source, peers)
     }
 
     #[inline(always)]
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         !self.wiring.counters.is_empty()
     }
 
     fn count(&mut self, events: CounterEvents) {
-        self.wiring.counters.count(events);
+        self.wiring.counters.count_success(events);
     }
 
     fn count_error(&mut self, events: CounterEvents) {
@@ -200,12 +207,12 @@ impl Sink for Queues<'_, '_> {
     }
 
     #[cold]
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.wiring.work_ended(number, has_succeeded)
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.wiring.finish_deferred_work(number, has_succeeded)
     }
 
     #[cold]
-    fn connection(&mut self, event: ConnectionEvent) {
+    fn report_connection_event(&mut self, event: ConnectionReport) {
         if let Some(reporter) = &self.wiring.reporter {
             reporter.report(event);
         }
@@ -220,19 +227,23 @@ pub(super) struct WithoutReader<'a>(pub(super) Queues<'a, 'static>);
 impl Sink for WithoutReader<'_> {
     fn complete(
         &mut self,
-        completion: completion::Completion,
+        completion: completion::EndedOperation,
         peers: &Peers,
-    ) -> Result<(), completion::Completion> {
+    ) -> Result<(), completion::EndedOperation> {
         self.0.complete(completion, peers)
     }
 
-    fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
+    fn fail(
+        &mut self,
+        failure: completion::FailedOperation,
+        peers: &Peers,
+    ) -> Result<(), completion::FailedOperation> {
         self.0.fail(failure, peers)
     }
 
     #[inline]
-    fn counts(&self) -> bool {
-        self.0.counts()
+    fn has_counters(&self) -> bool {
+        self.0.has_counters()
     }
 
     fn count(&mut self, events: CounterEvents) {
@@ -243,12 +254,12 @@ impl Sink for WithoutReader<'_> {
         self.0.count_error(events);
     }
 
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.0.work_ended(number, has_succeeded)
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.0.deferred_work_ended(number, has_succeeded)
     }
 
-    fn connection(&mut self, event: ConnectionEvent) {
-        self.0.connection(event);
+    fn report_connection_event(&mut self, event: ConnectionReport) {
+        self.0.report_connection_event(event);
     }
 }
 
@@ -257,11 +268,15 @@ pub(super) struct NullSink;
 
 impl Sink for NullSink {
     #[inline(always)]
-    fn complete(&mut self, _: completion::Completion, _: &Peers) -> Result<(), completion::Completion> {
+    fn complete(
+        &mut self,
+        _: completion::EndedOperation,
+        _: &Peers,
+    ) -> Result<(), completion::EndedOperation> {
         Ok(())
     }
 
-    fn fail(&mut self, _: completion::Failure, _: &Peers) -> Result<(), completion::Failure> {
+    fn fail(&mut self, _: completion::FailedOperation, _: &Peers) -> Result<(), completion::FailedOperation> {
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! The sleepers that rely on the transport of an endpoint to wake them.
 
-use crate::endpoint_pump::Wiring;
+use crate::endpoint_pump::Bindings;
 use crate::wait::Waiter;
 
-impl Wiring {
+impl Bindings {
     /// The waiters of the queues and counters of this endpoint. Those of counters that regions are bound to
     /// are not among them.
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
@@ -19,7 +19,7 @@ impl Wiring {
             Some(doorbell) => doorbell.is_armed(),
             None => {
                 self.waiters().any(Waiter::is_armed)
-                    || self.domain_counters.as_ref().is_some_and(|counters| counters.have_sleepers())
+                    || self.domain_counters.as_ref().is_some_and(|counters| counters.has_sleepers())
             }
         }
     }
@@ -30,7 +30,7 @@ impl Wiring {
             Some(doorbell) => doorbell.ring(),
             None => {
                 self.waiters().for_each(Waiter::ring);
-                self.domain_counters.iter().for_each(|counters| counters.wake());
+                self.domain_counters.iter().for_each(|counters| counters.wake_sleepers());
             }
         }
     }

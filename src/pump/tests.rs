@@ -40,7 +40,7 @@ impl Alone {
         let info =
             Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None).expect("an address");
         let bind = info[0].src_addr.expect("a source was asked for");
-        let domain = DomainId::unused();
+        let domain = DomainId::allocate();
         let av =
             AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, domain).expect("a vector");
         let cq =
@@ -59,7 +59,7 @@ impl Alone {
             Clock::System,
         );
         let pump = pump.expect("an endpoint");
-        let wiring = Wiring {
+        let wiring = Bindings {
             av: av.clone(),
             transmit_cq: Some(cq.shared().clone()),
             receive_cq: Some(cq.shared().clone()),
@@ -73,19 +73,19 @@ impl Alone {
             works: works.clone(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        cq.shared().join(&as_drive(&pump));
+        cq.shared().drive_endpoint(&as_drive(&pump));
         Alone { pump, cq, av, doorbell, works }
     }
 
     /// A round of the thread. Whether it would sleep after it, until it is woken.
-    fn rests(&self) -> bool {
+    fn can_sleep_after_round(&self) -> bool {
         self.doorbell.arm();
         // The first look after something has happened may find that there could be more.
-        (0..3).any(|_| self.pump.watch() == Watched::Resting(AT_REST))
+        (0..3).any(|_| self.pump.progress_for_progress_thread() == WatchResult::Resting(AT_REST))
     }
 
     /// Whether what the thread would sleep on ends its sleep, now or in a moment.
-    fn is_to_wake(&self) -> bool {
+    fn has_wake_reason(&self) -> bool {
         let mut is_readable = false;
         self.pump.with_wake_fd(&mut |fd| {
             let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.doorbell, PollFlags::IN)];
@@ -103,12 +103,12 @@ impl Alone {
         self.poll(1);
     }
 
-    fn poll_without_reader(&self) {
+    fn progress_without_cq_reader(&self) {
         self.pump.progress_without_reader();
     }
 
-    fn watch(&self) {
-        self.pump.watch();
+    fn make_progress_thread_pass(&self) {
+        self.pump.progress_for_progress_thread();
     }
 
     fn poll(&self, times: u32) {
@@ -121,7 +121,7 @@ impl Alone {
 #[test]
 fn few_polls_leave_the_progress_thread_asleep() {
     let alone = Alone::new();
-    assert!(alone.rests());
+    assert!(alone.can_sleep_after_round());
     alone.poll(CHANCE_POLLS_MAX);
     assert!(!alone.is_woken());
 }
@@ -129,38 +129,38 @@ fn few_polls_leave_the_progress_thread_asleep() {
 #[test]
 fn continued_polling_makes_progress_thread_stand_down_until_it_stops() {
     let alone = Alone::new();
-    assert!(alone.rests());
+    assert!(alone.can_sleep_after_round());
     alone.poll(CHANCE_POLLS_MAX + 1);
     assert!(alone.is_woken(), "the thread would stay where each poll has to arm the transport");
     alone.doorbell.arm();
-    assert_eq!(alone.pump.watch(), Watched::Polled);
+    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
     alone.poll(1000);
     assert!(!alone.is_woken(), "polls do not wake the thread from now on");
-    assert_eq!(alone.pump.watch(), Watched::Polled);
-    assert!(alone.rests(), "the application has not polled since");
+    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
+    assert!(alone.can_sleep_after_round(), "the application has not polled since");
 }
 
 /// A receive of anything, with the context 1.
-fn receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destination) -> ReceivePost {
+fn make_receive(kind: ReceiveKind, tagged: Option<TagMatch>, destination: Destination) -> ReceivePost {
     ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes }
 }
 
 #[test]
 fn peeks_that_read_no_queue_count_as_polls() {
     let alone = Alone::new();
-    assert!(alone.rests());
+    assert!(alone.can_sleep_after_round());
     let peek = || {
         let kind = ReceiveKind::Peek(PeekAction::Keep);
-        let mut post = receive(kind, Some(Tag(1).into()), Destination::default());
-        alone.pump.receive(&mut post).expect("room for its answer");
+        let mut post = make_receive(kind, Some(Tag(1).into()), Destination::default());
+        alone.pump.post_receive(&mut post).expect("room for its answer");
     };
     (0..CHANCE_POLLS_MAX).for_each(|_| peek());
     assert!(!alone.is_woken());
     peek();
     assert!(alone.is_woken(), "the thread would stay where each peek has to arm the transport");
     alone.doorbell.arm();
-    assert_eq!(alone.pump.watch(), Watched::Polled);
-    assert!(alone.rests(), "there was no peek since");
+    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
+    assert!(alone.can_sleep_after_round(), "there was no peek since");
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
     let alone = Alone::new();
     alone.poll(1000);
     alone.doorbell.arm();
-    assert_eq!(alone.pump.watch(), Watched::Polled);
+    assert_eq!(alone.pump.progress_for_progress_thread(), WatchResult::Polled);
     alone.poll(1000);
     assert_eq!(alone.pump.arm(), AT_REST);
     assert!(alone.is_woken());
-    assert!(alone.rests());
+    assert!(alone.can_sleep_after_round());
     // The next one finds the thread on watch.
     assert_eq!(alone.pump.arm(), AT_REST);
     assert!(!alone.is_woken());
@@ -182,9 +182,9 @@ fn blocking_reader_wakes_the_progress_thread_at_once() {
 fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     let (alone, peer) = (Alone::new(), Alone::new());
     let to = alone.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
-    assert!(alone.rests() && peer.rests());
+    assert!(alone.can_sleep_after_round() && peer.can_sleep_after_round());
     let room = Destination::owned(BytesMut::zeroed(8));
-    peer.pump.receive(&mut receive(ReceiveKind::Single, None, room)).expect("room for a receive");
+    peer.pump.post_receive(&mut make_receive(ReceiveKind::Single, None, room)).expect("room for a receive");
     let message = Source::owned(Bytes::from_static(b"hello"));
     let mut send = Post::new(to, Op::Send { source: message, tag: None, data: None }, 2);
     send.options =
@@ -195,8 +195,8 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
         assert!(Instant::now() < deadline, "both threads sleep, and the message has not arrived");
         for one in [&alone, &peer] {
-            if one.is_to_wake() {
-                one.rests();
+            if one.has_wake_reason() {
+                one.can_sleep_after_round();
             }
         }
     }
@@ -206,21 +206,21 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
 #[test]
 fn arming_leaves_due_works_to_the_caller() {
     let alone = Alone::new();
-    alone.pump.fire_works(&alone.works);
+    alone.pump.attach_work_queue(&alone.works);
     // The sleepers of a queue are locked while it arms its endpoints.
-    alone.works.note_due(0);
+    alone.works.mark_due(0);
     alone.pump.arm();
     assert!(alone.works.is_due());
-    alone.pump.fire();
+    alone.pump.fire_due_works();
     assert!(!alone.works.is_due());
 }
 
 #[test]
 fn pass_of_either_kind_carries_out_due_works() {
     let alone = Alone::new();
-    alone.pump.fire_works(&alone.works);
-    for pass in [Alone::poll_once, Alone::poll_without_reader, Alone::watch] {
-        alone.works.note_due(0);
+    alone.pump.attach_work_queue(&alone.works);
+    for pass in [Alone::poll_once, Alone::progress_without_cq_reader, Alone::make_progress_thread_pass] {
+        alone.works.mark_due(0);
         pass(&alone);
         assert!(!alone.works.is_due());
     }
@@ -229,7 +229,7 @@ fn pass_of_either_kind_carries_out_due_works() {
 #[test]
 fn works_that_are_left_wake_the_progress_thread() {
     let alone = Alone::new();
-    assert!(alone.rests());
+    assert!(alone.can_sleep_after_round());
     alone.pump.wake_sleepers();
     assert!(alone.is_woken());
 }

@@ -32,21 +32,21 @@ impl Timekeeper {
     /// transport has received.
     #[cold]
     #[inline(never)]
-    pub(super) fn pass(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
+    pub(super) fn count_pass_or_advance(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         if self.passes_to_look == 0 {
-            self.advance(engine, sink);
+            self.advance_engine_time(engine, sink);
         } else {
             self.passes_to_look -= 1;
         }
     }
 
     /// Has the next pass look at the clock.
-    pub(super) fn look_next(&mut self) {
+    pub(super) fn check_clock_next_pass(&mut self) {
         self.passes_to_look = 0;
     }
 
     /// Advances the engine's time. A pass must have come before.
-    pub(super) fn advance(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
+    pub(super) fn advance_engine_time(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
         self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
@@ -56,7 +56,7 @@ impl Timekeeper {
     pub(super) fn set_alarm(&mut self, armed: Armed, engine: &Engine) -> Armed {
         self.alarm = engine.next_deadline();
         match self.alarm {
-            Some(deadline) => armed.within(deadline.saturating_duration_since(self.clock.now())),
+            Some(deadline) => armed.look_again_within(deadline.saturating_duration_since(self.clock.now())),
             None => armed,
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct MappedFile {
     /// How long the file's part is. There is memory up to the end of the page.
     len_bytes: usize,
     is_dax: bool,
-    /// A number for the place in its file where it begins: [`Words::place`].
+    /// A number for the place in its file where it begins: [`Words::lock_address`].
     place: usize,
 }
 
@@ -68,7 +68,7 @@ impl MappedFile {
         };
         let mapped = mapped.map_err(|errno| refused(Errno::new(errno.raw_os_error())))?;
         let address = NonNull::new(mapped.cast()).ok_or(refused(Errno::ENOMEM))?;
-        let place = place(metadata.dev(), metadata.ino(), offset_bytes);
+        let place = file_page_number(metadata.dev(), metadata.ino(), offset_bytes);
         Ok(MappedFile { address, len_bytes, is_dax, place })
     }
 }
@@ -88,14 +88,14 @@ impl Words for FileMemory {
         unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
     }
 
-    fn place(&self) -> usize {
+    fn lock_address(&self) -> usize {
         self.0.place
     }
 }
 
 /// A number for a place in a file where a page begins. Places of two files may have the same, which
 /// does no harm.
-fn place(device: u64, inode: u64, offset_bytes: u64) -> usize {
+fn file_page_number(device: u64, inode: u64, offset_bytes: u64) -> usize {
     let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
     (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
 }
@@ -104,7 +104,7 @@ impl Persist for FileMemory {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
         // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
-        let persistent = unsafe { Persistent::mapped(memory, self.0.is_dax) };
+        let persistent = unsafe { Persistent::from_file_mapping(memory, self.0.is_dax) };
         persistent.persist(offset_bytes, len_bytes)
     }
 }
@@ -135,8 +135,8 @@ mod tests {
         let [first, again] = [(); 2].map(|()| map(&file, 0, 3 * page_bytes));
         let part = map(&file, page_bytes as u64, page_bytes);
         assert_ne!(first.words().as_ptr(), again.words().as_ptr());
-        assert_eq!(first.place(), again.place());
-        assert_eq!(first.place() + page_bytes, part.place());
-        assert!(first.place().is_multiple_of(page_bytes) && first.place() <= usize::MAX / 2);
+        assert_eq!(first.lock_address(), again.lock_address());
+        assert_eq!(first.lock_address() + page_bytes, part.lock_address());
+        assert!(first.lock_address().is_multiple_of(page_bytes) && first.lock_address() <= usize::MAX / 2);
     }
 }

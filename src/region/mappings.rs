@@ -29,7 +29,7 @@ const MEMORY_DEVICES: &str = "/dev/dax";
 /// # Errors
 ///
 /// What the system says.
-pub(super) fn mappings() -> Result<Vec<Mapping>, Error> {
+pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
     // Without the details there are only files, which is safe: to flush them goes down to the
     // device in any case.
     let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
@@ -40,13 +40,13 @@ pub(super) fn mappings() -> Result<Vec<Mapping>, Error> {
         call: "reading how memory is mapped",
         errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
     })?;
-    Ok(parsed(&text))
+    Ok(parse_mappings(&text))
 }
 
-fn parsed(text: &str) -> Vec<Mapping> {
+fn parse_mappings(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.lines() {
-        if let Some(mapping) = parsed_head(line) {
+        if let Some(mapping) = parse_mapping_head(line) {
             mappings.push(mapping);
         } else if let Some(flags) = line.strip_prefix("VmFlags:")
             && flags.split_whitespace().any(|flag| flag == "sy")
@@ -59,7 +59,7 @@ fn parsed(text: &str) -> Vec<Mapping> {
 }
 
 /// Reads the first line about a mapping: addresses, permissions, offset, device, inode, and perhaps a name.
-fn parsed_head(line: &str) -> Option<Mapping> {
+fn parse_mapping_head(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut next = || {
         let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -104,17 +104,17 @@ VmFlags: rd wr sh mr mw me ms
     #[test]
     fn smaps_parser_distinguishes_file_and_dax_mappings() {
         let found: Vec<(bool, bool)> =
-            parsed(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_dax)).collect();
+            parse_mappings(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_dax)).collect();
         let [file, dax, no] = [(true, false), (true, true), (false, false)];
         assert_eq!(found, [no, file, dax, dax, no, no, no, no, no, no, file]);
-        assert_eq!(parsed(SMAPS)[1].addresses, 0x7f00_0000_0000..0x7f00_0001_0000);
+        assert_eq!(parse_mappings(SMAPS)[1].addresses, 0x7f00_0000_0000..0x7f00_0001_0000);
     }
 
     #[test]
     fn mappings_of_this_process_include_its_stack() {
         let on_the_stack = 0_u8;
         let address = std::ptr::from_ref(&on_the_stack).addr();
-        let found = mappings().unwrap();
+        let found = read_mappings().unwrap();
         assert!(found.iter().any(|mapping| mapping.addresses.contains(&address) && !mapping.is_of_file));
     }
 }

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 #[cfg(target_arch = "x86_64")]
 use super::cache_lines;
-use super::mappings::{Mapping, mappings};
+use super::mappings::{Mapping, read_mappings};
 
 /// The persistent memory of a region, in the order of its bytes.
 #[derive(Debug, Clone)]
@@ -42,8 +42,8 @@ impl Persistent {
     /// # Safety
     ///
     /// The memory stays mapped as it is for as long as the result is used.
-    pub(super) unsafe fn of(segments: &[SegmentMut]) -> Result<Persistent, Error> {
-        Ok(Persistent { pieces: pieces(segments, &mappings()?)? })
+    pub(super) unsafe fn from_segments(segments: &[SegmentMut]) -> Result<Persistent, Error> {
+        Ok(Persistent { pieces: split_by_mapping(segments, &read_mappings()?)? })
     }
 
     /// One mapping of a file.
@@ -51,7 +51,7 @@ impl Persistent {
     /// # Safety
     ///
     /// The memory stays mapped for as long as the result is used. It is DAX only if it was mapped so.
-    pub(super) unsafe fn mapped(memory: SegmentMut, is_dax: bool) -> Persistent {
+    pub(super) unsafe fn from_file_mapping(memory: SegmentMut, is_dax: bool) -> Persistent {
         Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_dax }]) }
     }
 }
@@ -99,7 +99,7 @@ unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
 }
 
 /// The pieces of which segments are made, if all of them are of files.
-fn pieces(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
+fn split_by_mapping(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
     const NOT_OF_FILES: Misuse = Misuse::Memory(BadMemory::NotPersistent);
     let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
     for segment in segments {
@@ -122,34 +122,40 @@ mod tests {
 
     use super::*;
 
-    fn segment(address: usize, len_bytes: usize) -> SegmentMut {
+    fn make_segment(address: usize, len_bytes: usize) -> SegmentMut {
         SegmentMut { address: without_provenance_mut(address), len_bytes }
     }
 
-    fn mapping(addresses: std::ops::Range<usize>, is_of_file: bool, is_dax: bool) -> Mapping {
+    fn make_mapping(addresses: std::ops::Range<usize>, is_of_file: bool, is_dax: bool) -> Mapping {
         Mapping { addresses, is_of_file, is_dax }
     }
 
     #[test]
     fn memory_is_made_durable_as_it_is_mapped() {
         let mappings = [
-            mapping(100..200, true, false),
-            mapping(200..300, true, true),
-            mapping(300..400, false, false),
-            mapping(500..600, true, false),
+            make_mapping(100..200, true, false),
+            make_mapping(200..300, true, true),
+            make_mapping(300..400, false, false),
+            make_mapping(500..600, true, false),
         ];
         let of = |segments: &[SegmentMut]| {
-            let pieces = pieces(segments, &mappings).map_err(|misuse| misuse.errno())?;
+            let pieces = split_by_mapping(segments, &mappings).map_err(|misuse| misuse.errno())?;
             let piece = |piece: Piece| (piece.memory.address.addr(), piece.memory.len_bytes, piece.is_dax);
             Ok(pieces.into_iter().map(piece).collect::<Vec<_>>())
         };
-        assert_eq!(of(&[segment(110, 90)]), Ok(vec![(110, 90, false)]));
-        assert_eq!(of(&[segment(110, 91)]), Ok(vec![(110, 90, false), (200, 1, true)]));
-        let two = [segment(599, 1), segment(0, 0), segment(250, 50)];
+        assert_eq!(of(&[make_segment(110, 90)]), Ok(vec![(110, 90, false)]));
+        assert_eq!(of(&[make_segment(110, 91)]), Ok(vec![(110, 90, false), (200, 1, true)]));
+        let two = [make_segment(599, 1), make_segment(0, 0), make_segment(250, 50)];
         assert_eq!(of(&two), Ok(vec![(599, 1, false), (250, 50, true)]));
-        for other in [segment(99, 1), segment(250, 51), segment(300, 1), segment(599, 2), segment(450, 1)] {
+        for other in [
+            make_segment(99, 1),
+            make_segment(250, 51),
+            make_segment(300, 1),
+            make_segment(599, 2),
+            make_segment(450, 1),
+        ] {
             assert_eq!(of(&[other]), Err(Errno::EINVAL), "{other:?}");
         }
-        assert_eq!(of(&[segment(usize::MAX, 1)]), Err(Errno::EINVAL));
+        assert_eq!(of(&[make_segment(usize::MAX, 1)]), Err(Errno::EINVAL));
     }
 }

@@ -61,7 +61,7 @@ impl Members {
     }
 
     /// Whether there are endpoints, all of which have connections.
-    pub(super) fn are_connected(&self) -> bool {
+    pub(super) fn has_only_connected(&self) -> bool {
         let list = self.0.lock();
         !list.members.is_empty() && list.members.iter().all(|member| member.av.is_none())
     }
@@ -72,7 +72,7 @@ impl Members {
     /// # Errors
     ///
     /// [`Misuse::UnknownAddress`]; [`Misuse::NoAddressVector`] while there is no endpoint.
-    pub(super) fn lookup(&self, address: FabricAddress) -> Result<Option<Address>, Error> {
+    pub(super) fn lookup_source(&self, address: FabricAddress) -> Result<Option<Address>, Error> {
         let list = self.0.lock();
         match list.members.iter().find_map(|member| member.av.as_ref()) {
             Some(av) => av.lookup(address).map(Some),
@@ -82,23 +82,23 @@ impl Members {
     }
 
     /// Has these endpoints do what was left to them.
-    pub(super) fn fetch_mail(&self, ids: &[MemberId]) {
+    pub(super) fn process_mail(&self, ids: &[MemberId]) {
         // An endpoint's lock is not taken under that of the list.
-        let pumps = self.pumps(|member| ids.contains(&member.id));
-        pumps.iter().for_each(|pump| pump.fetch_mail());
+        let pumps = self.pumps_where(|member| ids.contains(&member.id));
+        pumps.iter().for_each(|pump| pump.process_mail());
     }
 
     /// Carries out the works that are due.
-    pub(super) fn fire(&self) {
-        self.pumps(|_| true).iter().for_each(|pump| pump.fire());
+    pub(super) fn fire_due_works(&self) {
+        self.pumps_where(|_| true).iter().for_each(|pump| pump.fire_due_works());
     }
 
     /// Makes a pass over all endpoints.
     pub(super) fn progress(&self) {
-        self.pumps(|_| true).iter().for_each(|pump| pump.progress_without_reader());
+        self.pumps_where(|_| true).iter().for_each(|pump| pump.progress_without_reader());
     }
 
-    fn pumps(&self, is_meant: impl Fn(&Member) -> bool) -> Vec<Arc<dyn EndpointPump>> {
+    fn pumps_where(&self, is_meant: impl Fn(&Member) -> bool) -> Vec<Arc<dyn EndpointPump>> {
         let list = self.0.lock();
         let meant = list.members.iter().filter(|member| is_meant(member));
         meant.filter_map(|member| member.pump.upgrade()).collect()

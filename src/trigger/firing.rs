@@ -46,7 +46,7 @@ impl Firing {
     /// if there may be more to do after so many rounds that another call has to go on.
     #[cold]
     #[inline(never)]
-    pub(super) fn take_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
+    pub(super) fn run_rounds(&self, mut round: impl FnMut() -> Round) -> ControlFlow<()> {
         if self.turn.is_owned_by_current_thread() {
             // The call that carries works out looks for more before it returns.
             return ControlFlow::Continue(());
@@ -69,7 +69,7 @@ impl Firing {
     }
 
     /// Does something while no thread carries works out. The caller then fires what was left to it meanwhile.
-    pub(super) fn exclude<R>(&self, act: impl FnOnce() -> R) -> R {
+    pub(super) fn run_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();
         drop(turn);

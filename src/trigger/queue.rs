@@ -4,7 +4,7 @@
 //! only notes that the counter is due; the works are carried out once the locks were released, by
 //! the thread that has made the change. One thread at a time does that, in the order of the
 //! thresholds of each counter; others leave it to that thread. See
-//! docs/decisions/triggered-operations.md.
+//! docs/decisions/due-works.md.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -16,8 +16,8 @@ use homespun_engine::flags::CounterEvents;
 use homespun_engine::transport::LinkError;
 
 use super::firing::{Firing, Round};
-use super::waiting::{TriggerCounter, Waiting};
-use super::work::{Action, CounterUse, DeferredPost, Work, WorkKind, WorkName, is_same};
+use super::waiting::{TriggerCounter, WaitingWorks};
+use super::work::{Action, CounterUse, DeferredPost, Work, WorkKind, WorkName, is_same_endpoint};
 use crate::counter::{self, DomainCounters, THRESHOLD_MAX};
 use crate::poster::Poster;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -27,8 +27,8 @@ impl TriggerCounter for Arc<counter::CounterShared> {
         counter::CounterShared::sum(self)
     }
 
-    fn await_threshold(&self, threshold: u64) {
-        counter::CounterShared::await_threshold(self, threshold);
+    fn arm_threshold(&self, threshold: u64) {
+        counter::CounterShared::arm_threshold(self, threshold);
     }
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct WorkQueue {
     due: Mutex<Due>,
     firing: Firing,
     /// By the numbers of the counters that are waited for. Only `due` is locked while this is.
-    waiting: Mutex<Waiting<Arc<counter::CounterShared>, Work>>,
+    waiting: Mutex<WaitingWorks<Arc<counter::CounterShared>, Work>>,
     /// Deferred work that was posted and has not ended, by its number. Nothing else is locked while this is.
     posted: Mutex<HashMap<u64, Posted>>,
     /// How many numbers were given, to counters and to works.
@@ -93,32 +93,32 @@ impl WorkQueue {
     }
 
     /// Wakes the threads that sleep on this endpoint when works are left to do.
-    pub(crate) fn attach(&self, endpoint: Weak<dyn Poster>) {
+    pub(crate) fn attach_endpoint(&self, endpoint: Weak<dyn Poster>) {
         let mut endpoints = self.endpoints.lock();
         endpoints.retain(|known| known.strong_count() > 0);
         endpoints.push(endpoint);
     }
 
     /// A number that nothing else has.
-    pub(crate) fn unused_number(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Has work wait for its counter, or carries it out if the counter is there already.
-    pub(crate) fn add(self: &Arc<Self>, mut work: Work) {
+    pub(crate) fn add_and_fire(self: &Arc<Self>, mut work: Work) {
         let counter = work.trigger.counter().clone();
-        let counter_number = counter.triggers(self);
+        let counter_number = counter.register_queue(self);
         work.threshold = work.threshold.min(THRESHOLD_MAX);
-        let (threshold, number) = (work.threshold, self.unused_number());
+        let (threshold, number) = (work.threshold, self.next_number());
         let mut waiting = self.waiting.lock();
         waiting.add((counter_number, counter), threshold, number, work);
         drop(waiting);
-        self.fire();
+        self.fire_due_works();
     }
 
     /// A counter may be due.
     #[cold]
-    pub(crate) fn note_due(&self, counter_number: u64) {
+    pub(crate) fn mark_due(&self, counter_number: u64) {
         let mut due = self.due.lock();
         due.counters.insert(counter_number);
         self.firing.set_due(true);
@@ -126,28 +126,28 @@ impl WorkQueue {
 
     /// A counter is about to be set to another value: the works that are due by now are carried out
     /// all the same.
-    pub(crate) fn keep_reached(&self, counter_number: u64) {
-        if self.waiting.lock().keep_reached(counter_number) {
-            self.note_due(counter_number);
+    pub(crate) fn mark_reached_due(&self, counter_number: u64) {
+        if self.waiting.lock().mark_reached_due(counter_number) {
+            self.mark_due(counter_number);
         }
     }
 
     /// A counter is about to be changed, perhaps beyond the largest number. If it was, it has
     /// reached the thresholds of all works that wait.
-    pub(crate) fn keep_all_if(&self, counter_number: u64, change: impl FnOnce() -> bool) {
+    pub(crate) fn mark_all_due_if(&self, counter_number: u64, change: impl FnOnce() -> bool) {
         // Held meanwhile, so that no work is added in between.
         let mut waiting = self.waiting.lock();
-        if change() && waiting.keep_all(counter_number) {
-            self.note_due(counter_number);
+        if change() && waiting.mark_all_due(counter_number) {
+            self.mark_due(counter_number);
         }
     }
 
     /// Carries out what is due. To be called with no endpoint or queue locked, after anything that
     /// may have changed a counter.
     #[inline(always)]
-    pub(crate) fn fire(&self) {
+    pub(crate) fn fire_due_works(&self) {
         if self.is_due() {
-            self.fire_due();
+            self.run_due_rounds();
         }
     }
 
@@ -159,8 +159,8 @@ impl WorkQueue {
 
     #[cold]
     #[inline(never)]
-    fn fire_due(&self) {
-        if self.firing.take_rounds(|| self.fire_round()).is_break() {
+    fn run_due_rounds(&self) {
+        if self.firing.run_rounds(|| self.fire_round()).is_break() {
             self.wake_sleepers();
         }
     }
@@ -168,7 +168,7 @@ impl WorkQueue {
     /// Wakes all that sleep until works are done, so that their next pass carries out what is left.
     #[cold]
     fn wake_sleepers(&self) {
-        self.domain_counters.wake();
+        self.domain_counters.wake_sleepers();
         let endpoints: Vec<_> = self.endpoints.lock().iter().filter_map(Weak::upgrade).collect();
         endpoints.iter().for_each(|endpoint| endpoint.wake_sleepers());
     }
@@ -185,10 +185,10 @@ impl WorkQueue {
         let mut works_left = ROUND_WORKS_MAX;
         loop {
             while works_left > 0
-                && let Some(counter_number) = take_from(&mut counters, resume_at)
+                && let Some(counter_number) = take_next_counter(&mut counters, resume_at)
             {
                 resume_at = counter_number + 1;
-                match self.fire_counter(counter_number, &mut works_left) {
+                match self.run_work_of_counter(counter_number, &mut works_left) {
                     Fired::All => {}
                     Fired::Blocked => _ = blocked.insert(counter_number),
                     Fired::Unfinished => _ = counters.insert(counter_number),
@@ -208,9 +208,9 @@ impl WorkQueue {
     }
 
     /// Carries out the due works of a counter, in order.
-    fn fire_counter(&self, counter_number: u64, works_left: &mut u32) -> Fired {
+    fn run_work_of_counter(&self, counter_number: u64, works_left: &mut u32) -> Fired {
         while *works_left > 0 {
-            let taken = self.waiting.lock().take_due(counter_number);
+            let taken = self.waiting.lock().pop_due_or_arm(counter_number);
             let Some((number, work)) = taken else { return Fired::All };
             if let Some(work) = self.carry_out(number, work) {
                 let (counter, threshold) = (work.trigger.counter().clone(), work.threshold);
@@ -230,7 +230,7 @@ impl WorkQueue {
             Action::Change { counter, change } => {
                 // The application may close both counters as soon as it has seen the change.
                 drop(trigger);
-                counter.release().change(change);
+                counter.release().apply_change(change);
                 return None;
             }
         };
@@ -253,36 +253,36 @@ impl WorkQueue {
         is_reported: bool,
     ) -> Option<(DeferredPost, Option<CounterUse>)> {
         let context = post.context();
-        let (endpoint, events) = (pump.clone(), post.events());
+        let (endpoint, events) = (pump.clone(), post.counter_events());
         let posted = Posted { endpoint, context, completion, events, is_reported };
         self.posted.lock().insert(number, posted);
         post.set_context(number);
         let error = post_to(&**pump, &mut post).err()?;
-        if let Some(error) = refusal(error) {
-            pump.refuse(post.refused(error));
+        if let Some(error) = refusal_to_report(error) {
+            pump.report_refused(post.into_refused(error));
             // It is still there if the endpoint is being closed.
-            drop(self.forget_posted(number));
+            drop(self.take_posted(number));
             return None;
         }
         post.set_context(context);
-        let completion = self.forget_posted(number).and_then(|posted| posted.completion);
+        let completion = self.take_posted(number).and_then(|posted| posted.completion);
         Some((post, completion))
     }
 
-    fn forget_posted(&self, number: u64) -> Option<Posted> {
+    fn take_posted(&self, number: u64) -> Option<Posted> {
         self.posted.lock().remove(&number)
     }
 
     /// Deferred work has ended at its endpoint, which may be locked, and says whether a counter
     /// counts some events of it. Returns whether the endpoint counts and reports the end too.
     #[cold]
-    pub(crate) fn ended(
+    pub(crate) fn finish_deferred_work(
         &self,
         number: u64,
         has_succeeded: bool,
         is_counted_by: impl Fn(&Arc<counter::CounterShared>, CounterEvents) -> bool,
     ) -> WorkEnd {
-        let Some(posted) = self.forget_posted(number) else {
+        let Some(posted) = self.take_posted(number) else {
             // Its endpoint is being closed.
             return WorkEnd { context: number, is_reported: false };
         };
@@ -292,7 +292,7 @@ impl WorkQueue {
             .map(CounterUse::release)
             .filter(|counter| !(is_reported && is_counted_by(counter, events)));
         match (completion, has_succeeded) {
-            (Some(counter), true) => counter.count(),
+            (Some(counter), true) => counter.count_success(),
             (Some(counter), false) => counter.count_error(),
             (None, _) => {}
         }
@@ -318,7 +318,7 @@ impl WorkQueue {
         let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
         };
-        drop(self.while_nothing_fires(|| self.take_all(is_meant)));
+        drop(self.while_nothing_fires(|| self.take_waiting_where(is_meant)));
     }
 
     /// Cancels an operation of an endpoint with this context: one that was triggered and waits, or
@@ -332,10 +332,11 @@ impl WorkQueue {
             let name = WorkName::Triggered(context);
             let waiting = self.waiting.lock().take_oldest(name, |work| work.is_for(endpoint));
             if let Some(Work { action: Action::Post { pump, post }, .. }) = waiting {
-                pump.refuse(post.refused(OperationError::Cancelled));
+                pump.report_refused(post.into_refused(OperationError::Cancelled));
                 return Ok(());
             }
-            let is_meant = |posted: &Posted| posted.context == context && is_same(&posted.endpoint, endpoint);
+            let is_meant =
+                |posted: &Posted| posted.context == context && is_same_endpoint(&posted.endpoint, endpoint);
             let number = {
                 let posted = self.posted.lock();
                 posted.iter().filter(|(_, posted)| is_meant(posted)).map(|(number, _)| *number).min()
@@ -350,42 +351,42 @@ impl WorkQueue {
 
     /// Does something while no work is on its way to an endpoint.
     pub(crate) fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
-        let done = self.firing.exclude(act);
-        self.fire();
+        let done = self.firing.run_without_firing(act);
+        self.fire_due_works();
         done
     }
 
     /// Forgets the works that wait to be posted to an endpoint, which is about to be closed. None
     /// of them is reported, also if another thread is trying just now to post it.
     pub(crate) fn forget_waiting(&self, endpoint: &dyn Poster) {
-        drop(self.while_nothing_fires(|| self.take_all(|work| work.is_for(endpoint))));
+        drop(self.while_nothing_fires(|| self.take_waiting_where(|work| work.is_for(endpoint))));
     }
 
     /// Forgets the works of an endpoint that was closed, also those that were posted. None of them
     /// is reported.
     pub(crate) fn forget_endpoint(&self, endpoint: &dyn Poster) {
-        let waiting = self.take_all(|work| work.is_for(endpoint));
+        let waiting = self.take_waiting_where(|work| work.is_for(endpoint));
         let posted: Vec<_> = {
             let mut posted = self.posted.lock();
-            posted.extract_if(|_, posted| is_same(&posted.endpoint, endpoint)).collect()
+            posted.extract_if(|_, posted| is_same_endpoint(&posted.endpoint, endpoint)).collect()
         };
         drop((waiting, posted));
     }
 
     /// Forgets everything, which may refer to the queue in a circle.
     pub(crate) fn clear(&self) {
-        drop(self.take_all(|_| true));
+        drop(self.take_waiting_where(|_| true));
     }
 
     /// Takes out all works that wait and are meant. They are dropped by the caller, with nothing
     /// locked: that may drop memory of the application.
-    fn take_all(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
-        self.waiting.lock().take_all(is_meant)
+    fn take_waiting_where(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
+        self.waiting.lock().take_where(is_meant)
     }
 }
 
 /// Takes the first counter from this number on, or the first of all.
-fn take_from(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
+fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
     let next = counters.range(number..).next().or_else(|| counters.first()).copied()?;
     counters.remove(&next);
     Some(next)
@@ -394,10 +395,10 @@ fn take_from(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
 /// Posts a triggered operation. Hands it back if there is no room for it.
 fn post_triggered(pump: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
     let error = post_to(pump, &mut post).err()?;
-    match refusal(error) {
+    match refusal_to_report(error) {
         None => Some(post),
         Some(error) => {
-            pump.refuse(post.refused(error));
+            pump.report_refused(post.into_refused(error));
             None
         }
     }
@@ -406,12 +407,12 @@ fn post_triggered(pump: &dyn Poster, mut post: DeferredPost) -> Option<DeferredP
 fn post_to(pump: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
     match post {
         DeferredPost::Transmit(post) => pump.post(post),
-        DeferredPost::Receive(post) => pump.receive(post),
+        DeferredPost::Receive(post) => pump.post_receive(post),
     }
 }
 
 /// The error to report for a due operation that was refused. `None` if it is to be tried again.
-fn refusal(error: Error) -> Option<OperationError> {
+fn refusal_to_report(error: Error) -> Option<OperationError> {
     match error {
         Error::Again(_) => None,
         Error::Misuse(misuse) => Some(OperationError::Deferred(Box::new(misuse))),

@@ -9,11 +9,11 @@ pub(super) trait TriggerCounter {
     fn sum(&self) -> u64;
 
     /// Has the counter tell when its sum has reached a threshold, also if it has already.
-    fn await_threshold(&self, threshold: u64);
+    fn arm_threshold(&self, threshold: u64);
 }
 
 /// A work that can be taken back by its name.
-pub(super) trait Named {
+pub(super) trait CancellableWork {
     /// What the application takes it back by. Several works may have the same name.
     type Name: Eq + Hash + Copy;
 
@@ -23,7 +23,7 @@ pub(super) trait Named {
 /// The works (`W`) that wait for counters (`C`). Counters are known by numbers, and so are works:
 /// the older the work, the lower its number. To find, add and take one work takes steps in
 /// proportion to the logarithm of how many there are, unless many share its name.
-pub(super) struct Waiting<C, W: Named> {
+pub(super) struct WaitingWorks<C, W: CancellableWork> {
     counters: HashMap<u64, CounterWorks<C, W>>,
     /// The numbers of the works with each name.
     names: HashMap<W::Name, BTreeSet<u64>>,
@@ -43,19 +43,19 @@ struct CounterWorks<C, W> {
     unreached: BTreeMap<(u64, u64), W>,
 }
 
-impl<C, W: Named> Default for Waiting<C, W> {
+impl<C, W: CancellableWork> Default for WaitingWorks<C, W> {
     fn default() -> Self {
-        Waiting { counters: HashMap::new(), names: HashMap::new(), places: HashMap::new() }
+        WaitingWorks { counters: HashMap::new(), names: HashMap::new(), places: HashMap::new() }
     }
 }
 
-impl<C: TriggerCounter, W: Named> Waiting<C, W> {
+impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
     /// Has a work wait until its counter has reached a threshold.
     pub(super) fn add(&mut self, (counter_number, counter): (u64, C), threshold: u64, number: u64, work: W) {
-        self.enter(counter_number, threshold, number, &work);
+        self.index_work(counter_number, threshold, number, &work);
         let works = self.counters.entry(counter_number).or_insert_with(|| CounterWorks::new(counter));
         works.unreached.insert((threshold, number), work);
-        works.counter.await_threshold(threshold);
+        works.counter.arm_threshold(threshold);
     }
 
     /// Puts a work back that was taken and found no room. It is the first again.
@@ -66,7 +66,7 @@ impl<C: TriggerCounter, W: Named> Waiting<C, W> {
         number: u64,
         work: W,
     ) {
-        self.enter(counter_number, threshold, number, &work);
+        self.index_work(counter_number, threshold, number, &work);
         let works = self.counters.entry(counter_number).or_insert_with(|| CounterWorks::new(counter));
         let turn = works.reached.first_key_value().map_or(0, |(first, _)| first - 1);
         works.turns.insert(number, turn);
@@ -74,20 +74,20 @@ impl<C: TriggerCounter, W: Named> Waiting<C, W> {
     }
 
     /// Remembers which works of a counter are due by its sum as it is now. Returns whether there are some.
-    pub(super) fn keep_reached(&mut self, counter_number: u64) -> bool {
-        self.counters.get_mut(&counter_number).is_some_and(CounterWorks::keep_reached)
+    pub(super) fn mark_reached_due(&mut self, counter_number: u64) -> bool {
+        self.counters.get_mut(&counter_number).is_some_and(CounterWorks::mark_reached_due)
     }
 
     /// Remembers all works of a counter as due. Returns whether there are some.
-    pub(super) fn keep_all(&mut self, counter_number: u64) -> bool {
-        self.counters.get_mut(&counter_number).is_some_and(|works| works.keep_up_to(u64::MAX))
+    pub(super) fn mark_all_due(&mut self, counter_number: u64) -> bool {
+        self.counters.get_mut(&counter_number).is_some_and(|works| works.mark_due_up_to(u64::MAX))
     }
 
     /// Takes the first work of a counter, if it is due. If not, the counter tells when it is.
-    pub(super) fn take_due(&mut self, counter_number: u64) -> Option<(u64, W)> {
-        let (number, work) = self.counters.get_mut(&counter_number)?.take_due()?;
-        self.leave(number, &work);
-        self.forget_if_empty(counter_number);
+    pub(super) fn pop_due_or_arm(&mut self, counter_number: u64) -> Option<(u64, W)> {
+        let (number, work) = self.counters.get_mut(&counter_number)?.pop_due_or_arm()?;
+        self.unindex_work(number, &work);
+        self.forget_counter_if_empty(counter_number);
         Some((number, work))
     }
 
@@ -100,28 +100,28 @@ impl<C: TriggerCounter, W: Named> Waiting<C, W> {
             is_meant(work).then_some((*number, *counter_number, *threshold))
         })?;
         let work = self.counters.get_mut(&counter_number)?.take(threshold, number)?;
-        self.leave(number, &work);
-        self.forget_if_empty(counter_number);
+        self.unindex_work(number, &work);
+        self.forget_counter_if_empty(counter_number);
         Some(work)
     }
 
     /// Takes all works that are meant.
-    pub(super) fn take_all(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
+    pub(super) fn take_where(&mut self, is_meant: impl Fn(&W) -> bool) -> Vec<W> {
         let mut taken = Vec::new();
         self.counters.retain(|_, works| {
-            works.take_all(&is_meant, &mut taken);
+            works.take_where(&is_meant, &mut taken);
             !works.is_empty()
         });
-        taken.iter().for_each(|(number, work)| self.leave(*number, work));
+        taken.iter().for_each(|(number, work)| self.unindex_work(*number, work));
         taken.into_iter().map(|(_, work)| work).collect()
     }
 
-    fn enter(&mut self, counter_number: u64, threshold: u64, number: u64, work: &W) {
+    fn index_work(&mut self, counter_number: u64, threshold: u64, number: u64, work: &W) {
         self.names.entry(work.name()).or_default().insert(number);
         self.places.insert(number, (counter_number, threshold));
     }
 
-    fn leave(&mut self, number: u64, work: &W) {
+    fn unindex_work(&mut self, number: u64, work: &W) {
         self.places.remove(&number);
         let name = work.name();
         if let Some(numbers) = self.names.get_mut(&name) {
@@ -132,7 +132,7 @@ impl<C: TriggerCounter, W: Named> Waiting<C, W> {
         }
     }
 
-    fn forget_if_empty(&mut self, counter_number: u64) {
+    fn forget_counter_if_empty(&mut self, counter_number: u64) {
         if self.counters.get(&counter_number).is_some_and(CounterWorks::is_empty) {
             self.counters.remove(&counter_number);
         }
@@ -163,7 +163,7 @@ impl<C, W> CounterWorks<C, W> {
     }
 
     /// Puts the works with thresholds up to this one behind those that were reached before.
-    fn keep_up_to(&mut self, sum: u64) -> bool {
+    fn mark_due_up_to(&mut self, sum: u64) -> bool {
         let mut turn = self.reached.last_key_value().map_or(0, |(last, _)| last + 1);
         while let Some(first) = self.unreached.first_entry().filter(|first| first.key().0 <= sum) {
             let ((_, number), work) = first.remove_entry();
@@ -174,7 +174,7 @@ impl<C, W> CounterWorks<C, W> {
         !self.reached.is_empty()
     }
 
-    fn take_all(&mut self, is_meant: impl Fn(&W) -> bool, taken: &mut Vec<(u64, W)>) {
+    fn take_where(&mut self, is_meant: impl Fn(&W) -> bool, taken: &mut Vec<(u64, W)>) {
         for (_, (number, work)) in self.reached.extract_if(.., |_, (_, work)| is_meant(work)) {
             self.turns.remove(&number);
             taken.push((number, work));
@@ -185,19 +185,19 @@ impl<C, W> CounterWorks<C, W> {
 }
 
 impl<C: TriggerCounter, W> CounterWorks<C, W> {
-    fn keep_reached(&mut self) -> bool {
-        self.keep_up_to(self.counter.sum())
+    fn mark_reached_due(&mut self) -> bool {
+        self.mark_due_up_to(self.counter.sum())
     }
 
-    fn take_due(&mut self) -> Option<(u64, W)> {
-        if self.keep_reached() {
+    fn pop_due_or_arm(&mut self) -> Option<(u64, W)> {
+        if self.mark_reached_due() {
             let (_, (number, work)) = self.reached.pop_first()?;
             self.turns.remove(&number);
             return Some((number, work));
         }
         let ((threshold, _), _) = self.unreached.first_key_value()?;
         // It looks once more after it has promised, so nothing that is counted meanwhile is missed.
-        self.counter.await_threshold(*threshold);
+        self.counter.arm_threshold(*threshold);
         None
     }
 }
@@ -216,14 +216,14 @@ mod tests {
             self.0
         }
 
-        fn await_threshold(&self, _: u64) {}
+        fn arm_threshold(&self, _: u64) {}
     }
 
     /// A work with this name.
     #[derive(Debug, PartialEq, Eq)]
     struct Job(u64);
 
-    impl Named for Job {
+    impl CancellableWork for Job {
         type Name = u64;
 
         fn name(&self) -> u64 {
@@ -234,18 +234,18 @@ mod tests {
     const JOBS: u64 = 1000;
 
     /// Half of the works of each counter are due.
-    fn waiting() -> Waiting<At, Job> {
-        let mut waiting = Waiting::default();
+    fn make_half_due_works() -> WaitingWorks<At, Job> {
+        let mut waiting = WaitingWorks::default();
         for number in 0..JOBS {
             waiting.add((number % 10, At(JOBS / 2)), number, number, Job(number));
         }
-        (0..10).for_each(|counter| assert!(waiting.keep_reached(counter)));
+        (0..10).for_each(|counter| assert!(waiting.mark_reached_due(counter)));
         waiting
     }
 
     #[test]
     fn work_is_taken_back_without_a_look_at_others() {
-        let mut waiting = waiting();
+        let mut waiting = make_half_due_works();
         for name in [0, 499, 501, 999] {
             let looks = Cell::new(0);
             let taken = waiting.take_oldest(name, |_| {
@@ -259,25 +259,25 @@ mod tests {
 
     #[test]
     fn oldest_of_works_with_one_name_is_taken_back_first() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingWorks::default();
         // The older one waits for more.
         waiting.add((7, At(5)), 9, 1, Job(3));
         waiting.add((8, At(5)), 4, 2, Job(3));
-        assert!(!waiting.keep_reached(7) && waiting.keep_reached(8));
+        assert!(!waiting.mark_reached_due(7) && waiting.mark_reached_due(8));
         assert_eq!(waiting.take_oldest(3, |_| true), Some(Job(3)));
-        assert_eq!(waiting.take_due(8), Some((2, Job(3))));
+        assert_eq!(waiting.pop_due_or_arm(8), Some((2, Job(3))));
         assert!(waiting.counters.is_empty() && waiting.names.is_empty() && waiting.places.is_empty());
     }
 
     #[test]
     fn work_that_is_put_back_is_the_first_again() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingWorks::default();
         waiting.add((7, At(5)), 4, 1, Job(1));
         waiting.add((7, At(5)), 5, 2, Job(2));
-        let (number, job) = waiting.take_due(7).expect("it is due");
+        let (number, job) = waiting.pop_due_or_arm(7).expect("it is due");
         waiting.put_back((7, At(5)), 4, number, job);
-        assert_eq!(waiting.take_due(7), Some((1, Job(1))));
-        assert_eq!(waiting.take_all(|_| true), [Job(2)]);
+        assert_eq!(waiting.pop_due_or_arm(7), Some((1, Job(1))));
+        assert_eq!(waiting.take_where(|_| true), [Job(2)]);
         assert!(waiting.counters.is_empty() && waiting.names.is_empty() && waiting.places.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use homespun_engine::error::OperationError;
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::operation::Signalled;
 
-use super::waiting::Named;
+use super::waiting::CancellableWork;
 use crate::counter;
 use crate::post::{Post, ReceivePost};
 use crate::poster::{Poster, RefusedPost};
@@ -70,7 +70,7 @@ pub(crate) struct CounterUse(Arc<counter::CounterShared>);
 
 impl CounterUse {
     pub(crate) fn new(counter: &Arc<counter::CounterShared>) -> CounterUse {
-        counter.bind();
+        counter.add_binding();
         CounterUse(counter.clone())
     }
 
@@ -87,14 +87,14 @@ impl CounterUse {
 
 impl Drop for CounterUse {
     fn drop(&mut self) {
-        self.0.unbind();
+        self.0.remove_binding();
     }
 }
 
 impl Work {
     /// Whether it posts to this endpoint.
     pub(crate) fn is_for(&self, endpoint: &dyn Poster) -> bool {
-        matches!(&self.action, Action::Post { pump, .. } if is_same(pump, endpoint))
+        matches!(&self.action, Action::Post { pump, .. } if is_same_endpoint(pump, endpoint))
     }
 
     /// Whether it is deferred work.
@@ -103,7 +103,7 @@ impl Work {
     }
 }
 
-impl Named for Work {
+impl CancellableWork for Work {
     type Name = WorkName;
 
     fn name(&self) -> WorkName {
@@ -115,7 +115,7 @@ impl Named for Work {
 }
 
 /// Whether two endpoints are the same, whatever they were seen as.
-pub(crate) fn is_same(one: &Arc<dyn Poster>, other: &dyn Poster) -> bool {
+pub(crate) fn is_same_endpoint(one: &Arc<dyn Poster>, other: &dyn Poster) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), std::ptr::from_ref(other))
 }
 
@@ -153,8 +153,8 @@ impl DeferredPost {
     }
 
     /// What an endpoint counts of it.
-    pub(crate) fn events(&self) -> CounterEvents {
-        CounterEvents::of(self.completion_flags())
+    pub(crate) fn counter_events(&self) -> CounterEvents {
+        CounterEvents::of_completion(self.completion_flags())
     }
 
     fn completion_flags(&self) -> CompletionFlags {
@@ -164,7 +164,7 @@ impl DeferredPost {
         }
     }
 
-    fn is_work(&self) -> bool {
+    fn is_deferred_work(&self) -> bool {
         let signalled = match self {
             DeferredPost::Transmit(post) => post.options.signalled,
             DeferredPost::Receive(post) => post.signalled,
@@ -181,8 +181,8 @@ impl DeferredPost {
     }
 
     /// What its refusal is reported as.
-    pub(crate) fn refused(self, error: OperationError) -> RefusedPost {
-        let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_work());
+    pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
+        let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_deferred_work());
         RefusedPost { context, flags, error, buffer: self.into_buffer(), is_work }
     }
 }

@@ -12,14 +12,14 @@ pub(crate) trait Awaited {
     fn arm(&self) -> Armed;
 
     /// Carries out the works that [`arm`](Self::arm) has made due, with no lock of the sleepers held.
-    fn fire(&self) {}
+    fn fire_due_works(&self) {}
 
     /// Ends what [`arm`](Self::arm) has begun, after the sleep or instead of it.
     fn disarm(&self) {}
 
     /// Looks whether it is there. If it comes later, the doorbell rings, provided that it was armed before
     /// the look.
-    fn look(&self) -> bool;
+    fn check_ready(&self) -> bool;
 
     /// The application learns that it is there. What is to be reported once is not there for the next look.
     fn mark_reported(&self) {}

@@ -17,7 +17,7 @@ impl Deadline {
     }
 
     /// The time until then.
-    pub(super) fn left(self) -> Option<Duration> {
+    pub(super) fn remaining(self) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(Instant::now()))
     }
 

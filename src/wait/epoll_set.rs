@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io;
 
-use crate::doorbell::system;
+use crate::doorbell::system_error;
 
 /// The longest time that one sleep lasts, so that any timeout fits into what the system takes.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
@@ -23,7 +23,7 @@ impl EpollSet {
     /// What the system says: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<EpollSet, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
-        Ok(EpollSet(epoll.map_err(|error| system("making an epoll descriptor", error))?))
+        Ok(EpollSet(epoll.map_err(|error| system_error("making an epoll descriptor", error))?))
     }
 
     /// Adds a source. Adding it once more changes nothing: enabling an endpoint may fail later on, and be
@@ -35,7 +35,7 @@ impl EpollSet {
     pub(crate) fn add(&self, source: impl AsFd) -> Result<(), Error> {
         match epoll::add(&self.0, source, EventData::new_u64(0), EventFlags::IN) {
             Ok(()) | Err(io::Errno::EXIST) => Ok(()),
-            Err(error) => Err(system("watching a descriptor", error)),
+            Err(error) => Err(system_error("watching a descriptor", error)),
         }
     }
 
@@ -52,7 +52,7 @@ impl EpollSet {
 
     /// Sleeps until a source is readable or the time has passed. It may also wake spuriously.
     pub(crate) fn sleep(&self, at_most: Option<Duration>) {
-        let at_most = timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
+        let at_most = to_timespec(at_most.map_or(SLEEP_MAX, |time| time.min(SLEEP_MAX)));
         // A signal of the system ends it early, which does no harm.
         let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_most));
     }
@@ -64,7 +64,7 @@ impl AsFd for EpollSet {
     }
 }
 
-pub(super) fn timespec(time: Duration) -> Timespec {
+pub(super) fn to_timespec(time: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(time.subsec_nanos()),

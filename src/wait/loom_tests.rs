@@ -39,32 +39,32 @@ fn explore_with(preemptions_max: usize, test: impl Fn() + Sync + Send + 'static)
     builder.check(test);
 }
 
-fn counter(wait: WaitObject) -> Counter {
-    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused()).expect("a counter")
+fn open_counter(wait: WaitObject) -> Counter {
+    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate()).expect("a counter")
 }
 
-fn counter_of(set: &WaitSet) -> Counter {
+fn open_counter_in_set(set: &WaitSet) -> Counter {
     let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
-    Counter::open(&attr, DomainId::unused()).expect("a counter")
+    Counter::open(&attr, DomainId::allocate()).expect("a counter")
 }
 
-fn cq(attr: &CqAttr) -> CompletionQueue {
+fn open_cq(attr: &CqAttr) -> CompletionQueue {
     let (mgmt, locking) = (ResourceManagement::Enabled, Locking::Taken);
-    CompletionQueue::open(attr, DomainId::unused(), mgmt, locking).expect("a queue")
+    CompletionQueue::open(attr, DomainId::allocate(), mgmt, locking).expect("a queue")
 }
 
-fn wait_for(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), CounterWaitError>> {
+fn spawn_waiter(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), CounterWaitError>> {
     let counter = counter.clone();
     thread::spawn(move || counter.wait(threshold, None))
 }
 
-fn waiter(object: WaitObject) -> Waiter {
+fn make_waiter(object: WaitObject) -> Waiter {
     Waiter::new(object, None).expect("descriptors").expect("something to wait by")
 }
 
 /// Waits as a blocking call does.
-fn wait_until_there(waiter: &Waiter, awaited: &impl Awaited) {
-    waiter.wait(None, awaited, || awaited.look().then_some(())).expect("there is no timeout");
+fn wait_until_ready(waiter: &Waiter, awaited: &impl Awaited) {
+    waiter.wait(None, awaited, || awaited.check_ready().then_some(())).expect("there is no timeout");
 }
 
 /// What there is of an endpoint whose counts are waited for.
@@ -77,7 +77,7 @@ struct Counted {
 
 impl Counted {
     fn new(object: WaitObject) -> Arc<Counted> {
-        Arc::new(Counted { waiter: waiter(object), endpoint: Mutex::new(()), value: AtomicU64::new(0) })
+        Arc::new(Counted { waiter: make_waiter(object), endpoint: Mutex::new(()), value: AtomicU64::new(0) })
     }
 
     /// Counts as a pass of an endpoint does.
@@ -88,13 +88,13 @@ impl Counted {
     }
 
     fn wait(&self, threshold: u64) {
-        wait_until_there(&self.waiter, &Reached(self, threshold));
+        wait_until_ready(&self.waiter, &Reached(self, threshold));
     }
 
     /// Sleeps as an application does, until the count reaches the threshold.
     fn sleep_in_application(&self, threshold: u64) {
         let reached = Reached(self, threshold);
-        while !reached.look() {
+        while !reached.check_ready() {
             if self.waiter.try_wait(&reached) {
                 self.waiter.sleep_in_application();
             }
@@ -112,7 +112,7 @@ impl Awaited for Reached<'_> {
         QUIET
     }
 
-    fn look(&self) -> bool {
+    fn check_ready(&self) -> bool {
         self.0.value.load(Ordering::Relaxed) >= self.1
     }
 }
@@ -140,7 +140,7 @@ impl Awaited for Holds<'_> {
         QUIET
     }
 
-    fn look(&self) -> bool {
+    fn check_ready(&self) -> bool {
         *self.0.entries.lock() >= self.1
     }
 }
@@ -165,8 +165,8 @@ fn doorbell_is_armed_or_readable() {
 #[test]
 fn counter_wait_wakes_on_unlocked_add() {
     explore(|| {
-        let counter = counter(WaitObject::Unspec);
-        let wait = wait_for(&counter, 1);
+        let counter = open_counter(WaitObject::Unspec);
+        let wait = spawn_waiter(&counter, 1);
         counter.add(1);
         assert_eq!(wait.join().unwrap(), Ok(()));
     });
@@ -175,8 +175,8 @@ fn counter_wait_wakes_on_unlocked_add() {
 #[test]
 fn one_ring_wakes_all_sleepers() {
     explore(|| {
-        let counter = counter(WaitObject::Unspec);
-        let waits = [1, 1].map(|threshold| wait_for(&counter, threshold));
+        let counter = open_counter(WaitObject::Unspec);
+        let waits = [1, 1].map(|threshold| spawn_waiter(&counter, threshold));
         counter.add(1);
         for wait in waits {
             assert_eq!(wait.join().unwrap(), Ok(()));
@@ -196,7 +196,7 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
             }),
             thread::spawn({
                 let counted = counted.clone();
-                move || counted.waiter.prepare_in_vain(&Reached(&counted, 2))
+                move || counted.waiter.prepare_without_sleeping(&Reached(&counted, 2))
             }),
         ];
         counted.count();
@@ -210,8 +210,8 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
     explore(|| {
-        let counter = counter(WaitObject::Unspec);
-        let waits = [1, 2].map(|threshold| wait_for(&counter, threshold));
+        let counter = open_counter(WaitObject::Unspec);
+        let waits = [1, 2].map(|threshold| spawn_waiter(&counter, threshold));
         counter.add(1);
         counter.add(1);
         for wait in waits {
@@ -239,11 +239,11 @@ fn counter_waits_wake_on_endpoint_events() {
 #[test]
 fn queue_waits_wake_on_inserted_entries() {
     explore(|| {
-        let inserted = Inserted { waiter: waiter(WaitObject::Unspec), entries: Mutex::new(0) };
+        let inserted = Inserted { waiter: make_waiter(WaitObject::Unspec), entries: Mutex::new(0) };
         let inserted = Arc::new(inserted);
         let waits = [1, 2].map(|threshold| {
             let inserted = inserted.clone();
-            thread::spawn(move || wait_until_there(&inserted.waiter, &Holds(&inserted, threshold)))
+            thread::spawn(move || wait_until_ready(&inserted.waiter, &Holds(&inserted, threshold)))
         });
         inserted.insert();
         inserted.insert();
@@ -272,7 +272,7 @@ fn threads_in_calls_and_in_application_waits_both_wake() {
 #[test]
 fn signal_ends_a_read() {
     explore(|| {
-        let cq = cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
+        let cq = open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
         let reader = thread::spawn({
             let cq = cq.clone();
             move || cq.sread(None)
@@ -304,7 +304,7 @@ fn event_queue_read_wakes_on_write() {
 fn set_wait_wakes_on_a_member_of_several() {
     explore_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
-        let members = [counter_of(&set), counter_of(&set)];
+        let members = [open_counter_in_set(&set), open_counter_in_set(&set)];
         let wait = thread::spawn(move || {
             assert!(set.wait(None));
         });
@@ -321,7 +321,7 @@ fn set_wait_wakes_on_a_member_added_meanwhile() {
             let set = set.clone();
             move || assert!(set.wait(None))
         });
-        let member = counter_of(&set);
+        let member = open_counter_in_set(&set);
         member.add(1);
         wait.join().unwrap();
     });
@@ -332,7 +332,7 @@ fn set_wait_wakes_on_the_signal_of_a_member() {
     explore_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec).expect("a set");
         let wait_set = Some(set.clone());
-        let cq = cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
+        let cq = open_cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
         let wait = thread::spawn(move || {
             assert!(set.wait(None));
         });

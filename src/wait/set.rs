@@ -92,7 +92,7 @@ impl WaitSet {
     ///
     /// As [`Fabric::open_wait_set`](crate::Fabric::open_wait_set).
     pub(crate) fn open(object: WaitObject) -> Result<WaitSet, Error> {
-        let (waiter, members) = (Waiter::of_set(object)?, Mutex::default());
+        let (waiter, members) = (Waiter::for_wait_set(object)?, Mutex::default());
         Ok(WaitSet { shared: Arc::new(WaitSetShared { waiter, members, reports: AtomicU64::new(0) }) })
     }
 
@@ -111,7 +111,7 @@ impl WaitSet {
     /// wakes. A signal of the system does not end the wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.wait_since(self.shared.reports(), timeout)
+        self.wait_since(self.shared.report_count(), timeout)
     }
 
     /// As [`wait`](Self::wait), for a thread that came after this many reports.
@@ -120,7 +120,7 @@ impl WaitSet {
         let is_found = self.shared.waiter.wait(timeout, &any, || any.take_found()).is_some();
         is_found || {
             any.progress();
-            any.look()
+            any.check_ready()
         }
     }
 
@@ -192,7 +192,7 @@ impl WaitSet {
 
 impl WaitSetShared {
     /// How often a member was reported to a thread.
-    fn reports(&self) -> u64 {
+    fn report_count(&self) -> u64 {
         self.reports.load(Ordering::SeqCst)
     }
 

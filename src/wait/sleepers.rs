@@ -13,8 +13,8 @@ use rustix::time::{
 };
 
 use super::deadline::Deadline;
-use super::epoll_set::{EpollSet, timespec};
-use crate::doorbell::{Doorbell, system};
+use super::epoll_set::{EpollSet, to_timespec};
+use crate::doorbell::{Doorbell, system_error};
 use crate::drive::Drive;
 use crate::sync::Mutex;
 
@@ -79,9 +79,9 @@ impl Sleepers {
     /// What the system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn new(has_application: bool) -> Result<Sleepers, Error> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
-            .map_err(|error| system("making a timer", error))?;
+            .map_err(|error| system_error("making a timer", error))?;
         let application = has_application.then(Wakeup::new).transpose()?;
-        let sleepers = Sleepers::on(Some(Wakeup::new()?), application, None);
+        let sleepers = Sleepers::with_wakeups(Some(Wakeup::new()?), application, None);
         sleepers.wakeups().try_for_each(|wakeup| wakeup.sources.add(&timer))?;
         Ok(Sleepers { timer: Some(timer), ..sleepers })
     }
@@ -91,11 +91,11 @@ impl Sleepers {
     /// # Errors
     ///
     /// As [`new`](Self::new).
-    pub(super) fn of_set() -> Result<Sleepers, Error> {
-        Ok(Sleepers::on(None, Some(Wakeup::new()?), None))
+    pub(super) fn for_wait_set() -> Result<Sleepers, Error> {
+        Ok(Sleepers::with_wakeups(None, Some(Wakeup::new()?), None))
     }
 
-    fn on(calls: Option<Wakeup>, application: Option<Wakeup>, timer: Option<OwnedFd>) -> Sleepers {
+    fn with_wakeups(calls: Option<Wakeup>, application: Option<Wakeup>, timer: Option<OwnedFd>) -> Sleepers {
         let (state, turn) = (Mutex::default(), Turn::default());
         Sleepers { calls, application, timer, state, turn, process: process::id() }
     }
@@ -109,7 +109,7 @@ impl Sleepers {
         self.wakeups().map(|wakeup| &wakeup.doorbell)
     }
 
-    fn wakeup(&self, side: Side) -> Option<&Wakeup> {
+    fn wakeup_for(&self, side: Side) -> Option<&Wakeup> {
         let of_application = self.application.as_ref();
         match side {
             Side::Call => self.calls.as_ref().or(of_application),
@@ -135,7 +135,7 @@ impl Sleepers {
 
     /// Whether this process has opened the descriptors itself, and is no forked child of the
     /// process that has.
-    pub(super) fn are_here(&self) -> bool {
+    pub(super) fn is_own_process(&self) -> bool {
         self.process == process::id()
     }
 
@@ -144,9 +144,9 @@ impl Sleepers {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(super) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+    pub(super) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // No thread sleeps in a forked child, and the parent's sleepers would wake.
-        if !self.are_here() {
+        if !self.is_own_process() {
             return Ok(());
         }
         let mut added = Ok(());
@@ -155,8 +155,8 @@ impl Sleepers {
     }
 
     /// Undoes [`watch`](Self::watch).
-    pub(super) fn unwatch(&self, endpoint: &dyn Drive) {
-        if self.are_here() {
+    pub(super) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
+        if self.is_own_process() {
             endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
         }
     }
@@ -167,15 +167,16 @@ impl Sleepers {
     ///
     /// As [`watch`](Self::watch).
     pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
-        let (true, Some(member)) = (self.are_here(), &member.application) else { return Ok(()) };
+        let (true, Some(member)) = (self.is_own_process(), &member.application) else { return Ok(()) };
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
     }
 
     /// Undoes [`watch_member`](Self::watch_member). In a forked child it would be the parent's set that is
     /// changed.
     pub(super) fn unwatch_member(&self, member: &Sleepers) {
-        if let (true, Some(member)) = (self.are_here() && member.are_here(), &member.application) {
-            self.wakeups().for_each(|wakeup| wakeup.take_out(member));
+        if let (true, Some(member)) = (self.is_own_process() && member.is_own_process(), &member.application)
+        {
+            self.wakeups().for_each(|wakeup| wakeup.unnest(member));
         }
     }
 
@@ -196,10 +197,10 @@ impl Sleepers {
         deadline: Deadline,
         arm_endpoints: impl FnOnce() -> Armed,
     ) -> Option<Sleeper<'_>> {
-        if !self.are_here() {
+        if !self.is_own_process() {
             return None;
         }
-        let wakeup = self.wakeup(side)?;
+        let wakeup = self.wakeup_for(side)?;
         let must_be_alone = side == Side::Call && self.calls.is_none();
         let turn = if must_be_alone { Some(self.take_turn(deadline)?) } else { None };
         // SYNC POINT join. Held all the while, so that the timer is set as the thread says that has looked
@@ -228,8 +229,8 @@ impl Sleepers {
     /// No thread is going to sleep on this side, or not any more: endpoints that find a doorbell armed would
     /// go on doing what a sleeper needs.
     pub(super) fn disarm(&self, side: Side) {
-        if self.are_here()
-            && let Some(wakeup) = self.wakeup(side)
+        if self.is_own_process()
+            && let Some(wakeup) = self.wakeup_for(side)
         {
             wakeup.doorbell.ring();
         }
@@ -241,7 +242,7 @@ impl Sleepers {
             return;
         };
         let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
-        let it_value = after_at_least.map_or(NO_TIME, timespec);
+        let it_value = after_at_least.map_or(NO_TIME, to_timespec);
         let time = Itimerspec { it_interval: NO_TIME, it_value };
         // It fails only for times that make no sense.
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &time);
@@ -264,9 +265,9 @@ impl Wakeup {
     }
 
     /// Undoes [`nest`](Self::nest).
-    fn take_out(&self, member: &Wakeup) {
+    fn unnest(&self, member: &Wakeup) {
         #[cfg(all(test, loom))]
-        self.doorbell.take_out(&member.doorbell);
+        self.doorbell.unnest(&member.doorbell);
         self.sources.remove(&member.sources);
     }
 }
@@ -346,7 +347,7 @@ mod tests {
 
     #[test]
     fn calls_on_a_set_sleep_one_at_a_time() {
-        let sleepers = Sleepers::of_set().expect("descriptors");
+        let sleepers = Sleepers::for_wait_set().expect("descriptors");
         let first = arm(&sleepers, QUIET).expect("nothing to do");
         let soon = Deadline::after(Some(Duration::from_millis(5)));
         assert!(sleepers.arm(Side::Call, soon, || QUIET).is_none(), "the first has not woken");

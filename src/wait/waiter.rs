@@ -29,7 +29,7 @@ pub(crate) struct Waiter {
 }
 
 /// What a thread finds that is about to sleep.
-enum Outlook<'a> {
+enum SleepCheck<'a> {
     /// Nothing that would not wake it.
     Quiet(Sleeper<'a>),
     /// What it waits for.
@@ -74,10 +74,10 @@ impl Waiter {
     ///
     /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a set does not have; what the
     /// system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
-    pub(super) fn of_set(object: WaitObject) -> Result<Waiter, Error> {
+    pub(super) fn for_wait_set(object: WaitObject) -> Result<Waiter, Error> {
         let sleepers = match object {
             WaitObject::Yield => None,
-            WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::of_set()?),
+            WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::for_wait_set()?),
             WaitObject::PollFd => return Err(Misuse::NotSupported(Unsupported::PollFd).into()),
             WaitObject::None | WaitObject::Set => {
                 return Err(Misuse::Invalid(Argument::WaitSetObject).into());
@@ -92,14 +92,14 @@ impl Waiter {
     }
 
     /// Lets the set know the member that waits by this, if it is one of a set.
-    pub(crate) fn attach(&self, member: Weak<impl Member + 'static>) {
+    pub(crate) fn attach_member(&self, member: Weak<impl Member + 'static>) {
         if let Some(membership) = &self.membership {
             membership.attach(member);
         }
     }
 
     /// This waiter, unless its object is waited for through a set alone.
-    pub(crate) fn unless_member(&self) -> Option<&Waiter> {
+    pub(crate) fn if_not_set_member(&self) -> Option<&Waiter> {
         Some(self).filter(|waiter| waiter.membership.is_none())
     }
 
@@ -119,15 +119,15 @@ impl Waiter {
             if let Some(found) = attempt() {
                 return Some(found);
             }
-            match self.prepare(Side::Call, awaited, deadline) {
-                Outlook::Ready => {
+            match self.prepare_sleep(Side::Call, awaited, deadline) {
+                SleepCheck::Ready => {
                     if let Some(found) = attempt() {
                         return Some(found);
                     }
                 }
-                Outlook::Busy => yield_now(),
-                Outlook::Quiet(sleeper) => {
-                    sleeper.sleep(deadline.left());
+                SleepCheck::Busy => yield_now(),
+                SleepCheck::Quiet(sleeper) => {
+                    sleeper.sleep(deadline.remaining());
                     // As long as the sleeper has its turn.
                     awaited.disarm();
                 }
@@ -142,15 +142,15 @@ impl Waiter {
         if let Some(membership) = &self.membership {
             return membership.try_wait();
         }
-        match self.prepare(Side::Application, awaited, Deadline::after(None)) {
-            Outlook::Ready => {
+        match self.prepare_sleep(Side::Application, awaited, Deadline::after(None)) {
+            SleepCheck::Ready => {
                 awaited.mark_reported();
                 false
             }
-            Outlook::Busy => false,
-            Outlook::Quiet(_) => {
+            SleepCheck::Busy => false,
+            SleepCheck::Quiet(_) => {
                 if let Some(watcher) = self.watcher.get() {
-                    watcher.attend();
+                    watcher.begin_broadcasting();
                 }
                 true
             }
@@ -158,21 +158,21 @@ impl Waiter {
     }
 
     /// Takes the steps towards a sleep: see [`wait`](super).
-    fn prepare(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> Outlook<'_> {
+    fn prepare_sleep(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> SleepCheck<'_> {
         // Most of what there may be to do is found without anything being armed.
         awaited.progress();
-        if awaited.look() {
-            return Outlook::Ready;
+        if awaited.check_ready() {
+            return SleepCheck::Ready;
         }
-        let Some(sleepers) = &self.sleepers else { return Outlook::Busy };
-        let Some(sleeper) = sleepers.arm(side, deadline, || awaited.arm()) else { return Outlook::Busy };
-        awaited.fire();
-        if awaited.look() {
+        let Some(sleepers) = &self.sleepers else { return SleepCheck::Busy };
+        let Some(sleeper) = sleepers.arm(side, deadline, || awaited.arm()) else { return SleepCheck::Busy };
+        awaited.fire_due_works();
+        if awaited.check_ready() {
             awaited.disarm();
             sleeper.cancel();
-            return Outlook::Ready;
+            return SleepCheck::Ready;
         }
-        Outlook::Quiet(sleeper)
+        SleepCheck::Quiet(sleeper)
     }
 
     /// Arms a member of a wait set, of which a thread is about to sleep on all members. Whether they will
@@ -196,14 +196,14 @@ impl Waiter {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
-        self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch(endpoint))
+    pub(crate) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch_endpoint(endpoint))
     }
 
     /// Undoes [`watch`](Self::watch).
-    pub(crate) fn unwatch(&self, endpoint: &dyn Drive) {
+    pub(crate) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
         if let Some(sleepers) = &self.sleepers {
-            sleepers.unwatch(endpoint);
+            sleepers.unwatch_endpoint(endpoint);
         }
     }
 
@@ -245,7 +245,7 @@ impl Waiter {
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         let fd = self.application_fd(WaitObject::MutexCond);
-        fd.map(|fd| Watcher::pair(&self.watcher, fd)).transpose()
+        fd.map(|fd| Watcher::mutex_cond_or_start(&self.watcher, fd)).transpose()
     }
 
     /// What the application sleeps on, if it waits by this object.
@@ -274,8 +274,8 @@ impl Waiter {
 
     /// Takes the steps towards a sleep inside a call, and does not sleep.
     #[cfg(all(test, loom))]
-    pub(super) fn prepare_in_vain(&self, awaited: &impl Awaited) {
-        self.prepare(Side::Call, awaited, Deadline::after(None));
+    pub(super) fn prepare_without_sleeping(&self, awaited: &impl Awaited) {
+        self.prepare_sleep(Side::Call, awaited, Deadline::after(None));
     }
 
     /// Sleeps as an application does after `try_wait` allowed it.
@@ -322,13 +322,13 @@ mod tests {
             Armed::Asleep { look_again_after: None }
         }
 
-        fn fire(&self) {
+        fn fire_due_works(&self) {
             // Locks them.
             assert!(self.waiter.has_sleeping_call());
             self.is_fired.set(self.is_armed.get());
         }
 
-        fn look(&self) -> bool {
+        fn check_ready(&self) -> bool {
             self.is_fired.get()
         }
     }
@@ -337,6 +337,6 @@ mod tests {
     fn works_that_arming_makes_due_are_fired_with_the_sleepers_unlocked() {
         let waiter = Waiter::new(WaitObject::Unspec, None).expect("descriptors").expect("sleepers");
         let fired = Fired { waiter: &waiter, is_armed: Cell::new(false), is_fired: Cell::new(false) };
-        assert_eq!(waiter.wait(None, &fired, || fired.look().then_some(())), Some(()));
+        assert_eq!(waiter.wait(None, &fired, || fired.check_ready().then_some(())), Some(()));
     }
 }

@@ -25,7 +25,7 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
-use crate::doorbell::system;
+use crate::doorbell::system_error;
 use crate::signals::without_signals;
 
 /// How soon a broadcast is repeated at first, and after how long at most.
@@ -84,9 +84,9 @@ impl Watcher {
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(super) fn start(queue: BorrowedFd<'_>) -> Result<Watcher, Error> {
         let call = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system("making an event descriptor", error))?;
+            .map_err(|error| system_error("making an event descriptor", error))?;
         let queue =
-            io::fcntl_dupfd_cloexec(queue, 0).map_err(|error| system("copying a descriptor", error))?;
+            io::fcntl_dupfd_cloexec(queue, 0).map_err(|error| system_error("copying a descriptor", error))?;
         let shared = Arc::new(Watched {
             pair: Pair::new()?,
             queue,
@@ -110,7 +110,10 @@ impl Watcher {
     /// # Errors
     ///
     /// As [`start`](Self::start).
-    pub(super) fn pair(watcher: &OnceLock<Watcher>, queue: BorrowedFd<'_>) -> Result<MutexCond, Error> {
+    pub(super) fn mutex_cond_or_start(
+        watcher: &OnceLock<Watcher>,
+        queue: BorrowedFd<'_>,
+    ) -> Result<MutexCond, Error> {
         if let Some(watcher) = watcher.get() {
             return Ok(watcher.mutex_cond());
         }
@@ -118,7 +121,7 @@ impl Watcher {
         // If another thread was faster, its watcher is the one.
         let watcher = watcher.get_or_init(|| started);
         // `try_wait` may have allowed the application to sleep before there was a watcher.
-        watcher.attend();
+        watcher.begin_broadcasting();
         Ok(watcher.mutex_cond())
     }
 
@@ -129,9 +132,9 @@ impl Watcher {
 
     /// `try_wait` has allowed the application to sleep: broadcasts what makes the descriptor
     /// readable from now on.
-    pub(super) fn attend(&self) {
+    pub(super) fn begin_broadcasting(&self) {
         if self.shared.is_at_rest.load(Ordering::SeqCst) {
-            self.shared.call_up();
+            self.shared.notify_thread();
         }
     }
 }
@@ -144,7 +147,7 @@ impl Drop for Watcher {
             return mem::forget(thread);
         }
         self.shared.is_over.store(true, Ordering::SeqCst);
-        self.shared.call_up();
+        self.shared.notify_thread();
         // It does not panic.
         let _ = thread.join();
     }
@@ -152,7 +155,7 @@ impl Drop for Watcher {
 
 impl Watched {
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
-    fn call_up(&self) {
+    fn notify_thread(&self) {
         // It fails only where the count is full, and then the descriptor is readable.
         let _ = io::write(&self.call, &1_u64.to_ne_bytes());
     }
@@ -194,7 +197,7 @@ impl Watched {
     fn broadcast(&self) {
         let Pair { mutex, cond } = &*self.pair;
         loop {
-            let deadline = in_real_time(MUTEX_PATIENCE);
+            let deadline = realtime_deadline(MUTEX_PATIENCE);
             // SAFETY: the mutex was initialised and is destroyed after this thread has ended.
             match unsafe { libc::pthread_mutex_timedlock(mutex.get(), &raw const deadline) } {
                 0 => break,
@@ -258,7 +261,7 @@ fn is_readable(fd: &OwnedFd) -> bool {
 }
 
 /// The time that it will be then, by the clock that `pthread_mutex_timedlock(3)` goes by.
-fn in_real_time(after: Duration) -> libc::timespec {
+fn realtime_deadline(after: Duration) -> libc::timespec {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + after;
     libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -272,13 +275,13 @@ mod tests {
 
     use super::*;
 
-    fn descriptor(count: u32) -> OwnedFd {
+    fn make_eventfd(count: u32) -> OwnedFd {
         eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
     }
 
     /// Waits for the condition, with the mutex held from before `then`; how long at most is for failing only.
-    fn wait(pair: MutexCond, then: impl FnOnce()) -> bool {
-        let deadline = in_real_time(Duration::from_secs(30));
+    fn wait_on_cond(pair: MutexCond, then: impl FnOnce()) -> bool {
+        let deadline = realtime_deadline(Duration::from_secs(30));
         // SAFETY: the watcher lives.
         unsafe {
             libc::pthread_mutex_lock(pair.mutex);
@@ -291,21 +294,21 @@ mod tests {
 
     #[test]
     fn readable_descriptor_is_broadcast_repeatedly() {
-        let queue = descriptor(1);
+        let queue = make_eventfd(1);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
-        watcher.attend();
+        watcher.begin_broadcasting();
         for _ in 0..3 {
-            assert!(wait(watcher.mutex_cond(), || {}));
+            assert!(wait_on_cond(watcher.mutex_cond(), || {}));
         }
     }
 
     #[test]
     fn descriptor_that_becomes_readable_is_broadcast() {
-        let queue = descriptor(0);
+        let queue = make_eventfd(0);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
         for round in 0..20 {
-            watcher.attend();
-            assert!(wait(watcher.mutex_cond(), || {
+            watcher.begin_broadcasting();
+            assert!(wait_on_cond(watcher.mutex_cond(), || {
                 io::write(&queue, &[1; 8]).expect("room");
             }));
             if round % 2 == 0 {
@@ -318,9 +321,9 @@ mod tests {
 
     #[test]
     fn watcher_ends_while_the_mutex_is_held() {
-        let queue = descriptor(1);
+        let queue = make_eventfd(1);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
-        watcher.attend();
+        watcher.begin_broadcasting();
         let pair = watcher.mutex_cond();
         // SAFETY: the watcher lives, and with it the mutex.
         unsafe { libc::pthread_mutex_lock(pair.mutex) };

@@ -7,7 +7,7 @@ use homespun::{Bytes, BytesMut, Endpoint, Error, FabricAddress, RemoteMemory};
 use serde::{Deserialize, Serialize};
 
 use super::form;
-use super::payload::room;
+use super::payload::marked_buffer;
 use super::raw::RawBuffer;
 use super::regions::Region;
 
@@ -71,7 +71,7 @@ impl AtomicCall {
             results_bytes,
             target: AtomicTarget {
                 peer,
-                memory: RemoteMemory { address: region.at(0), key: region.key() },
+                memory: RemoteMemory { address: region.address_at(0), key: region.key() },
                 datatype,
                 op,
             },
@@ -81,7 +81,7 @@ impl AtomicCall {
     }
 
     /// The same at another address.
-    pub fn at(mut self, address: u64) -> AtomicCall {
+    pub fn at_address(mut self, address: u64) -> AtomicCall {
         self.target.memory.address = address;
         self
     }
@@ -89,13 +89,13 @@ impl AtomicCall {
     /// Posts the operation. Returns raw memory of results, to be read after the completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
         if self.by == AtomicBy::Raw {
-            return RawBuffer::fetch(endpoint, &self);
+            return RawBuffer::post_atomic(endpoint, &self);
         }
         let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = self;
-        let results: Vec<_> = results_bytes.into_iter().map(room).collect();
+        let results: Vec<_> = results_bytes.into_iter().map(marked_buffer).collect();
         let operand = || Bytes::from(operands.concat());
         let compare = || Bytes::from(compares.concat());
-        let result = || room(results.iter().map(BytesMut::len).sum());
+        let result = || marked_buffer(results.iter().map(BytesMut::len).sum());
         match (by, kind) {
             (AtomicBy::Inject, _) => endpoint.inject_atomic(&operand(), target)?,
             (AtomicBy::Single, AtomicKind::Base) => endpoint.atomic(operand(), target, context)?,

@@ -9,8 +9,8 @@ use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, Op
 
 use super::handle::Endpoint;
 use super::net::{Net, Transport, Turns};
-use super::party::{Deadline, poll};
-use super::payload::{payload, room};
+use super::party::{Deadline, poll_completion};
+use super::payload::{marked_buffer, payload};
 use super::regions::{RmaBy, RmaCall};
 
 /// The number of rounds without an event after which none is expected.
@@ -32,7 +32,7 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 /// has failed.
 ///
 /// The region is one of the peer's, by key and address, which the parent has accessed.
-pub(super) fn fail_with(
+pub(super) fn check_all_operations_fail(
     endpoint: Endpoint,
     cq: &CompletionQueue,
     av: &AddressVector,
@@ -45,7 +45,7 @@ pub(super) fn fail_with(
         let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
         endpoint.sendmsg(send).expect("room for a send");
         endpoint.inject(b"lost", to, None, None).expect("room for a send");
-        endpoint.recv(room(8), FabricAddress::UNSPECIFIED, RECEIVE).expect("room for a receive");
+        endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, RECEIVE).expect("room for a receive");
     }
     let write = RmaCall {
         by: RmaBy::Write,
@@ -58,25 +58,26 @@ pub(super) fn fail_with(
         flags: OpFlags::empty(),
     };
     endpoint.rma(write).expect("room for a write");
-    fail_all_sends(cq);
+    wait_for_all_sends_failed(cq);
     for _ in LENS_BYTES {
         endpoint.cancel(RECEIVE).expect("the receive stays posted");
-        let cancelled =
-            poll(cq).expect("a cancelled receive completes at once").expect_err("it was cancelled");
+        let cancelled = poll_completion(cq)
+            .expect("a cancelled receive completes at once")
+            .expect_err("it was cancelled");
         assert_eq!(cancelled.error, OperationError::Cancelled);
     }
     drop(endpoint);
-    assert!(poll(cq).is_none(), "an operation has ended twice");
+    assert!(poll_completion(cq).is_none(), "an operation has ended twice");
 }
 
 /// Waits until all sends have failed. Operations of the parent fail in the child, too; the parent's are not
 /// affected.
-fn fail_all_sends(cq: &CompletionQueue) {
+fn wait_for_all_sends_failed(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();
     let mut silent_rounds = 0;
     while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {
-        match poll(cq) {
+        match poll_completion(cq) {
             // It had completed before the fork.
             Some(Ok((completion, _))) => assert!(completion.context < SENDS, "{completion:?}"),
             Some(Err(failed)) => {
@@ -86,15 +87,15 @@ fn fail_all_sends(cq: &CompletionQueue) {
             }
             None => silent_rounds += 1,
         }
-        deadline.pause("the end of a child's sends");
+        deadline.yield_or_panic("the end of a child's sends");
     }
 }
 
 /// Sends a message from a new endpoint of the child.
-pub(super) fn send_with_its_own(transport: &Transport, peer: Address, message: Bytes) {
+pub(super) fn send_from_new_endpoint(transport: &Transport, peer: Address, message: Bytes) {
     let net = Net::new(transport, Turns::Alternate);
-    let party = net.party();
+    let party = net.open_party();
     let to = party.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
     party.endpoint.send(message, to, SENDS).expect("room for a send");
-    assert_eq!(party.completion().context, SENDS);
+    assert_eq!(party.next_completion().context, SENDS);
 }

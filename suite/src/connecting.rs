@@ -15,7 +15,7 @@ use homespun::{
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::net::{Net, Turns};
-use super::party::{Deadline, Ended, poll};
+use super::party::{Deadline, Ended, poll_completion};
 use super::posix;
 use super::sleeping::PATIENCE;
 
@@ -45,16 +45,16 @@ const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 impl Side {
     /// A side with queues that no thread waits for.
     pub fn new(net: &Net) -> Side {
-        Side::waiting_by(net, WaitObject::None, WaitObject::None)
+        Side::with_wait_objects(net, WaitObject::None, WaitObject::None)
     }
 
     /// With queues that have these wait objects.
-    pub fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
+    pub fn with_wait_objects(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
         Side::open(net, eq, cq, None)
     }
 
     /// With queues that are members of a wait set.
-    pub fn in_set(net: &Net, set: &WaitSet) -> Side {
+    pub fn with_wait_set(net: &Net, set: &WaitSet) -> Side {
         Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
     }
 
@@ -71,30 +71,30 @@ impl Side {
         let eq = fabric.open_eq(&EqAttr { wait: eq, wait_set: set.cloned(), ..EqAttr::default() });
         let cq = domain.open_cq(&CqAttr { wait: cq, wait_set: set.cloned(), ..CqAttr::default() });
         let (eq, cq) = (eq.expect("an event queue"), cq.expect("a completion queue"));
-        let driver = is_driven.then(|| drive(&eq, &cq));
+        let driver = is_driven.then(|| spawn_driver(&eq, &cq));
         Side { fabric, domain, info, eq, cq, driver }
     }
 
     /// An endpoint bound to both queues. Its context is `name`.
-    pub fn endpoint(&self, name: u64) -> Endpoint {
-        self.bound(self.domain.endpoint(&self.info).expect("an endpoint"), name)
+    pub fn open_endpoint(&self, name: u64) -> Endpoint {
+        self.bind_endpoint(self.domain.endpoint(&self.info).expect("an endpoint"), name)
     }
 
     /// An endpoint for a connection request.
-    pub fn endpoint_for(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
+    pub fn open_endpoint_for_request(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
         let endpoint = self.domain.endpoint_for_request(&request.info(), request);
-        self.bound(endpoint.expect("the request is open"), name)
+        self.bind_endpoint(endpoint.expect("the request is open"), name)
     }
 
     /// Binds an endpoint to both queues. Its context is `name`.
-    pub fn bound(&self, endpoint: Endpoint, name: u64) -> Endpoint {
+    pub fn bind_endpoint(&self, endpoint: Endpoint, name: u64) -> Endpoint {
         endpoint.bind_eq(&self.eq, name).expect("its first event queue");
         endpoint.bind_cq(&self.cq, BOTH).expect("its first queue");
         endpoint
     }
 
     /// A listening passive endpoint.
-    pub fn listener(&self, name: u64) -> PassiveEndpoint {
+    pub fn open_listener(&self, name: u64) -> PassiveEndpoint {
         let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
         passive.bind_eq(&self.eq, name).expect("its first event queue");
         passive.listen().expect("it has all that it needs");
@@ -102,7 +102,7 @@ impl Side {
     }
 
     /// Reads an event, if there is one.
-    pub fn look(&self) -> Option<EventResult> {
+    pub fn poll_event(&self) -> Option<EventResult> {
         match self.eq.read() {
             Ok(Some(Event::Connection(event))) => Some(Ok(event)),
             Ok(Some(other)) => panic!("an event that is not of a connection: {other:?}"),
@@ -129,7 +129,7 @@ impl Drop for Side {
     }
 }
 
-fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<()>) {
+fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let is_over = Arc::new(AtomicBool::new(false));
     let (eq, cq, until) = (eq.clone(), cq.clone(), is_over.clone());
     let driver = thread::spawn(move || {
@@ -144,46 +144,46 @@ fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub fn hear(sides: &[&Side]) -> EventResult {
+pub fn next_event(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
-        if let Some(heard) = sides[0].look() {
+        if let Some(heard) = sides[0].poll_event() {
             return heard;
         }
         sides.iter().skip(1).for_each(|side| side.progress());
-        deadline.pause("an event of a connection");
+        deadline.yield_or_panic("an event of a connection");
     }
 }
 
 /// Waits for the first side's next completed operation, while all sides make progress.
 #[track_caller]
-pub fn end(sides: &[&Side]) -> Ended {
+pub fn next_operation_end(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
     loop {
-        if let Some(ended) = poll(&sides[0].cq) {
+        if let Some(ended) = poll_completion(&sides[0].cq) {
             return ended;
         }
         sides.iter().skip(1).for_each(|side| side.progress());
-        deadline.pause("the end of an operation");
+        deadline.yield_or_panic("the end of an operation");
     }
 }
 
 /// The same, for an operation that must succeed.
 #[track_caller]
-pub fn completion(sides: &[&Side]) -> Completion {
-    end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
+pub fn next_completion(sides: &[&Side]) -> Completion {
+    next_operation_end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
 /// The same, for a connection request.
 #[track_caller]
-pub fn request(sides: &[&Side]) -> ConnectionRequest {
-    match hear(sides) {
+pub fn next_request(sides: &[&Side]) -> ConnectionRequest {
+    match next_event(sides) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
     }
 }
 
-/// The context of the endpoint that connects, in a [`pair`].
+/// The context of the endpoint that connects, in a [`connect_pair`].
 pub const CLIENT: u64 = 1;
 /// The context of the endpoint that accepts.
 pub const SERVER: u64 = 2;
@@ -192,21 +192,21 @@ pub const LISTENER: u64 = 3;
 
 /// An endpoint of one side, connected to one of the other.
 #[track_caller]
-pub fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
-    let accepting = server.endpoint_for(&request(&[server, client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request(&[server, client]), SERVER);
     accepting.accept(b"you may").expect("a new request can be accepted");
     let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
-    assert_eq!(hear(&[server, client]), Ok(connected));
+    assert_eq!(next_event(&[server, client]), Ok(connected));
     let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
-    assert_eq!(hear(&[client, server]), Ok(connected));
+    assert_eq!(next_event(&[client, server]), Ok(connected));
     (connecting, accepting)
 }
 
 /// Closes endpoints while all sides make progress: some transports wait until sent messages have left.
-pub fn close<T: Send>(endpoints: T, sides: &[&Side]) {
+pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
         while !closing.is_finished() {
@@ -222,13 +222,13 @@ pub fn sleep_for_event(side: &Side) -> EventResult {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let heard = match side.eq.wait_object() {
-            WaitObject::Fd | WaitObject::MutexCond => side.look().or_else(|| {
-                sleep(&side.eq, PATIENCE);
-                side.look()
+            WaitObject::Fd | WaitObject::MutexCond => side.poll_event().or_else(|| {
+                sleep_on_event_queue(&side.eq, PATIENCE);
+                side.poll_event()
             }),
             _ => match side.eq.speek(Some(PATIENCE)) {
                 Ok(None) => None,
-                _ => side.look(),
+                _ => side.poll_event(),
             },
         };
         match heard {
@@ -246,7 +246,7 @@ pub fn sleep_for_event(side: &Side) -> EventResult {
 }
 
 /// Sleeps on the queue's descriptor or condition variable, if the queue says that it is safe.
-fn sleep(eq: &EventQueue, at_most: Duration) {
+fn sleep_on_event_queue(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {

@@ -30,7 +30,7 @@ pub type Counted = (u64, u64);
 
 impl Counters {
     /// Binds counters of all events to an endpoint that is not enabled yet.
-    pub(super) fn bind(
+    pub(super) fn bind_all_events(
         domain: &Domain,
         endpoint: &Endpoint,
         wait: WaitObject,
@@ -46,7 +46,7 @@ impl Counters {
     }
 
     /// Counts the accesses of peers to a region.
-    pub(super) fn of_region(domain: &Domain, region: &MemoryRegion) -> Counters {
+    pub(super) fn bind_region(domain: &Domain, region: &MemoryRegion) -> Counters {
         let counters = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE].map(|event| {
             let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
             region.bind_counter(&counter, event).expect("the first counter of this event");
@@ -56,19 +56,19 @@ impl Counters {
     }
 
     /// The counter of this event.
-    pub(super) fn of(&self, event: CounterEvents) -> Counted {
+    pub(super) fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Counters::Here(counters) => {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(worker) => counted(worker.ask(&RemoteCall::Counted(event.bits()))),
+            Counters::There(worker) => expect_counted(worker.ask(&RemoteCall::Counted(event.bits()))),
         }
     }
 }
 
 /// The counter values in a process's answer.
-pub(super) fn counted(answer: RemoteAnswer) -> Counted {
+pub(super) fn expect_counted(answer: RemoteAnswer) -> Counted {
     match answer {
         RemoteAnswer::Counted(value, errors) => (value, errors),
         other => panic!("{other:?}"),
@@ -89,25 +89,25 @@ impl Party {
 
     /// The counted events of this kind.
     #[track_caller]
-    pub fn counted(&self, event: CounterEvents) -> Counted {
-        self.counters.as_ref().expect("a party that counts").of(event)
+    pub fn read_counter(&self, event: CounterEvents) -> Counted {
+        self.counters.as_ref().expect("a party that counts").read_counter(event)
     }
 
     /// Waits until the counters have these values, and all others are 0. Drives all parties meanwhile.
     #[track_caller]
-    pub fn counts(&self, expected: &[(CounterEvents, Counted)]) {
+    pub fn wait_for_counts(&self, expected: &[(CounterEvents, Counted)]) {
         let deadline = Deadline::new();
         let wanted = EVENTS.map(|event| {
             let found = expected.iter().find(|(mentioned, _)| *mentioned == event);
             found.map_or((0, 0), |(_, counted)| *counted)
         });
         loop {
-            let counted = EVENTS.map(|event| self.counted(event));
+            let counted = EVENTS.map(|event| self.read_counter(event));
             if counted == wanted {
                 return;
             }
             self.progress_all();
-            deadline.pause_for(|| format!("{wanted:?} of {EVENTS:?}, instead of {counted:?}"));
+            deadline.yield_or_panic_with(|| format!("{wanted:?} of {EVENTS:?}, instead of {counted:?}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::prerequisites::counts_dirty_pages;
+use crate::prerequisites::can_count_dirty_pages;
 
 /// A file with a name that other processes know, removed when this is dropped.
 #[derive(Debug)]
@@ -17,17 +17,17 @@ pub struct NamedFile {
 
 impl NamedFile {
     /// A name that no other test uses.
-    pub fn unused() -> NamedFile {
-        NamedFile { number: number() }
+    pub fn with_unused_name() -> NamedFile {
+        NamedFile { number: next_number() }
     }
 
     /// The path of the file.
     pub fn path(&self) -> PathBuf {
-        path(self.number)
+        region_file_path(self.number)
     }
 
     /// The bytes of the file.
-    pub fn content(&self) -> Vec<u8> {
+    pub fn read_content(&self) -> Vec<u8> {
         fs::read(self.path()).expect("the file is there")
     }
 
@@ -39,7 +39,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_clean(&self, process_id: u32) {
         let path = self.path();
-        if counts_dirty_pages(&path) {
+        if can_count_dirty_pages(&path) {
             assert_eq!(dirty_bytes(process_id, &path), 0, "pages that are not on the device");
         }
     }
@@ -49,7 +49,7 @@ impl NamedFile {
     #[track_caller]
     pub fn assert_dirty(&self, process_id: u32) {
         let path = self.path();
-        if counts_dirty_pages(&path) {
+        if can_count_dirty_pages(&path) {
             assert_ne!(dirty_bytes(process_id, &path), 0, "the write was not committed");
         }
     }
@@ -62,8 +62,8 @@ impl Drop for NamedFile {
 }
 
 /// Opens a file of this length: by its number, or without a name.
-pub(super) fn open(number: Option<u64>, len_bytes: usize) -> File {
-    let path = path(number.unwrap_or_else(self::number));
+pub(super) fn open_region_file(number: Option<u64>, len_bytes: usize) -> File {
+    let path = region_file_path(number.unwrap_or_else(self::next_number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
     let file = options.expect("a file can be made here");
     file.set_len(len_bytes as u64).expect("there is room for it");
@@ -73,14 +73,14 @@ pub(super) fn open(number: Option<u64>, len_bytes: usize) -> File {
     file
 }
 
-fn number() -> u64 {
+fn next_number() -> u64 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Beside the program of the tests: unlike directories of temporary files, where programs are built there is
 /// a device.
-fn path(number: u64) -> PathBuf {
+fn region_file_path(number: u64) -> PathBuf {
     let program = env::current_exe().expect("the test's own program");
     program.with_file_name(format!("region-{number:016x}"))
 }

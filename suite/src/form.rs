@@ -96,7 +96,7 @@ travels_as! { optional_resource_mgmt: Option<ResourceManagement>, u32,
 
 travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
-|lens_bytes| lens_bytes.into_iter().map(payload::room).collect() }
+|lens_bytes| lens_bytes.into_iter().map(payload::marked_buffer).collect() }
 
 // Only meaningful to the process that it comes from.
 travels_as! { segment: SegmentMut, (usize, usize),

@@ -79,11 +79,16 @@ pub enum ReceiveBuffer {
 }
 
 impl Endpoint {
-    pub(super) fn here(endpoint: homespun::Endpoint, queues: Arc<Queues>) -> Endpoint {
+    pub(super) fn in_this_process(endpoint: homespun::Endpoint, queues: Arc<Queues>) -> Endpoint {
         Endpoint { place: Some(EndpointPlace::Here(endpoint)), queues }
     }
 
-    pub(super) fn there(worker: Arc<Worker>, name: Address, info: Info, queues: Arc<Queues>) -> Endpoint {
+    pub(super) fn in_other_process(
+        worker: Arc<Worker>,
+        name: Address,
+        info: Info,
+        queues: Arc<Queues>,
+    ) -> Endpoint {
         let place = EndpointPlace::There { worker, name, info: Box::new(info) };
         Endpoint { place: Some(place), queues }
     }
@@ -153,13 +158,29 @@ impl Endpoint {
     /// `fi_sendmsg(3)`, or with a tag `fi_tsendmsg(3)`.
     pub fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
         let SendMsg { buffers, to, tag, data, context, flags } = send;
-        self.post(RemoteSend { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
+        self.post_send_call(RemoteSend {
+            by: SendBy::Message,
+            buffers,
+            to,
+            tag,
+            data,
+            context,
+            flags: Some(flags),
+        })
     }
 
     /// Sends from memory that nothing else uses, through the raw tier.
     pub fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
         let Post { peer: to, tag, data, context, flags } = post;
-        self.post(RemoteSend { by: SendBy::Raw, buffers: pieces.to_vec(), to, tag, data, context, flags })
+        self.post_send_call(RemoteSend {
+            by: SendBy::Raw,
+            buffers: pieces.to_vec(),
+            to,
+            tag,
+            data,
+            context,
+            flags,
+        })
     }
 
     /// `fi_inject(3)`, with data `fi_injectdata(3)`, and with a tag `fi_tinject(3)` or `fi_tinjectdata(3)`.
@@ -216,7 +237,14 @@ impl Endpoint {
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
         let tagged = tagged.map(|TagMatch { tag, ignore }| (tag, ignore));
-        self.take(RemoteReceive { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
+        self.post_receive_call(RemoteReceive {
+            by: ReceiveBy::Message,
+            buffers,
+            from,
+            tagged,
+            context,
+            flags,
+        })
     }
 
     /// Posts a receive into pieces of memory of these lengths, through the raw tier. The endpoint must use
@@ -224,10 +252,14 @@ impl Endpoint {
     pub fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<ReceiveBuffer, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
-                RawBuffer::post(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
+                RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
             }
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&RemoteCall::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post })?;
+                worker.call_and_expect_done(&RemoteCall::ReceiveRaw {
+                    lens_bytes: lens_bytes.to_vec(),
+                    ignore,
+                    post,
+                })?;
                 Ok(ReceiveBuffer::There { worker: worker.clone(), context: post.context })
             }
         }
@@ -237,7 +269,7 @@ impl Endpoint {
     pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Rma(call)),
+            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Rma(call)),
         }
     }
 
@@ -248,7 +280,7 @@ impl Endpoint {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
             EndpointPlace::There { worker, .. } => {
                 let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
-                worker.ask_done(&RemoteCall::Atomic(call))?;
+                worker.call_and_expect_done(&RemoteCall::Atomic(call))?;
                 Ok(is_raw.then(|| ReceiveBuffer::There { worker: worker.clone(), context }))
             }
         }
@@ -258,7 +290,9 @@ impl Endpoint {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Cancel { context }),
+            EndpointPlace::There { worker, .. } => {
+                worker.call_and_expect_done(&RemoteCall::Cancel { context })
+            }
         }
     }
 
@@ -280,7 +314,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
+                worker.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
             }
         }
     }
@@ -290,7 +324,7 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
+                worker.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
             }
         }
     }
@@ -311,7 +345,9 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
             EndpointPlace::There { worker, .. } => {
-                worker.ask_done(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
+                worker
+                    .call_and_expect_done(&RemoteCall::SetMinMultiRecv { bytes })
+                    .expect("any number will do");
             }
         }
     }
@@ -325,13 +361,13 @@ impl Endpoint {
         data: Option<u64>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post(RemoteSend { by, buffers, to, tag, data, context, flags: None })
+        self.post_send_call(RemoteSend { by, buffers, to, tag, data, context, flags: None })
     }
 
-    fn post(&self, send: RemoteSend) -> Result<(), Error> {
+    fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => send.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Send(send)),
+            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Send(send)),
         }
     }
 
@@ -343,13 +379,13 @@ impl Endpoint {
         tagged: Option<(u64, u64)>,
         context: u64,
     ) -> Result<(), Error> {
-        self.take(RemoteReceive { by, buffers, from, tagged, context, flags: OpFlags::empty() })
+        self.post_receive_call(RemoteReceive { by, buffers, from, tagged, context, flags: OpFlags::empty() })
     }
 
-    fn take(&self, receive: RemoteReceive) -> Result<(), Error> {
+    fn post_receive_call(&self, receive: RemoteReceive) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => receive.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.ask_done(&RemoteCall::Receive(receive)),
+            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Receive(receive)),
         }
     }
 
@@ -369,7 +405,7 @@ impl Drop for Endpoint {
                 }
             }),
             Some(EndpointPlace::There { worker, .. }) if !thread::panicking() => {
-                worker.ask_if_alive(&RemoteCall::CloseEndpoint);
+                worker.call_if_alive(&RemoteCall::CloseEndpoint);
             }
             Some(EndpointPlace::There { .. }) | None => {}
         }
@@ -508,9 +544,9 @@ impl Vector {
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         match self {
             Vector::Here(av) => av.remove(addresses),
-            Vector::There(worker) => {
-                worker.ask_done(&RemoteCall::Remove(addresses.iter().map(|address| address.0).collect()))
-            }
+            Vector::There(worker) => worker.call_and_expect_done(&RemoteCall::Remove(
+                addresses.iter().map(|address| address.0).collect(),
+            )),
         }
     }
 
@@ -529,28 +565,28 @@ impl Vector {
 impl ReceiveBuffer {
     /// The received bytes, after the completion was read. Fails if memory beyond the buffer was written.
     #[track_caller]
-    pub fn taken(self, completion: &Completion) -> Vec<u8> {
-        self.released(completion.context, completion.len_bytes)
+    pub fn into_message(self, completion: &Completion) -> Vec<u8> {
+        self.into_filled_bytes(completion.context, completion.len_bytes)
     }
 
-    /// Like [`taken`](Self::taken), for a released multi-receive buffer that is filled up to `used_bytes`.
+    /// Like [`taken`](Self::into_message), for a released multi-receive buffer that is filled up to `used_bytes`.
     #[track_caller]
-    pub fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
-        let (worker, own_context) = match self {
-            ReceiveBuffer::Here(room) => return room.taken(context, used_bytes),
+    pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
+        let (worker, next_own_context) = match self {
+            ReceiveBuffer::Here(room) => return room.into_message(context, used_bytes),
             ReceiveBuffer::There { worker, context } => (worker, context),
         };
-        assert_eq!(context, own_context, "the completion of another operation");
-        bytes(worker.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
+        assert_eq!(context, next_own_context, "the completion of another operation");
+        expect_bytes(worker.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
     /// A message in a multi-receive buffer, after its completion was read.
     #[track_caller]
-    pub fn within(&self, place: SegmentMut) -> Vec<u8> {
+    pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         match self {
-            ReceiveBuffer::Here(room) => room.within(place),
+            ReceiveBuffer::Here(room) => room.message_at(place),
             ReceiveBuffer::There { worker, context } => {
-                bytes(worker.ask(&RemoteCall::Within { context: *context, place }))
+                expect_bytes(worker.ask(&RemoteCall::Within { context: *context, place }))
             }
         }
     }
@@ -561,14 +597,14 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.contents(),
             ReceiveBuffer::There { worker, context } => {
-                bytes(worker.ask(&RemoteCall::Contents { context: *context }))
+                expect_bytes(worker.ask(&RemoteCall::Contents { context: *context }))
             }
         }
     }
 }
 
 #[track_caller]
-fn bytes(answer: RemoteAnswer) -> Vec<u8> {
+fn expect_bytes(answer: RemoteAnswer) -> Vec<u8> {
     match answer {
         RemoteAnswer::Bytes(bytes) => bytes,
         other => panic!("{other:?}"),

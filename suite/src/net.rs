@@ -73,17 +73,17 @@ impl Transport {
         [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
     /// Whether its endpoints map memory of each other.
-    fn maps(&self) -> bool {
+    fn maps_peer_memory(&self) -> bool {
         matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
     }
 
     /// The name of its domain, and the IP address of its endpoints.
-    fn place(&self) -> (&'static str, IpAddr) {
+    fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {
             Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
-            Transport::Tcp4 => ("tcp", own_address().into()),
+            Transport::Tcp4 => ("tcp", unique_loopback_address().into()),
             Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
-            Transport::Shm4 => ("shm", own_address().into()),
+            Transport::Shm4 => ("shm", unique_loopback_address().into()),
             Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
             Transport::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
         }
@@ -92,10 +92,10 @@ impl Transport {
 
 /// The clock of a network inside the process. A closing endpoint may wait for peers that no thread drives:
 /// while nothing is received, time passes faster.
-fn clock_of(network: &Network) -> SimulatedClock {
+fn accelerated_clock(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
-    SimulatedClock::with_pace(move |waited| {
-        let reported = network.reported();
+    SimulatedClock::with_sleep_pace(move |waited| {
+        let reported = network.received_count();
         if seen.swap(reported, Ordering::Relaxed) == reported { waited * IDLE_PACE } else { waited }
     })
 }
@@ -104,7 +104,7 @@ fn clock_of(network: &Network) -> SimulatedClock {
 ///
 /// Tests run side by side, and close endpoints while peers send to them: at a shared address, an endpoint of
 /// another test might get their port.
-fn own_address() -> Ipv4Addr {
+fn unique_loopback_address() -> Ipv4Addr {
     static NETWORKS: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
     let [_, b, c, d] = number.to_be_bytes();
@@ -169,19 +169,19 @@ enum Driven {
 
 impl Net {
     /// Whether endpoints map memory of each other.
-    pub fn maps(&self) -> bool {
-        self.transport.maps()
+    pub fn maps_peer_memory(&self) -> bool {
+        self.transport.maps_peer_memory()
     }
 
     /// A network without parties.
     pub fn new(transport: &Transport, turns: Turns) -> Net {
-        let (domain, node) = transport.place();
+        let (domain, node) = transport.domain_and_address();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
         let mut network = None;
         if let Transport::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());
             network = Some(inside.clone());
-            fabric = fabric.with_clock(&clock_of(&inside)).with_provider(inside);
+            fabric = fabric.with_clock(&accelerated_clock(&inside)).with_provider(inside);
         }
         if let Transport::Backend(backend) = transport {
             fabric = (backend.install)(fabric);
@@ -208,7 +208,7 @@ impl Net {
     }
 
     /// A loopback network with faults.
-    pub fn choppy(seed: u64, turns: Turns) -> Net {
+    pub fn faulty_loopback(seed: u64, turns: Turns) -> Net {
         Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
     }
 
@@ -223,12 +223,12 @@ impl Net {
     }
 
     /// A domain other than that of the parties.
-    pub fn domain(&self) -> Domain {
+    pub fn open_other_domain(&self) -> Domain {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
 
     /// The same transport with a process for each party, if it reaches other processes.
-    pub fn elsewhere(&self) -> Option<Net> {
+    pub fn with_processes(&self) -> Option<Net> {
         let reaches = Transport::BETWEEN_PROCESSES.contains(&self.transport);
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
@@ -239,25 +239,25 @@ impl Net {
     }
 
     /// A party with the default setup.
-    pub fn party(&self) -> Party {
-        self.open(Setup::default())
+    pub fn open_party(&self) -> Party {
+        self.open_party_with(Setup::default())
     }
 
     /// Two parties with the addresses of each other only.
-    pub fn pair(&self) -> (Party, Party) {
-        self.pair_of(Setup::default(), Setup::default())
+    pub fn open_pair(&self) -> (Party, Party) {
+        self.open_pair_with(Setup::default(), Setup::default())
     }
 
     /// Two parties with these setups and the addresses of each other only.
-    pub fn pair_of(&self, left: Setup, right: Setup) -> (Party, Party) {
-        let (left, right) = (self.open(left), self.open(right));
-        left.meet(&right);
-        right.meet(&left);
+    pub fn open_pair_with(&self, left: Setup, right: Setup) -> (Party, Party) {
+        let (left, right) = (self.open_party_with(left), self.open_party_with(right));
+        left.insert_address_of(&right);
+        right.insert_address_of(&left);
         (left, right)
     }
 
     /// A party with this setup.
-    pub fn open(&self, setup: Setup) -> Party {
+    pub fn open_party_with(&self, setup: Setup) -> Party {
         let asleep = setup.asleep;
         let domain = match setup.resource_mgmt {
             None => self.domain.clone(),
@@ -269,19 +269,19 @@ impl Net {
         };
         let queues = self.queues.clone();
         let party = if self.turns == Turns::Processes {
-            Party::open_elsewhere(&self.transport, &domain, &self.info, setup, queues)
+            Party::open_in_process(&self.transport, &domain, &self.info, setup, queues)
         } else {
             Party::open(&domain, &self.info, setup, queues)
         };
         if !asleep {
-            self.wake(&party);
+            self.start_driving(&party);
         }
         party
     }
 
     /// Whether an endpoint can be opened at an address that another one had. An endpoint without a requested
     /// port may have got it: other tests open such endpoints all the time.
-    pub fn is_free(&self, address: Address) -> bool {
+    pub fn can_reopen_at(&self, address: Address) -> bool {
         if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
         }
@@ -291,15 +291,15 @@ impl Net {
     }
 
     /// Starts driving a party together with the others.
-    pub fn wake(&self, party: &Party) {
-        self.add(&party.cq);
+    pub fn start_driving(&self, party: &Party) {
+        self.add_driven_queue(&party.cq);
         if let Some(receive_cq) = &party.receive_cq {
-            self.add(receive_cq);
+            self.add_driven_queue(receive_cq);
         }
     }
 
     /// An address without a listener, which stays so while this is held.
-    pub fn vacancy(&self) -> VacantAddress {
+    pub fn reserve_vacant_address(&self) -> VacantAddress {
         if matches!(self.transport, Transport::Loopback { .. } | Transport::Backend(_)) {
             // Ports are assigned from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
@@ -318,18 +318,18 @@ impl Net {
         VacantAddress { address, _held: Some(held) }
     }
 
-    fn add(&self, queue: &Queue) {
+    fn add_driven_queue(&self, queue: &Queue) {
         if self.turns == Turns::Automatic {
             return;
         }
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
             Queue::There { worker, .. } => {
-                worker.ask_done(&RemoteCall::Wake).expect("a wake call is not refused");
-                return self.queues.all().push(Driven::There(Arc::downgrade(worker)));
+                worker.call_and_expect_done(&RemoteCall::Wake).expect("a wake call is not refused");
+                return self.queues.lock_all().push(Driven::There(Arc::downgrade(worker)));
             }
         };
-        self.queues.all().push(Driven::Here(cq.clone()));
+        self.queues.lock_all().push(Driven::Here(cq.clone()));
         if self.turns == Turns::Threads {
             let queues = self.queues.clone();
             let driver = thread::spawn(move || {
@@ -345,20 +345,20 @@ impl Net {
 
 impl Queues {
     pub(super) fn progress(&self) {
-        let all = self.all().clone();
+        let all = self.lock_all().clone();
         for queue in &all {
             match queue {
                 Driven::Here(cq) => cq.progress(),
                 Driven::There(worker) => {
                     if let Some(worker) = worker.upgrade() {
-                        worker.ask_if_alive(&RemoteCall::Progress);
+                        worker.call_if_alive(&RemoteCall::Progress);
                     }
                 }
             }
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Driven>> {
+    fn lock_all(&self) -> MutexGuard<'_, Vec<Driven>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

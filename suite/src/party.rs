@@ -17,7 +17,7 @@ use super::counters::Counters;
 use super::form;
 use super::handle::{Endpoint, Queue, Vector};
 use super::net::{Queues, Transport};
-use super::payload::{payload, received, room};
+use super::payload::{marked_buffer, payload, received_bytes};
 use super::regions::{Region, RegionSpec, Registered};
 use super::worker::Worker;
 
@@ -69,7 +69,7 @@ pub struct Setup {
     /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether the party stays undriven until a test reads its queue, or [`Net::wake`](super::Net::wake)s it.
+    /// Whether the party stays undriven until a test reads its queue, or [`Net::start_driving`](super::Net::start_driving)s it.
     pub asleep: bool,
     /// The wait object of its queues and counters, for a party in this process only.
     #[serde(skip)]
@@ -117,13 +117,13 @@ impl Deadline {
 
     /// Yields to other threads, and fails the test after the deadline.
     #[track_caller]
-    pub fn pause(self, what: &str) {
-        self.pause_for(|| what.to_owned());
+    pub fn yield_or_panic(self, what: &str) {
+        self.yield_or_panic_with(|| what.to_owned());
     }
 
-    /// Like [`pause`](Self::pause), with a description that is made only on failure.
+    /// Like [`pause`](Self::yield_or_panic), with a description that is made only on failure.
     #[track_caller]
-    pub fn pause_for(self, what: impl FnOnce() -> String) {
+    pub fn yield_or_panic_with(self, what: impl FnOnce() -> String) {
         if Instant::now() >= self.0 {
             panic!("no progress while waiting for {}", what());
         }
@@ -133,7 +133,7 @@ impl Deadline {
 
 impl Setup {
     /// The info to open the endpoint with, from the offered one.
-    fn info(&self, offered: &Info) -> Info {
+    fn info_from_offered(&self, offered: &Info) -> Info {
         let mut info = offered.clone();
         if !self.caps.is_empty() {
             info.caps = self.caps;
@@ -161,7 +161,7 @@ impl Setup {
 
 impl Party {
     pub(super) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
-        let info = setup.info(info);
+        let info = setup.info_from_offered(info);
         let attr = CqAttr {
             size_entries: setup.cq_depth_entries,
             format: setup.cq_format,
@@ -185,17 +185,18 @@ impl Party {
             }
         }
         endpoint.bind_av(&av).expect("the first address vector");
-        let counters = setup.counts.then(|| Counters::bind(domain, &endpoint, setup.wait, setup.wait_set));
+        let counters =
+            setup.counts.then(|| Counters::bind_all_events(domain, &endpoint, setup.wait, setup.wait_set));
         // Another test's endpoint may hold the address for a moment: an endpoint without a requested port
         // gets any free one.
         let deadline = Deadline::new();
         while let Err(error) = endpoint.enable() {
             let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
             assert!(is_taken, "an endpoint with all required objects is refused: {error}");
-            deadline.pause("an address to be free");
+            deadline.yield_or_panic("an address to be free");
         }
         Party {
-            endpoint: Endpoint::here(endpoint, queues.clone()),
+            endpoint: Endpoint::in_this_process(endpoint, queues.clone()),
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),
@@ -206,7 +207,7 @@ impl Party {
     }
 
     /// Opens a party in its own process, which drives it unless it is asleep.
-    pub(super) fn open_elsewhere(
+    pub(super) fn open_in_process(
         transport: &Transport,
         domain: &Domain,
         info: &Info,
@@ -216,7 +217,7 @@ impl Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         // An endpoint is granted the same attributes in every process.
-        let granted = domain.endpoint(&setup.info(info)).expect("an endpoint").info().clone();
+        let granted = domain.endpoint(&setup.info_from_offered(info)).expect("an endpoint").info().clone();
         let worker = Arc::new(Worker::spawn());
         let opened = worker.ask(&RemoteCall::Open { transport: transport.clone(), setup });
         let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
@@ -225,7 +226,7 @@ impl Party {
         let format = format.expect("a queue that is open has a format");
         let queue = |name| Queue::There { worker: worker.clone(), name, depth_entries, format };
         Party {
-            endpoint: Endpoint::there(worker.clone(), name, granted, queues.clone()),
+            endpoint: Endpoint::in_other_process(worker.clone(), name, granted, queues.clone()),
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(worker.clone()),
@@ -251,23 +252,28 @@ impl Party {
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
     /// be another.
     pub fn refuse_copies(&self, errno: i32) {
-        self.worker().ask_done(&RemoteCall::RefuseCopies { errno }).expect("a process may confine itself");
+        self.worker()
+            .call_and_expect_done(&RemoteCall::RefuseCopies { errno })
+            .expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
-    pub fn fork(&self, lingers: bool) {
-        self.worker().ask_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
+    pub fn fork_idle_child(&self, lingers: bool) {
+        self.worker().call_and_expect_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
     /// Forks the party's process, which must be another. The child tries operations on the inherited party,
     /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
     /// message from a new endpoint. Returns when the child has ended.
     #[track_caller]
-    pub fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
+    pub fn fork_calling_child(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
-        let call =
-            RemoteCall::ForkCaller { peer, region: (region.key(), region.at(0)), message: message.to_vec() };
-        self.worker().ask_done(&call).expect("a process may fork");
+        let call = RemoteCall::ForkCaller {
+            peer,
+            region: (region.key(), region.address_at(0)),
+            message: message.to_vec(),
+        };
+        self.worker().call_and_expect_done(&call).expect("a process may fork");
     }
 
     /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
@@ -308,17 +314,17 @@ impl Party {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
             panic!("memory of one process");
         };
-        registered.again(domain, access, key).map(|registered| Region::Here(Some(registered)))
+        registered.register_again(domain, access, key).map(|registered| Region::Here(Some(registered)))
     }
 
     /// Inserts another party's address.
-    pub fn meet(&self, other: &Party) -> FabricAddress {
+    pub fn insert_address_of(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
     }
 
     /// The fabric address of another party.
-    pub fn address_of(&self, other: &Party) -> FabricAddress {
+    pub fn fabric_address_of(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.reverse_lookup(&name).expect("the other was met")
     }
@@ -354,41 +360,43 @@ impl Party {
     }
 
     /// Reads the end of an operation, if there is one, without driving other parties.
-    pub fn poll(&self) -> Option<Ended> {
+    pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
-            Queue::Here(cq) => poll(cq),
-            Queue::There { worker, name, .. } => ended(worker.ask(&RemoteCall::Poll(*name))),
+            Queue::Here(cq) => poll_completion(cq),
+            Queue::There { worker, name, .. } => expect_ended(worker.ask(&RemoteCall::Poll(*name))),
         }
     }
 
     /// Exchanges a message each way between parties with the addresses of each other, too long for the inline
     /// path.
     #[track_caller]
-    pub fn exchange(&self, other: &Party) {
+    pub fn exchange_long_messages(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;
         for (from, to) in [(self, other), (other, self)] {
             let any = FabricAddress::UNSPECIFIED;
-            to.endpoint.recv(room(LEN_BYTES), any, 1).expect("room for a receive");
-            from.endpoint.send(payload(1, LEN_BYTES), from.address_of(to), 2).expect("room for a send");
-            assert!(received(&to.completion().buffer) == payload(1, LEN_BYTES));
-            assert_eq!(from.completion().context, 2);
+            to.endpoint.recv(marked_buffer(LEN_BYTES), any, 1).expect("room for a receive");
+            from.endpoint
+                .send(payload(1, LEN_BYTES), from.fabric_address_of(to), 2)
+                .expect("room for a send");
+            assert!(received_bytes(&to.next_completion().buffer) == payload(1, LEN_BYTES));
+            assert_eq!(from.next_completion().context, 2);
         }
     }
 
     /// Waits for the next operation to end.
     #[track_caller]
     pub fn next(&self) -> Ended {
-        self.next_of(&self.cq)
+        self.next_ended_of(&self.cq)
     }
 
     /// Waits for the next operation to end that reports to this queue.
     #[track_caller]
-    pub fn next_of(&self, queue: &Queue) -> Ended {
+    pub fn next_ended_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
         loop {
             let next = match queue {
-                Queue::Here(cq) => poll(cq),
-                Queue::There { worker, name, .. } => ended(worker.ask(&RemoteCall::Next(*name))),
+                Queue::Here(cq) => poll_completion(cq),
+                Queue::There { worker, name, .. } => expect_ended(worker.ask(&RemoteCall::Next(*name))),
             };
             if let Some(ended) = next {
                 return ended;
@@ -396,19 +404,19 @@ impl Party {
             if let Queue::Here(_) = queue {
                 self.queues.progress();
             }
-            deadline.pause("a completion");
+            deadline.yield_or_panic("a completion");
         }
     }
 
     /// Waits for the next operation to end, which must succeed.
     #[track_caller]
-    pub fn completion(&self) -> Completion {
-        self.completion_from().0
+    pub fn next_completion(&self) -> Completion {
+        self.next_completion_with_source().0
     }
 
-    /// Like [`completion`](Self::completion), with the source of a received message.
+    /// Like [`completion`](Self::next_completion), with the source of a received message.
     #[track_caller]
-    pub fn completion_from(&self) -> (Completion, FabricAddress) {
+    pub fn next_completion_with_source(&self) -> (Completion, FabricAddress) {
         match self.next() {
             Ok(completed) => completed,
             Err(failed) => panic!("an operation failed: {failed:?}"),
@@ -417,7 +425,7 @@ impl Party {
 
     /// Waits for the next operation to end, which must fail.
     #[track_caller]
-    pub fn failure(&self) -> CompletionError {
+    pub fn next_failure(&self) -> CompletionError {
         match self.next() {
             Err(failed) => failed,
             Ok((completion, _)) => panic!("an operation did not fail: {completion:?}"),
@@ -427,8 +435,8 @@ impl Party {
     /// Waits for the next `count` operations to end, which must succeed. Returns the sends, and the other
     /// operations.
     #[track_caller]
-    pub fn completions(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
-        let all: Vec<Completion> = (0..count).map(|_| self.completion()).collect();
+    pub fn next_sends_and_others(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
+        let all: Vec<Completion> = (0..count).map(|_| self.next_completion()).collect();
         all.into_iter().partition(|completion| completion.flags.contains(CompletionFlags::SEND))
     }
 
@@ -439,10 +447,10 @@ impl Party {
 
     /// Checks that no operation ends while all parties are driven for some rounds.
     #[track_caller]
-    pub fn silence(&self) {
+    pub fn assert_no_completion(&self) {
         for _ in 0..SILENT_ROUNDS {
             self.queues.progress();
-            if let Some(ended) = self.poll() {
+            if let Some(ended) = self.poll_completion() {
                 panic!("no operation was to end, but this one did: {ended:?}");
             }
         }
@@ -450,18 +458,18 @@ impl Party {
 
     /// Sends a message, and waits until the peer has received all of it, before any later message.
     #[track_caller]
-    pub fn send_and_wait(&self, send: homespun::endpoint::SendMsg) {
+    pub fn send_and_wait_for_delivery(&self, send: homespun::endpoint::SendMsg) {
         let context = send.context;
         let flags = send.flags | OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
         self.endpoint.sendmsg(homespun::endpoint::SendMsg { flags, ..send }).expect("a send is accepted");
-        let completion = self.completion();
+        let completion = self.next_completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));
     }
 }
 
 /// Reads the end of an operation, if there is one. An announced error entry must be there.
-pub fn poll(cq: &CompletionQueue) -> Option<Ended> {
+pub fn poll_completion(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {
@@ -474,7 +482,7 @@ pub fn poll(cq: &CompletionQueue) -> Option<Ended> {
 }
 
 /// The end of an operation in a process's answer.
-fn ended(answer: RemoteAnswer) -> Option<Ended> {
+fn expect_ended(answer: RemoteAnswer) -> Option<Ended> {
     match answer {
         RemoteAnswer::Ended(ended) => ended.map(Ended::from),
         other => panic!("{other:?}"),

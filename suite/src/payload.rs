@@ -24,7 +24,7 @@ pub fn payload(identity: u64, len_bytes: usize) -> Bytes {
 }
 
 /// The message in `count` pieces of uneven length, the shortest first.
-pub fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
+pub fn split_unevenly(message: &Bytes, count: usize) -> Vec<Bytes> {
     let mut rest = message.clone();
     let mut pieces = Vec::new();
     for left in (1..=count).rev() {
@@ -35,25 +35,25 @@ pub fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
 }
 
 /// A buffer of `len_bytes` bytes, filled with a byte that no test sends.
-pub fn room(len_bytes: usize) -> BytesMut {
+pub fn marked_buffer(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
     room
 }
 
 /// A buffer of `len_bytes` bytes in `count` pieces of uneven length.
-pub fn room_in_pieces(len_bytes: usize, count: usize) -> Vec<BytesMut> {
-    let lens = pieces(&Bytes::from(vec![0; len_bytes]), count);
-    lens.iter().rev().map(|piece| room(piece.len())).collect()
+pub fn marked_buffers(len_bytes: usize, count: usize) -> Vec<BytesMut> {
+    let lens = split_unevenly(&Bytes::from(vec![0; len_bytes]), count);
+    lens.iter().rev().map(|piece| marked_buffer(piece.len())).collect()
 }
 
 /// The received bytes, from any kind of buffer.
-pub fn received(buffer: &Buffer) -> Vec<u8> {
+pub fn received_bytes(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),
         Buffer::ReceivedVector(buffers) => buffers.concat(),
         Buffer::ReceivedLast(last) => last.message.to_vec(),
-        Buffer::Fetched(fetched) => received(&fetched.result),
+        Buffer::Fetched(fetched) => received_bytes(&fetched.result),
         other => panic!("not the buffer of a receive: {other:?}"),
     }
 }

@@ -54,7 +54,7 @@ pub fn in_forked_child(work: impl FnOnce()) {
 }
 
 /// Stops a child of this process. Returns when it has stopped.
-pub fn stop(child: Pid) {
+pub fn stop_child(child: Pid) {
     kill_process(child, Signal::STOP).expect("it was not waited for");
     let stopped = waitpid(Some(child), WaitOptions::UNTRACED).expect("a child");
     let (_, status) = stopped.expect("it was waited for until it had stopped");
@@ -62,7 +62,7 @@ pub fn stop(child: Pid) {
 }
 
 /// Resumes a stopped child.
-pub fn resume(child: Pid) {
+pub fn resume_child(child: Pid) {
     kill_process(child, Signal::CONT).expect("it was not waited for");
 }
 
@@ -79,7 +79,7 @@ pub fn heap_bytes() -> Option<u64> {
 }
 
 /// Returns free memory of the heap to the system, if the C library can.
-pub fn give_free_memory_back() {
+pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number, and changes nothing that is in use.
     unsafe {

@@ -1,6 +1,6 @@
 //! What a host may lack that a test needs: the only cases in which a test may pass without having tested.
 //!
-//! A test asks for what it needs here, and returns if it is missing. [`Prerequisite::lacks`] then reports the
+//! A test asks for what it needs here, and returns if it is missing. [`Prerequisite::report_skipped`] then reports the
 //! skipped test on standard error, and in the file that the environment variable `HOMESPUN_SKIPPED` names, from
 //! which `./test` takes its summary.
 
@@ -103,7 +103,7 @@ impl Prerequisite {
     ///
     /// If the environment variable `CI` is set, and every CI host has this.
     #[track_caller]
-    pub fn lacks(self, detail: impl Display) {
+    pub fn report_skipped(self, detail: impl Display) {
         let Prerequisite { name, reason, is_in_ci } = self;
         assert!(!is_in_ci || env::var_os("CI").is_none(), "in CI there must be {name}: {detail}");
         let test = thread::current().name().unwrap_or("a test").to_owned();
@@ -119,9 +119,9 @@ impl Prerequisite {
 
     /// What was found, or the report that it was not.
     #[track_caller]
-    pub fn found<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
+    pub fn report_if_none<T>(self, found: Option<T>, detail: impl Display) -> Option<T> {
         if found.is_none() {
-            self.lacks(detail);
+            self.report_skipped(detail);
         }
         found
     }
@@ -129,7 +129,7 @@ impl Prerequisite {
 
 /// Whether this process may start one of this user, who must exist here: `user_namespaces(7)`.
 #[track_caller]
-pub fn may_become(uid: u32) -> bool {
+pub fn may_start_as_user(uid: u32) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").expect("Linux has this file");
     let exists = map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().flat_map(str::parse).collect();
@@ -137,17 +137,17 @@ pub fn may_become(uid: u32) -> bool {
     });
     let may = exists && geteuid().is_root();
     if !may {
-        Prerequisite::ANOTHER_USER.lacks(format_args!("user {uid}"));
+        Prerequisite::ANOTHER_USER.report_skipped(format_args!("user {uid}"));
     }
     may
 }
 
 /// Whether the system counts dirty pages of this file.
 #[track_caller]
-pub(crate) fn counts_dirty_pages(path: &Path) -> bool {
+pub(crate) fn can_count_dirty_pages(path: &Path) -> bool {
     let counts = statfs(path).expect("the file is there").f_type as i64 != TMPFS_MAGIC;
     if !counts {
-        Prerequisite::FILES_ON_A_DEVICE.lacks(path.display());
+        Prerequisite::FILES_ON_A_DEVICE.report_skipped(path.display());
     }
     counts
 }

@@ -71,68 +71,68 @@ impl Process {
 
     /// Sends the process a message.
     #[track_caller]
-    pub fn tell<T: Serialize>(&mut self, message: &T) {
-        self.channel.tell(message).expect("the process listens");
+    pub fn send_message<T: Serialize>(&mut self, message: &T) {
+        self.channel.send_message(message).expect("the process listens");
     }
 
     /// Waits for the next message of the process. Fails the test if the process ends instead.
     #[track_caller]
-    pub fn hear<T: DeserializeOwned>(&mut self) -> T {
-        match self.channel.hear() {
+    pub fn receive_message<T: DeserializeOwned>(&mut self) -> T {
+        match self.channel.receive_message() {
             Ok(Some(message)) => message,
-            Ok(None) => panic!("the process has ended: {}", self.ended()),
+            Ok(None) => panic!("the process has ended: {}", self.reap()),
             Err(error) => panic!("the process does not answer: {error}"),
         }
     }
 
-    /// Like [`hear`](Self::hear), but returns `None` if the process ends.
-    pub fn hear_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
-        self.channel.hear().unwrap_or_else(|error| match error.kind() {
+    /// Like [`hear`](Self::receive_message), but returns `None` if the process ends.
+    pub fn receive_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
+        self.channel.receive_message().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::ConnectionReset => None,
             _ => panic!("the process does not answer: {error}"),
         })
     }
 
     /// Whether it has closed its end of the channel, as it does when it dies. It must have no more messages.
-    pub fn is_silent(&self) -> bool {
-        self.channel.has_news(Duration::ZERO)
+    pub fn is_channel_readable(&self) -> bool {
+        self.channel.wait_readable(Duration::ZERO)
     }
 
     /// Kills the process, unless it has ended, and waits for its end.
     pub fn kill(&mut self) -> ExitStatus {
         self.child.kill().expect("it was not waited for");
-        self.ended()
+        self.reap()
     }
 
     /// Stops the process. Returns when it has stopped.
     pub fn stop(&self) {
-        posix::stop(Pid::from_child(&self.child));
+        posix::stop_child(Pid::from_child(&self.child));
     }
 
     /// Resumes the process.
     pub fn resume(&self) {
-        posix::resume(Pid::from_child(&self.child));
+        posix::resume_child(Pid::from_child(&self.child));
     }
 
     /// Waits until the process has ended by itself.
     #[track_caller]
-    pub fn died(&mut self) -> ExitStatus {
-        self.wait_for_silence();
-        self.ended()
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        self.wait_for_channel_close();
+        self.reap()
     }
 
     /// Lets the process end regularly, and waits for its end.
     #[track_caller]
-    fn end(&mut self) {
+    fn close_and_wait(&mut self) {
         self.channel.0.shutdown(std::net::Shutdown::Write).expect("the channel is open");
-        self.wait_for_silence();
-        let status = self.ended();
+        self.wait_for_channel_close();
+        let status = self.reap();
         assert!(status.success(), "a process ended badly: {status}, signal {:?}", status.signal());
     }
 
     /// Waits until the process has closed its end of the channel, which is its last act.
     #[track_caller]
-    fn wait_for_silence(&mut self) {
+    fn wait_for_channel_close(&mut self) {
         let mut rest = Vec::new();
         match self.channel.0.read_to_end(&mut rest) {
             Ok(_) => {}
@@ -144,7 +144,7 @@ impl Process {
         }
     }
 
-    fn ended(&mut self) -> ExitStatus {
+    fn reap(&mut self) -> ExitStatus {
         self.has_ended = true;
         self.child.wait().expect("a process that was started")
     }
@@ -158,7 +158,7 @@ impl Drop for Process {
         if thread::panicking() {
             self.kill();
         } else {
-            self.end();
+            self.close_and_wait();
         }
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Process {
 impl Channel {
     /// The channel to the test that has started this process, or `None` in a process that [`Process::spawn`]
     /// has not started. From now on the process dies with the test.
-    pub fn inherited() -> Option<Channel> {
+    pub fn from_parent() -> Option<Channel> {
         env::var_os(VARIABLE)?;
         set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
         let stream = io::stdin().as_fd().try_clone_to_owned().expect("standard input is open");
@@ -174,7 +174,7 @@ impl Channel {
     }
 
     /// Sends a message to the other side.
-    pub fn tell<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
+    pub fn send_message<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let bytes = postcard::to_extend(message, vec![0; size_of::<u64>()]).expect("it can be written down");
         let (len_bytes, mut bytes) = (bytes.len() - size_of::<u64>(), bytes);
         bytes[..size_of::<u64>()].copy_from_slice(&(len_bytes as u64).to_le_bytes());
@@ -182,7 +182,7 @@ impl Channel {
     }
 
     /// Waits for the next message. `None` when the other side has closed.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub fn receive_message<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut len_bytes = [0; size_of::<u64>()];
         match self.0.read_exact(&mut len_bytes) {
             Ok(()) => {}
@@ -195,7 +195,7 @@ impl Channel {
     }
 
     /// Whether a message has arrived, or the other side has closed. Waits at most for `moment`.
-    pub fn has_news(&self, moment: Duration) -> bool {
+    pub fn wait_readable(&self, moment: Duration) -> bool {
         let timeout = Timespec::try_from(moment).expect("a short time");
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::atomics::AtomicCall;
 use super::form;
-use super::payload::room;
+use super::payload::marked_buffer;
 
 /// The length of the guard behind each buffer, which must stay unchanged.
 const GUARD_BYTES: usize = 64;
@@ -38,7 +38,7 @@ pub struct Post {
 }
 
 /// Leaked copies.
-fn leaked(pieces: &[Bytes]) -> Vec<Segment> {
+fn leak_copies(pieces: &[Bytes]) -> Vec<Segment> {
     let leak = |piece: &Bytes| {
         let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
         Segment { address: memory.as_ptr(), len_bytes: memory.len() }
@@ -56,7 +56,7 @@ pub fn write_raw(
     context: u64,
     flags: OpFlags,
 ) -> Result<(), Error> {
-    let buffers = &leaked(pieces)[..];
+    let buffers = &leak_copies(pieces)[..];
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
     // unchanged.
     unsafe {
@@ -79,13 +79,13 @@ pub struct RawMemory {
 
 impl RawMemory {
     /// Allocates and registers memory of this length.
-    pub fn register(
+    pub fn allocate_and_register(
         domain: &Domain,
         len_bytes: usize,
         attr: &MrAttr,
     ) -> Result<(MemoryRegion, RawMemory), Error> {
         let segments = [len_bytes / 3, len_bytes - len_bytes / 3].map(|len_bytes| {
-            let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+            let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
             SegmentMut { address: memory.as_mut_ptr(), len_bytes }
         });
         // SAFETY: the memory is initialised, never freed, and not read before the region is dropped, see
@@ -118,7 +118,7 @@ impl RawMemory {
             let memory =
                 unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(segment.len_bytes);
-            assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the region was written to");
+            assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the region was written to");
             content.extend_from_slice(inside);
         }
         content
@@ -160,7 +160,7 @@ pub fn register_leaked(
 
 /// Sends from leaked memory.
 pub fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
-    let buffers = &leaked(pieces)[..];
+    let buffers = &leak_copies(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
@@ -178,7 +178,7 @@ pub struct RawBuffer {
 
 impl RawBuffer {
     /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
-    pub fn post(
+    pub fn post_receive(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
         ignore: u64,
@@ -187,7 +187,7 @@ impl RawBuffer {
         let pieces: Vec<SegmentMut> = lens_bytes
             .iter()
             .map(|&len_bytes| {
-                let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+                let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
                 SegmentMut { address: memory.as_mut_ptr(), len_bytes }
             })
             .collect();
@@ -201,13 +201,13 @@ impl RawBuffer {
     }
 
     /// Posts an atomic operation from leaked memory, and into leaked memory if it fetches.
-    pub fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
+    pub fn post_atomic(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
-        let (operands, compares) = (&leaked(operands)[..], &leaked(compares)[..]);
+        let (operands, compares) = (&leak_copies(operands)[..], &leak_copies(compares)[..]);
         let pieces: Vec<SegmentMut> = results_bytes
             .iter()
             .map(|&len_bytes| {
-                let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+                let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
                 SegmentMut { address: memory.as_mut_ptr(), len_bytes }
             })
             .collect();
@@ -235,7 +235,7 @@ impl RawBuffer {
 
     /// A message in a multi-receive buffer, after its completion was read. Fails if it lies elsewhere.
     #[track_caller]
-    pub fn within(&self, place: SegmentMut) -> Vec<u8> {
+    pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
         let offset = place.address.addr().wrapping_sub(piece.address.addr());
         let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
@@ -258,7 +258,7 @@ impl RawBuffer {
     /// The received bytes, after the completion with this context and length was read. Fails if memory beyond
     /// the buffer was written.
     #[track_caller]
-    pub fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {
+    pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {
@@ -266,11 +266,11 @@ impl RawBuffer {
             // ended, for this is the completion of its context, so nothing writes there any more.
             let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(piece.len_bytes);
-            assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the room was written to");
+            assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the room was written to");
             message.extend_from_slice(inside);
         }
         let beyond = message.split_off(len_bytes);
-        assert_eq!(beyond, room(beyond.len()), "memory beyond the message was written to");
+        assert_eq!(beyond, marked_buffer(beyond.len()), "memory beyond the message was written to");
         message
     }
 }

@@ -14,7 +14,7 @@ use super::call::{RemoteAnswer, RemoteCall};
 use super::counters::{self, Counted, Counters};
 use super::files;
 use super::form;
-use super::payload::room;
+use super::payload::marked_buffer;
 use super::raw::{RawMemory, register_mapped, write_raw};
 use super::worker::Worker;
 
@@ -96,11 +96,11 @@ impl Registered {
         let attr = MrAttr { access, requested_key: key, shareable, ..MrAttr::default() };
         let (region, raw) = match kind {
             Kind::Raw => {
-                let (region, raw) = RawMemory::register(domain, len_bytes, &attr)?;
+                let (region, raw) = RawMemory::allocate_and_register(domain, len_bytes, &attr)?;
                 (region, Some(raw))
             }
             Kind::File(FileKind { is_raw, number }) => {
-                let file = files::open(number, len_bytes);
+                let file = files::open_region_file(number, len_bytes);
                 let region = if is_raw {
                     register_mapped(domain, &file, len_bytes, &attr)?
                 } else {
@@ -111,31 +111,36 @@ impl Registered {
             Kind::Owned | Kind::Shareable => (domain.register(len_bytes, &attr)?, None),
         };
         if raw.is_none() {
-            region.write_at(0, &room(len_bytes))?;
+            region.write_at(0, &marked_buffer(len_bytes))?;
         }
         let mut registered = Registered { region, raw, counters: None, domain: domain.clone() };
         if is_counted {
-            registered.count();
+            registered.start_counting();
         }
         Ok(registered)
     }
 
-    pub(super) fn count(&mut self) {
-        self.counters = Some(Counters::of_region(&self.domain, &self.region));
+    pub(super) fn start_counting(&mut self) {
+        self.counters = Some(Counters::bind_region(&self.domain, &self.region));
     }
 
-    pub(super) fn counted(&self, event: CounterEvents) -> Counted {
-        self.counters.as_ref().expect("a region that is counted").of(event)
+    pub(super) fn read_counter(&self, event: CounterEvents) -> Counted {
+        self.counters.as_ref().expect("a region that is counted").read_counter(event)
     }
 
     /// Registers the same raw memory in another domain, or with another key.
-    pub(super) fn again(&self, domain: &Domain, access: MrAccess, key: u64) -> Result<Registered, Error> {
+    pub(super) fn register_again(
+        &self,
+        domain: &Domain,
+        access: MrAccess,
+        key: u64,
+    ) -> Result<Registered, Error> {
         let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
         let (region, raw) = self.raw.as_ref().expect("raw memory").register_again(domain, &attr)?;
         Ok(Registered { region, raw: Some(raw), counters: None, domain: domain.clone() })
     }
 
-    pub(super) fn named(&self) -> (u64, u64) {
+    pub(super) fn key_and_address(&self) -> (u64, u64) {
         (self.region.key(), self.region.address())
     }
 
@@ -145,13 +150,13 @@ impl Registered {
         bytes
     }
 
-    pub(super) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+    pub(super) fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         let mut bytes = vec![0; len_bytes];
         self.region.read_at(offset_bytes, &mut bytes).expect("it is long enough");
         bytes
     }
 
-    pub(super) fn put(&self, offset_bytes: usize, bytes: &[u8]) {
+    pub(super) fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
         self.region.write_at(offset_bytes, bytes).expect("it is long enough");
     }
 
@@ -167,15 +172,15 @@ impl Region {
     /// The key, as peers use it.
     pub fn key(&self) -> u64 {
         match self {
-            Region::Here(registered) => open(registered).named().0,
+            Region::Here(registered) => expect_open(registered).key_and_address().0,
             Region::There { key, .. } => *key,
         }
     }
 
     /// The address of an offset, as peers use it.
-    pub fn at(&self, offset_bytes: usize) -> u64 {
+    pub fn address_at(&self, offset_bytes: usize) -> u64 {
         let address = match self {
-            Region::Here(registered) => open(registered).named().1,
+            Region::Here(registered) => expect_open(registered).key_and_address().1,
             Region::There { address, .. } => *address,
         };
         address + offset_bytes as u64
@@ -184,7 +189,7 @@ impl Region {
     /// The whole content.
     pub fn content(&self) -> Vec<u8> {
         match self {
-            Region::Here(registered) => open(registered).content(),
+            Region::Here(registered) => expect_open(registered).content(),
             Region::There { worker, number, .. } => match worker.ask(&RemoteCall::RegionContent(*number)) {
                 RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
@@ -193,29 +198,31 @@ impl Region {
     }
 
     /// Starts counting accesses to it.
-    pub fn count(&mut self) {
+    pub fn start_counting(&mut self) {
         match self {
-            Region::Here(registered) => registered.as_mut().expect("it is open").count(),
+            Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
             Region::There { worker, number, .. } => {
-                worker.ask_done(&RemoteCall::RegionCount(*number)).expect("counting is not refused");
+                worker
+                    .call_and_expect_done(&RemoteCall::RegionCount(*number))
+                    .expect("counting is not refused");
             }
         }
     }
 
     /// The counted accesses of this kind.
-    pub fn counted(&self, event: CounterEvents) -> Counted {
+    pub fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
-            Region::Here(registered) => open(registered).counted(event),
+            Region::Here(registered) => expect_open(registered).read_counter(event),
             Region::There { worker, number, .. } => {
-                counters::counted(worker.ask(&RemoteCall::RegionCounted(*number, event.bits())))
+                counters::expect_counted(worker.ask(&RemoteCall::RegionCounted(*number, event.bits())))
             }
         }
     }
 
     /// The content from an offset on.
-    pub fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+    pub fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         match self {
-            Region::Here(registered) => open(registered).part(offset_bytes, len_bytes),
+            Region::Here(registered) => expect_open(registered).read_at(offset_bytes, len_bytes),
             Region::There { worker, number, .. } => {
                 match worker.ask(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
                     RemoteAnswer::Bytes(bytes) => bytes,
@@ -226,12 +233,12 @@ impl Region {
     }
 
     /// Copies bytes into the region, to an offset.
-    pub fn put(&self, offset_bytes: usize, bytes: &[u8]) {
+    pub fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
         match self {
-            Region::Here(registered) => open(registered).put(offset_bytes, bytes),
+            Region::Here(registered) => expect_open(registered).write_at(offset_bytes, bytes),
             Region::There { worker, number, .. } => {
                 let put = RemoteCall::RegionPut(*number, offset_bytes, bytes.to_vec());
-                worker.ask_done(&put).expect("a copy into the region is not refused");
+                worker.call_and_expect_done(&put).expect("a copy into the region is not refused");
             }
         }
     }
@@ -244,7 +251,9 @@ impl Region {
                 Closed::Here(registered.close().expect("a raw region"))
             }
             Region::There { worker, number, .. } => {
-                worker.ask_done(&RemoteCall::RegionClose(*number)).expect("closing is not refused");
+                worker
+                    .call_and_expect_done(&RemoteCall::RegionClose(*number))
+                    .expect("closing is not refused");
                 Closed::There { worker: worker.clone(), number: *number }
             }
         };
@@ -257,12 +266,12 @@ impl Drop for Region {
         if let Region::There { worker, number, .. } = self
             && !thread::panicking()
         {
-            worker.ask_if_alive(&RemoteCall::RegionClose(*number));
+            worker.call_if_alive(&RemoteCall::RegionClose(*number));
         }
     }
 }
 
-fn open(registered: &Option<Registered>) -> &Registered {
+fn expect_open(registered: &Option<Registered>) -> &Registered {
     registered.as_ref().expect("it is open")
 }
 
@@ -344,7 +353,7 @@ impl RmaCall {
             by,
             buffers: vec![bytes],
             peer,
-            address: region.at(0),
+            address: region.address_at(0),
             key: region.key(),
             data: None,
             context,
@@ -354,7 +363,7 @@ impl RmaCall {
 
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
         let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
-        let mut rooms = buffers.iter().map(|buffer| room(buffer.len()));
+        let mut rooms = buffers.iter().map(|buffer| marked_buffer(buffer.len()));
         match (by, data) {
             (RmaBy::Write, None) => {
                 endpoint.write(buffers.concat().into(), peer, RemoteMemory { address, key }, context)?;

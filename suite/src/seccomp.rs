@@ -9,24 +9,24 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_
 pub const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
 /// Makes these system calls fail with an error from now on, in all threads of this process.
-pub fn refuse(system_calls: &[i64], errno: i32) {
-    let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
+pub fn refuse_system_calls(system_calls: &[i64], errno: i32) {
+    let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
 /// The same for this thread only, and for threads and processes that it starts.
-pub fn refuse_in_this_thread(system_calls: &[i64], errno: i32) {
-    let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
+pub fn fail_system_calls_of_thread(system_calls: &[i64], errno: i32) {
+    let filter = build_filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
 /// Makes the first of these system calls kill this process.
-pub fn die_at(system_calls: &[i64]) {
-    let filter = filter(system_calls, SeccompAction::KillProcess);
+pub fn kill_at_system_calls(system_calls: &[i64]) {
+    let filter = build_filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
-fn filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
+fn build_filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
     // A call without rules matches with any arguments.
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");

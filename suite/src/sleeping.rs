@@ -28,10 +28,9 @@ pub fn next(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let ended = match cq.wait_object() {
-            WaitObject::Fd | WaitObject::MutexCond => {
-                party::poll(cq).or_else(|| sleep(cq, PATIENCE).then(|| party::poll(cq)).flatten())
-            }
-            _ => blocking(cq, PATIENCE),
+            WaitObject::Fd | WaitObject::MutexCond => party::poll_completion(cq)
+                .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| party::poll_completion(cq)).flatten()),
+            _ => blocking_read(cq, PATIENCE),
         };
         match ended {
             Some(ended) => return ended,
@@ -45,12 +44,12 @@ pub fn next(cq: &CompletionQueue) -> Ended {
 
 /// Waits until a counter has reached a threshold, by its wait object.
 #[track_caller]
-pub fn reach(counter: &Counter, threshold: u64) {
+pub fn wait_for_threshold(counter: &Counter, threshold: u64) {
     let deadline = Instant::now() + PATIENCE;
     while counter.read() < threshold {
         match counter.wait_object() {
             WaitObject::Fd | WaitObject::MutexCond => {
-                sleep(counter, PATIENCE);
+                sleep_on_wait_object(counter, PATIENCE);
             }
             _ => assert_eq!(counter.wait(threshold, Some(PATIENCE)), Ok(())),
         }
@@ -60,7 +59,7 @@ pub fn reach(counter: &Counter, threshold: u64) {
 }
 
 /// Waits for the next operation to end, by a blocking read.
-pub fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
+pub fn blocking_read(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     match cq.sread_from(Some(at_most)) {
         Ok(completed) => completed.map(Ok),
         Err(ReadError::ErrorAvailable) => {
@@ -75,12 +74,12 @@ pub fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
 
 /// Sleeps on the descriptor or the condition variable, if `on` says that it is safe. Returns false after the
 /// time-out or a signal.
-pub fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
+pub fn sleep_on_wait_object(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
-        return posix::wait_for_condition(of, at_most, || try_wait(on));
+        return posix::wait_for_condition(of, at_most, || try_wait_or_yield(on));
     }
     let fd = on.wait_fd().expect("a wait object of the application's");
-    if !try_wait(on) {
+    if !try_wait_or_yield(on) {
         return true;
     }
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -88,7 +87,7 @@ pub fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
     poll(&mut fds, Some(&at_most)).is_ok_and(|ready| ready > 0)
 }
 
-fn try_wait(on: &impl Waitable) -> bool {
+fn try_wait_or_yield(on: &impl Waitable) -> bool {
     let may = on.try_wait().expect("a wait object");
     if !may {
         // A transport that cannot be slept on makes this a polling loop.
@@ -108,7 +107,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Drives the endpoints of a counter until told to stop: they may have to answer counted accesses.
-pub fn answer(counter: &Counter, is_over: &AtomicBool) {
+pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
     }
@@ -119,7 +118,10 @@ pub fn answer(counter: &Counter, is_over: &AtomicBool) {
 pub fn sleep_on_set(set: &WaitSet) {
     match set.wait_object() {
         wait @ (WaitObject::Fd | WaitObject::MutexCond) => {
-            assert!(sleep(set, PATIENCE), "no member has woken the reader that waits by {wait:?}");
+            assert!(
+                sleep_on_wait_object(set, PATIENCE),
+                "no member has woken the reader that waits by {wait:?}"
+            );
         }
         wait => assert!(set.wait(Some(PATIENCE)), "no member has woken the reader that waits by {wait:?}"),
     }
@@ -127,10 +129,10 @@ pub fn sleep_on_set(set: &WaitSet) {
 
 /// Waits for the next operation to end of a queue that is a member of a wait set.
 #[track_caller]
-pub fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
+pub fn sleep_until_ended_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(ended) = party::poll(cq) {
+        if let Some(ended) = party::poll_completion(cq) {
             return ended;
         }
         assert!(Instant::now() < deadline, "only other members have ended the waits");
@@ -139,6 +141,6 @@ pub fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
 }
 
 /// Gives another thread time to fall asleep. No test depends on it: an earlier event prevents the sleep.
-pub fn let_sleep() {
+pub fn give_time_to_sleep() {
     thread::sleep(Duration::from_millis(3));
 }

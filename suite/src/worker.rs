@@ -13,12 +13,12 @@ use super::counters::Counters;
 use super::form::EndedForm;
 use super::handle::{Endpoint, Queue};
 use super::net::{Net, Transport, Turns};
-use super::party::{Ended, Party, poll};
+use super::party::{Ended, Party, poll_completion};
 use super::posix::{become_user, fork_idle_child, in_forked_child};
 use super::process::{Channel, Process};
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
-use super::seccomp::{COPIES_ACROSS, refuse};
+use super::seccomp::{COPIES_ACROSS, refuse_system_calls};
 
 /// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
 const ENTRY: &str = "party_process_entry";
@@ -43,14 +43,14 @@ impl Worker {
 
     #[track_caller]
     pub(super) fn ask(&self, call: &RemoteCall) -> RemoteAnswer {
-        let mut process = self.process();
-        process.tell(call);
-        process.hear()
+        let mut process = self.lock_process();
+        process.send_message(call);
+        process.receive_message()
     }
 
     /// Makes a call that is answered by done or refused.
     #[track_caller]
-    pub(super) fn ask_done(&self, call: &RemoteCall) -> Result<(), Error> {
+    pub(super) fn call_and_expect_done(&self, call: &RemoteCall) -> Result<(), Error> {
         match self.ask(call) {
             RemoteAnswer::Done => Ok(()),
             RemoteAnswer::Refused(error) => Err(error),
@@ -60,38 +60,38 @@ impl Worker {
 
     #[track_caller]
     pub(super) fn progress(&self) {
-        self.ask_done(&RemoteCall::Progress).expect("driving is not refused");
+        self.call_and_expect_done(&RemoteCall::Progress).expect("driving is not refused");
     }
 
     /// Makes a call to a party that may have been killed.
-    pub(super) fn ask_if_alive(&self, call: &RemoteCall) {
-        let mut process = self.process();
+    pub(super) fn call_if_alive(&self, call: &RemoteCall) {
+        let mut process = self.lock_process();
         if !process.has_ended() {
-            process.tell(call);
-            let _answer: RemoteAnswer = process.hear();
+            process.send_message(call);
+            let _answer: RemoteAnswer = process.receive_message();
         }
     }
 
     pub(super) fn process_id(&self) -> u32 {
-        self.process().id()
+        self.lock_process().id()
     }
 
     /// Kills the party's process, and waits for its end.
     pub(super) fn kill(&self) {
-        self.process().kill();
+        self.lock_process().kill();
     }
 
     /// Stops the party's process.
     pub(super) fn stop(&self) {
-        self.process().stop();
+        self.lock_process().stop();
     }
 
     /// Resumes the party's process.
     pub(super) fn resume(&self) {
-        self.process().resume();
+        self.lock_process().resume();
     }
 
-    fn process(&self) -> MutexGuard<'_, Process> {
+    fn lock_process(&self) -> MutexGuard<'_, Process> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,9 +139,9 @@ impl Host {
     fn serve(mut self, channel: &mut Channel) {
         loop {
             self.drive_until_called(channel);
-            let Some(call) = channel.hear().expect("a test that asks") else { return };
-            let answer = self.answer(call);
-            channel.tell(&answer).expect("a test that listens");
+            let Some(call) = channel.receive_message().expect("a test that asks") else { return };
+            let answer = self.execute_call(call);
+            channel.send_message(&answer).expect("a test that listens");
         }
     }
 
@@ -150,7 +150,7 @@ impl Host {
             return;
         }
         let mut rounds = 0;
-        while !channel.has_news(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
+        while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
             self.progress();
             thread::yield_now();
             rounds += 1;
@@ -164,25 +164,25 @@ impl Host {
         }
     }
 
-    fn answer(&mut self, call: RemoteCall) -> RemoteAnswer {
+    fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
         match call {
             RemoteCall::Open { .. } => panic!("the party is open"),
             RemoteCall::Wake => self.is_awake = true,
             RemoteCall::Progress => self.progress(),
-            RemoteCall::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
+            RemoteCall::RefuseCopies { errno } => refuse_system_calls(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread there is at most the one that waits for the test's end.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
-                    child::fail_with(endpoint, &self.cq, &self.av, peer, region);
+                    child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
                     self.regions.clear();
-                    child::send_with_its_own(&self.transport, peer, Bytes::from(message));
+                    child::send_from_new_endpoint(&self.transport, peer, Bytes::from(message));
                 });
             }
             RemoteCall::CloseEndpoint => self.endpoint = None,
             RemoteCall::Poll(name) => {
-                return RemoteAnswer::Ended(poll(self.queue(name)).map(EndedForm::from));
+                return RemoteAnswer::Ended(poll_completion(self.queue(name)).map(EndedForm::from));
             }
             RemoteCall::Next(name) => return RemoteAnswer::Ended(self.next(name).map(EndedForm::from)),
             RemoteCall::ReadEach(name, max) => return self.read_each(name, max),
@@ -201,18 +201,18 @@ impl Host {
             }
             RemoteCall::Remove(addresses) => {
                 let addresses: Vec<_> = addresses.into_iter().map(FabricAddress).collect();
-                return done(self.av.remove(&addresses));
+                return answer_from_result(self.av.remove(&addresses));
             }
             RemoteCall::ReverseLookup(AddressForm(address)) => {
                 return RemoteAnswer::Found(self.av.reverse_lookup(&address).map(|found| found.0));
             }
             RemoteCall::Taken { context, len_bytes } => {
                 let room = self.rooms.remove(&context).expect("a raw receive of this context");
-                return RemoteAnswer::Bytes(room.taken(context, len_bytes));
+                return RemoteAnswer::Bytes(room.into_message(context, len_bytes));
             }
             RemoteCall::Within { context, place } => {
                 return RemoteAnswer::Bytes(
-                    self.rooms.get(&context).expect("a raw receive of this context").within(place),
+                    self.rooms.get(&context).expect("a raw receive of this context").message_at(place),
                 );
             }
             RemoteCall::Contents { context } => {
@@ -223,7 +223,7 @@ impl Host {
             RemoteCall::MinMultiRecv => return RemoteAnswer::Size(self.endpoint().min_multi_recv_bytes()),
             RemoteCall::SetMinMultiRecv { bytes } => self.endpoint().set_min_multi_recv_bytes(bytes),
             RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
-                return match RawBuffer::post(self.endpoint(), &lens_bytes, ignore, post) {
+                return match RawBuffer::post_receive(self.endpoint(), &lens_bytes, ignore, post) {
                     Ok(room) => {
                         self.rooms.insert(post.context, room);
                         RemoteAnswer::Done
@@ -231,9 +231,9 @@ impl Host {
                     Err(error) => RemoteAnswer::Refused(error),
                 };
             }
-            RemoteCall::Send(send) => return done(send.post(self.endpoint())),
-            RemoteCall::Receive(receive) => return done(receive.post(self.endpoint())),
-            RemoteCall::Rma(call) => return done(call.post(self.endpoint())),
+            RemoteCall::Send(send) => return answer_from_result(send.post(self.endpoint())),
+            RemoteCall::Receive(receive) => return answer_from_result(receive.post(self.endpoint())),
+            RemoteCall::Rma(call) => return answer_from_result(call.post(self.endpoint())),
             RemoteCall::Atomic(call) => {
                 let context = call.context;
                 return match call.post(self.endpoint()) {
@@ -249,7 +249,7 @@ impl Host {
                     Ok(registered) => {
                         let number = self.next_region;
                         self.next_region += 1;
-                        let (key, address) = registered.named();
+                        let (key, address) = registered.key_and_address();
                         self.regions.insert(number, registered);
                         RemoteAnswer::Registered { number, key, address }
                     }
@@ -258,22 +258,22 @@ impl Host {
             }
             RemoteCall::RegionContent(number) => return RemoteAnswer::Bytes(self.region(number).content()),
             RemoteCall::RegionPart(number, offset_bytes, len_bytes) => {
-                return RemoteAnswer::Bytes(self.region(number).part(offset_bytes, len_bytes));
+                return RemoteAnswer::Bytes(self.region(number).read_at(offset_bytes, len_bytes));
             }
             RemoteCall::RegionPut(number, offset_bytes, bytes) => {
-                self.region(number).put(offset_bytes, &bytes);
+                self.region(number).write_at(offset_bytes, &bytes);
             }
             RemoteCall::RegionCount(number) => {
-                self.regions.get_mut(&number).expect("a region of this number").count();
+                self.regions.get_mut(&number).expect("a region of this number").start_counting();
             }
             RemoteCall::RegionCounted(number, event) => {
                 let event = CounterEvents::from_bits_retain(event);
-                let (value, errors) = self.region(number).counted(event);
+                let (value, errors) = self.region(number).read_counter(event);
                 return RemoteAnswer::Counted(value, errors);
             }
             RemoteCall::Counted(event) => {
                 let counters = self.counters.as_ref().expect("a party that counts");
-                let (value, errors) = counters.of(CounterEvents::from_bits_retain(event));
+                let (value, errors) = counters.read_counter(CounterEvents::from_bits_retain(event));
                 return RemoteAnswer::Counted(value, errors);
             }
             RemoteCall::RegionClose(number) => {
@@ -284,7 +284,7 @@ impl Host {
             RemoteCall::ClosedContent(number) => {
                 return RemoteAnswer::Bytes(self.closed.get(&number).expect("a closed region").content());
             }
-            RemoteCall::Cancel { context } => return done(self.endpoint().cancel(context)),
+            RemoteCall::Cancel { context } => return answer_from_result(self.endpoint().cancel(context)),
             RemoteCall::OpFlags(Direction::Transmit) => {
                 return RemoteAnswer::Flags(self.endpoint().tx_op_flags());
             }
@@ -292,10 +292,10 @@ impl Host {
                 return RemoteAnswer::Flags(self.endpoint().rx_op_flags());
             }
             RemoteCall::SetOpFlags(Direction::Transmit, flags) => {
-                return done(self.endpoint().set_tx_op_flags(flags));
+                return answer_from_result(self.endpoint().set_tx_op_flags(flags));
             }
             RemoteCall::SetOpFlags(Direction::Receive, flags) => {
-                return done(self.endpoint().set_rx_op_flags(flags));
+                return answer_from_result(self.endpoint().set_rx_op_flags(flags));
             }
         }
         RemoteAnswer::Done
@@ -304,7 +304,7 @@ impl Host {
     /// Waits for some rounds for the next operation to end.
     fn next(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
-            if let Some(ended) = poll(self.queue(name)) {
+            if let Some(ended) = poll_completion(self.queue(name)) {
                 return Some(ended);
             }
             thread::yield_now();
@@ -339,7 +339,7 @@ impl Host {
     }
 }
 
-fn done(result: Result<(), Error>) -> RemoteAnswer {
+fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     match result {
         Ok(()) => RemoteAnswer::Done,
         Err(error) => RemoteAnswer::Refused(error),
@@ -349,8 +349,9 @@ fn done(result: Result<(), Error>) -> RemoteAnswer {
 /// The life of a party's process: [`party_process_entry`](crate::party_process_entry) calls it. Returns at
 /// once in a process that no test has started.
 pub fn serve_party() {
-    let Some(mut channel) = Channel::inherited() else { return };
-    let Some(RemoteCall::Open { transport, setup }) = channel.hear().expect("a test that asks") else {
+    let Some(mut channel) = Channel::from_parent() else { return };
+    let Some(RemoteCall::Open { transport, setup }) = channel.receive_message().expect("a test that asks")
+    else {
         return;
     };
     if let Some(uid) = setup.user {
@@ -358,12 +359,12 @@ pub fn serve_party() {
     }
     let is_awake = !setup.asleep;
     let net = Net::new(&transport, Turns::Alternate);
-    let party = net.open(setup);
+    let party = net.open_party_with(setup);
     let opened = RemoteAnswer::Opened {
         name: AddressForm(party.endpoint.name().expect("an endpoint in service has a name")),
         depth_entries: party.cq.depth_entries(),
         format: Some(party.cq.format()),
     };
-    channel.tell(&opened).expect("a test that listens");
+    channel.send_message(&opened).expect("a test that listens");
     Host::new(transport, party, is_awake).serve(&mut channel);
 }

@@ -10,153 +10,156 @@ use homespun::trigger::{Operation, Trigger};
 use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryRegion, Tag};
 
 use crate::Check;
-use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, TestEndpoint, content, with_caps};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, TestEndpoint, read_content, with_caps};
 use homespun_suite::files::NamedFile;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 /// The check of each capability.
 pub(crate) const TABLE: &[(Caps, Check)] = &[
-    (Caps::MSG, messages),
-    (Caps::TAGGED, tagged_messages),
-    (Caps::SEND, send_only_endpoint),
-    (Caps::RECV, receive_only_endpoint),
-    (Caps::RMA, access_to_memory),
-    (Caps::READ, read_only_initiator),
-    (Caps::WRITE, write_only_initiator),
-    (Caps::REMOTE_READ, read_only_target),
-    (Caps::REMOTE_WRITE, write_only_target),
-    (Caps::ATOMIC, atomic_operations),
-    (Caps::RMA_EVENT, counted_accesses),
-    (Caps::RMA_PMEM, durable_writes),
-    (Caps::MULTI_RECV, multi_receive_buffer),
-    (Caps::TRIGGER, triggered_operations),
-    (Caps::FENCE, fence),
-    (Caps::SOURCE, sources),
-    (Caps::SOURCE_ERR, unknown_sources),
-    (Caps::DIRECTED_RECV, directed_receives),
-    (Caps::LOCAL_COMM, peers_on_this_host),
-    (Caps::REMOTE_COMM, peers_on_other_hosts),
+    (Caps::MSG, check_messages),
+    (Caps::TAGGED, check_tagged_messages),
+    (Caps::SEND, check_send_only_endpoint),
+    (Caps::RECV, check_receive_only_endpoint),
+    (Caps::RMA, check_access_to_memory),
+    (Caps::READ, check_read_only_initiator),
+    (Caps::WRITE, check_write_only_initiator),
+    (Caps::REMOTE_READ, check_read_only_target),
+    (Caps::REMOTE_WRITE, check_write_only_target),
+    (Caps::ATOMIC, check_atomic_operations),
+    (Caps::RMA_EVENT, check_counted_accesses),
+    (Caps::RMA_PMEM, check_durable_writes),
+    (Caps::MULTI_RECV, check_multi_receive_buffer),
+    (Caps::TRIGGER, check_triggered_operations),
+    (Caps::FENCE, check_fence),
+    (Caps::SOURCE, check_sources),
+    (Caps::SOURCE_ERR, check_unknown_sources),
+    (Caps::DIRECTED_RECV, check_directed_receives),
+    (Caps::LOCAL_COMM, check_peers_on_this_host),
+    (Caps::REMOTE_COMM, check_peers_on_other_hosts),
 ];
 
-fn messages(info: &Info) {
+fn check_messages(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG).exchange();
 }
 
-fn tagged_messages(info: &Info) {
+fn check_tagged_messages(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::TAGGED);
     let EndpointPair { alice, bob, .. } = &stage;
     for (tag, ignore, context) in [(7, 0, 1), (0x30, 0xf, 2)] {
-        bob.endpoint.trecv(room(16), ANY, Tag(tag).ignoring(ignore), context).unwrap();
+        bob.endpoint.trecv(marked_buffer(16), ANY, Tag(tag).ignoring(ignore), context).unwrap();
     }
     alice.endpoint.tsend(payload(1, 16), alice.peer, Tag(0x35), 1).unwrap();
     alice.endpoint.tsend(payload(2, 16), alice.peer, Tag(7), 2).unwrap();
     for (context, tag, identity) in [(2, 0x35, 1), (1, 7, 2)] {
-        let completion = stage.completion(bob);
+        let completion = stage.next_completion(bob);
         assert_eq!((completion.context, completion.tag), (context, tag));
-        assert!(received(&completion.buffer) == payload(identity, 16));
+        assert!(received_bytes(&completion.buffer) == payload(identity, 16));
     }
     assert_eq!(alice.endpoint.send(payload(1, 8), alice.peer, 3).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
 /// A pair with minimal capabilities: alice has those of an initiator, bob those of a target.
-fn one_sided(info: &Info, alice: Caps, bob: Caps) -> EndpointPair {
-    EndpointPair::between(&with_caps(info, alice), &with_caps(info, bob), &OpenAttr::default())
+fn initiator_and_target(info: &Info, alice: Caps, bob: Caps) -> EndpointPair {
+    EndpointPair::open_with_infos(&with_caps(info, alice), &with_caps(info, bob), &OpenAttr::default())
 }
 
-fn one_way(info: &Info) -> EndpointPair {
-    let stage = one_sided(info, Caps::MSG | Caps::SEND, Caps::MSG | Caps::RECV);
-    stage.message(&stage.alice, &stage.bob, 5, 3000);
+fn open_one_way_pair(info: &Info) -> EndpointPair {
+    let stage = initiator_and_target(info, Caps::MSG | Caps::SEND, Caps::MSG | Caps::RECV);
+    stage.send_and_receive(&stage.alice, &stage.bob, 5, 3000);
     stage
 }
 
-fn send_only_endpoint(info: &Info) {
-    let EndpointPair { alice, .. } = one_way(info);
-    assert_eq!(alice.endpoint.recv(room(8), ANY, 1).unwrap_err().errno(), Errno::EOPNOTSUPP);
+fn check_send_only_endpoint(info: &Info) {
+    let EndpointPair { alice, .. } = open_one_way_pair(info);
+    assert_eq!(alice.endpoint.recv(marked_buffer(8), ANY, 1).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-fn receive_only_endpoint(info: &Info) {
-    let EndpointPair { bob, .. } = one_way(info);
+fn check_receive_only_endpoint(info: &Info) {
+    let EndpointPair { bob, .. } = open_one_way_pair(info);
     assert_eq!(bob.endpoint.send(payload(1, 8), bob.peer, 1).unwrap_err().errno(), Errno::EOPNOTSUPP);
 }
 
-fn access_to_memory(info: &Info) {
+fn check_access_to_memory(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::RMA);
-    let region = stage.region(400_000, 7);
+    let region = stage.register_region(400_000, 7);
     for len_bytes in [1, 8, 20_000, 400_000] {
         stage.write_and_read(&region, &payload(len_bytes as u64, len_bytes));
     }
 }
 
 /// Writes to a region of bob's. Returns the result.
-fn write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) -> Result<(), Errno> {
+fn write_and_wait(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) -> Result<(), Errno> {
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     endpoint.write(message, *peer, region.remote(), 1).map_err(|refused| refused.errno())?;
-    stage.ended(&stage.alice).map(|_| ()).map_err(|failed| failed.errno())
+    stage.next_operation_end(&stage.alice).map(|_| ()).map_err(|failed| failed.errno())
 }
 
 /// Reads from a region of bob's.
-fn read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize) -> Result<Vec<u8>, Errno> {
+fn read_and_wait(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize) -> Result<Vec<u8>, Errno> {
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
-    let into = room(len_bytes);
+    let into = marked_buffer(len_bytes);
     endpoint.read(into, *peer, region.remote(), 1).map_err(|refused| refused.errno())?;
-    stage.ended(&stage.alice).map(|(read, _)| received(&read.buffer)).map_err(|failed| failed.errno())
+    stage
+        .next_operation_end(&stage.alice)
+        .map(|(read, _)| received_bytes(&read.buffer))
+        .map_err(|failed| failed.errno())
 }
 
-fn read_only_initiator(info: &Info) {
-    let stage = one_sided(info, Caps::RMA | Caps::READ, Caps::RMA);
-    let region = stage.region(64, 7);
+fn check_read_only_initiator(info: &Info) {
+    let stage = initiator_and_target(info, Caps::RMA | Caps::READ, Caps::RMA);
+    let region = stage.register_region(64, 7);
     region.write_at(0, &payload(1, 64)).unwrap();
-    assert_eq!(read(&stage, &region, 64), Ok(payload(1, 64).to_vec()));
-    assert_eq!(write(&stage, &region, payload(2, 64)), Err(Errno::EOPNOTSUPP));
+    assert_eq!(read_and_wait(&stage, &region, 64), Ok(payload(1, 64).to_vec()));
+    assert_eq!(write_and_wait(&stage, &region, payload(2, 64)), Err(Errno::EOPNOTSUPP));
 }
 
-fn write_only_initiator(info: &Info) {
-    let stage = one_sided(info, Caps::RMA | Caps::WRITE, Caps::RMA);
-    let region = stage.region(64, 7);
-    assert_eq!(write(&stage, &region, payload(1, 64)), Ok(()));
-    assert!(content(&region, 64) == payload(1, 64));
-    assert_eq!(read(&stage, &region, 64), Err(Errno::EOPNOTSUPP));
+fn check_write_only_initiator(info: &Info) {
+    let stage = initiator_and_target(info, Caps::RMA | Caps::WRITE, Caps::RMA);
+    let region = stage.register_region(64, 7);
+    assert_eq!(write_and_wait(&stage, &region, payload(1, 64)), Ok(()));
+    assert!(read_content(&region, 64) == payload(1, 64));
+    assert_eq!(read_and_wait(&stage, &region, 64), Err(Errno::EOPNOTSUPP));
 }
 
-fn read_only_target(info: &Info) {
-    let stage = one_sided(info, Caps::RMA, Caps::RMA | Caps::REMOTE_READ);
-    let region = stage.region(64, 7);
+fn check_read_only_target(info: &Info) {
+    let stage = initiator_and_target(info, Caps::RMA, Caps::RMA | Caps::REMOTE_READ);
+    let region = stage.register_region(64, 7);
     region.write_at(0, &payload(1, 64)).unwrap();
-    assert_eq!(read(&stage, &region, 64), Ok(payload(1, 64).to_vec()));
-    assert!(write(&stage, &region, payload(2, 64)).is_err());
-    assert!(content(&region, 64) == payload(1, 64));
+    assert_eq!(read_and_wait(&stage, &region, 64), Ok(payload(1, 64).to_vec()));
+    assert!(write_and_wait(&stage, &region, payload(2, 64)).is_err());
+    assert!(read_content(&region, 64) == payload(1, 64));
 }
 
-fn write_only_target(info: &Info) {
-    let stage = one_sided(info, Caps::RMA, Caps::RMA | Caps::REMOTE_WRITE);
-    let region = stage.region(64, 7);
-    assert_eq!(write(&stage, &region, payload(1, 64)), Ok(()));
-    assert!(content(&region, 64) == payload(1, 64));
-    assert!(read(&stage, &region, 64).is_err());
+fn check_write_only_target(info: &Info) {
+    let stage = initiator_and_target(info, Caps::RMA, Caps::RMA | Caps::REMOTE_WRITE);
+    let region = stage.register_region(64, 7);
+    assert_eq!(write_and_wait(&stage, &region, payload(1, 64)), Ok(()));
+    assert!(read_content(&region, 64) == payload(1, 64));
+    assert!(read_and_wait(&stage, &region, 64).is_err());
 }
 
-fn atomic_operations(info: &Info) {
+fn check_atomic_operations(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::ATOMIC);
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
-    let region = stage.region(64, 7);
+    let region = stage.register_region(64, 7);
     let at = |op| AtomicTarget { peer: *peer, memory: region.remote(), datatype: Datatype::Uint64, op };
     let number = |number: u64| Bytes::copy_from_slice(&number.to_le_bytes());
     let room = || BytesMut::zeroed(8);
     endpoint.atomic(number(5), at(AtomicOp::Sum), 1).unwrap();
-    assert_eq!(stage.completion(&stage.alice).context, 1);
+    assert_eq!(stage.next_completion(&stage.alice).context, 1);
     endpoint.fetch_atomic(number(2), room(), at(AtomicOp::Prod), 2).unwrap();
-    assert_eq!(received(&stage.completion(&stage.alice).buffer), number(5));
+    assert_eq!(received_bytes(&stage.next_completion(&stage.alice).buffer), number(5));
     endpoint.compare_atomic(number(7), number(10), room(), at(AtomicOp::Cswap), 3).unwrap();
-    assert_eq!(received(&stage.completion(&stage.alice).buffer), number(10));
-    assert!(content(&region, 8) == number(7));
+    assert_eq!(received_bytes(&stage.next_completion(&stage.alice).buffer), number(10));
+    assert!(read_content(&region, 8) == number(7));
     let refused = endpoint.write(number(1), *peer, region.remote(), 4).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
-fn counted_accesses(info: &Info) {
+fn check_counted_accesses(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_EVENT);
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
-    let region = stage.region(64, 7);
+    let region = stage.register_region(64, 7);
     let [written, read] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ].map(|events| {
         let counter = stage.domain.open_counter(&CounterAttr::default()).unwrap();
         region.bind_counter(&counter, events).unwrap();
@@ -164,14 +167,14 @@ fn counted_accesses(info: &Info) {
     });
     for context in 1..=3 {
         endpoint.write(payload(context, 64), *peer, region.remote(), context).unwrap();
-        stage.completion(&stage.alice);
+        stage.next_completion(&stage.alice);
     }
-    endpoint.read(room(64), *peer, region.remote(), 4).unwrap();
-    stage.completion(&stage.alice);
+    endpoint.read(marked_buffer(64), *peer, region.remote(), 4).unwrap();
+    stage.next_completion(&stage.alice);
     assert_eq!((written.read(), read.read()), (3, 1));
 }
 
-fn triggered_operations(info: &Info) {
+fn check_triggered_operations(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::TRIGGER);
     let EndpointPair { alice, bob, .. } = &stage;
     let counter = stage.domain.open_counter(&CounterAttr::default()).unwrap();
@@ -179,16 +182,16 @@ fn triggered_operations(info: &Info) {
         let buffers = vec![payload(context, 16)];
         Operation::Send(SendMsg { buffers, to: alice.peer, context, ..SendMsg::default() })
     };
-    bob.endpoint.recv(room(16), ANY, 1).unwrap();
-    bob.endpoint.recv(room(16), ANY, 2).unwrap();
+    bob.endpoint.recv(marked_buffer(16), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(16), ANY, 2).unwrap();
     let trigger = |threshold| Trigger { counter: counter.clone(), threshold };
     alice.endpoint.trigger(&trigger(2), send(2)).unwrap();
     alice.endpoint.trigger(&trigger(1), send(1)).unwrap();
     counter.add(2);
     for context in [1, 2] {
-        assert_eq!(stage.completion(&stage.alice).context, context);
-        let completion = stage.completion(bob);
-        assert!(completion.context == context && received(&completion.buffer) == payload(context, 16));
+        assert_eq!(stage.next_completion(&stage.alice).context, context);
+        let completion = stage.next_completion(bob);
+        assert!(completion.context == context && received_bytes(&completion.buffer) == payload(context, 16));
     }
     let without = EndpointPair::with_caps(info, Caps::MSG);
     let counter = without.domain.open_counter(&CounterAttr::default()).unwrap();
@@ -196,15 +199,15 @@ fn triggered_operations(info: &Info) {
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
-fn durable_writes(info: &Info) {
+fn check_durable_writes(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::RMA | Caps::RMA_PMEM);
-    let (region, file) = stage.persistent_region(100_000, 7);
+    let (region, file) = stage.register_persistent_region(100_000, 7);
     for len_bytes in [8, 100_000] {
-        stage.write_at_level(&region, &payload(1, len_bytes), OpFlags::DELIVERY_COMPLETE);
+        stage.write_with_flags_and_wait(&region, &payload(1, len_bytes), OpFlags::DELIVERY_COMPLETE);
         assert_dirty(&file);
-        stage.write_at_level(&region, &payload(2, len_bytes), OpFlags::COMMIT_COMPLETE);
+        stage.write_with_flags_and_wait(&region, &payload(2, len_bytes), OpFlags::COMMIT_COMPLETE);
         assert_clean(&file);
-        assert!(file.content()[..len_bytes] == payload(2, len_bytes));
+        assert!(file.read_content()[..len_bytes] == payload(2, len_bytes));
     }
 }
 
@@ -220,7 +223,7 @@ pub(crate) fn assert_clean(file: &NamedFile) {
     file.assert_clean(process::id());
 }
 
-fn multi_receive_buffer(info: &Info) {
+fn check_multi_receive_buffer(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::MULTI_RECV);
     let EndpointPair { alice, bob, .. } = &stage;
     bob.endpoint.set_min_multi_recv_bytes(16);
@@ -229,16 +232,16 @@ fn multi_receive_buffer(info: &Info) {
         alice.endpoint.send(payload(identity, 8), alice.peer, identity).unwrap();
     }
     for identity in 1..=4 {
-        let completion = stage.completion(bob);
+        let completion = stage.next_completion(bob);
         assert_eq!(
             (completion.context, completion.flags.contains(CompletionFlags::MULTI_RECV)),
             (9, identity == 4)
         );
-        assert!(received(&completion.buffer) == payload(identity, 8));
+        assert!(received_bytes(&completion.buffer) == payload(identity, 8));
     }
 }
 
-fn fence(info: &Info) {
+fn check_fence(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::FENCE);
     let EndpointPair { alice, bob, .. } = &stage;
     let send = |context, flags| {
@@ -251,62 +254,62 @@ fn fence(info: &Info) {
     // The second is sent only when the first is matched.
     send(1, OpFlags::MATCH_COMPLETE);
     send(2, OpFlags::FENCE | OpFlags::MATCH_COMPLETE);
-    stage.silence(alice);
+    stage.assert_no_completion(alice);
     for context in 1..=2 {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        assert!(received(&stage.completion(bob).buffer) == payload(context, 8));
-        assert_eq!(stage.completion(alice).context, context);
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(context, 8));
+        assert_eq!(stage.next_completion(alice).context, context);
     }
 }
 
-fn sources(info: &Info) {
+fn check_sources(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE);
     let EndpointPair { alice, bob, .. } = &stage;
     // A second entry for the same sender.
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     for (from, name) in [(alice, bob.peer), (bob, own)] {
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let to = if name == own { own } else { alice.peer };
         from.endpoint.inject(b"message", to, None, None).unwrap();
-        let (completion, source) = stage.ended(bob).expect("success");
+        let (completion, source) = stage.next_operation_end(bob).expect("success");
         assert_eq!((completion.len_bytes, source), (7, name));
     }
 }
 
-fn unknown_sources(info: &Info) {
+fn check_unknown_sources(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
     let EndpointPair { alice, bob, .. } = &stage;
     bob.av().remove(&[bob.peer]).unwrap();
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     alice.endpoint.inject(b"message", alice.peer, None, None).unwrap();
-    let failed = stage.ended(bob).expect_err("a source that is not known");
+    let failed = stage.next_operation_end(bob).expect_err("a source that is not known");
     assert_eq!((failed.errno(), failed.completion.len_bytes), (Errno::EADDRNOTAVAIL, 7));
     assert_eq!(failed.unknown_source(), alice.endpoint.name().ok());
     let bytes = failed.unknown_source().unwrap().format().len_bytes();
     assert!(bytes <= info.domain.max_err_data_bytes, "{bytes} are more than error data may have");
 }
 
-fn directed_receives(info: &Info) {
+fn check_directed_receives(info: &Info) {
     let stage = EndpointPair::with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
     let EndpointPair { alice, bob, .. } = &stage;
     let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
-    bob.endpoint.recv(room(8), own, 1).unwrap();
-    bob.endpoint.recv(room(8), bob.peer, 2).unwrap();
+    bob.endpoint.recv(marked_buffer(8), own, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), bob.peer, 2).unwrap();
     alice.endpoint.inject(b"alice's", alice.peer, None, None).unwrap();
-    let completion = stage.completion(bob);
-    assert_eq!((completion.context, received(&completion.buffer)), (2, b"alice's".to_vec()));
+    let completion = stage.next_completion(bob);
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, b"alice's".to_vec()));
     bob.endpoint.inject(b"bob's", own, None, None).unwrap();
-    let completion = stage.completion(bob);
-    assert_eq!((completion.context, received(&completion.buffer)), (1, b"bob's".to_vec()));
+    let completion = stage.next_completion(bob);
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (1, b"bob's".to_vec()));
 }
 
-fn peers_on_this_host(info: &Info) {
+fn check_peers_on_this_host(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::LOCAL_COMM).exchange();
 }
 
 /// The test has no other host; a request for peers there is granted, or refused where no transport
 /// reaches them.
-fn peers_on_other_hosts(info: &Info) {
+fn check_peers_on_other_hosts(info: &Info) {
     EndpointPair::with_caps(info, Caps::MSG | Caps::REMOTE_COMM).exchange();
     let elsewhere = Hints::new().node("192.0.2.1").service(1).numeric_host();
     for other in Fabric::new().infos(&elsewhere).expect("an address for documentation") {

@@ -10,21 +10,21 @@ use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManag
 use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, Tag, WaitObject};
 
 use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr};
-use crate::granted;
-use homespun_suite::payload::{payload, received, room};
+use crate::getinfo_after_change;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, sleeping};
 
 /// Threading: exercises all the concurrency that the chosen model allows.
-pub(crate) fn threading(info: &Info) {
+pub(crate) fn check_threading_models(info: &Info) {
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
-        let granted = granted(info, |hints| hints.domain.threading = Some(asked));
+        let granted = getinfo_after_change(info, |hints| hints.domain.threading = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.threading, Some(asked));
         match asked {
-            Threading::Safe => shared_objects_in_two_threads(&granted),
+            Threading::Safe => use_shared_objects_in_two_threads(&granted),
             // Each thread uses its own objects of one domain.
             Threading::Fid | Threading::Completion | Threading::Endpoint => {
-                separate_objects_in_two_threads(&granted);
+                use_separate_objects_in_two_threads(&granted);
             }
             // One thread after the other.
             Threading::Domain => {
@@ -38,11 +38,11 @@ pub(crate) fn threading(info: &Info) {
 
 const PER_THREAD: u64 = 50;
 
-fn shared_objects_in_two_threads(info: &Info) {
+fn use_shared_objects_in_two_threads(info: &Info) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for context in 0..2 * PER_THREAD {
-        bob.endpoint.recv(room(100), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
     }
     let send = |first: u64| {
         for identity in first..first + PER_THREAD {
@@ -54,9 +54,9 @@ fn shared_objects_in_two_threads(info: &Info) {
         let mut messages = Vec::new();
         while messages.len() < PER_THREAD as usize {
             alice.cq.progress();
-            match bob.poll() {
-                Some(ended) => messages.push(received(&ended.expect("success").0.buffer)),
-                None => deadline.pause("a message for each thread"),
+            match bob.poll_completion() {
+                Some(ended) => messages.push(received_bytes(&ended.expect("success").0.buffer)),
+                None => deadline.yield_or_panic("a message for each thread"),
             }
         }
         messages
@@ -76,67 +76,71 @@ fn shared_objects_in_two_threads(info: &Info) {
     assert!(messages == expected);
 }
 
-fn separate_objects_in_two_threads(info: &Info) {
+fn use_separate_objects_in_two_threads(info: &Info) {
     let domain = Fabric::new().domain(info).unwrap();
     thread::scope(|scope| {
         for _ in 0..2 {
             let domain = domain.clone();
-            scope.spawn(|| EndpointPair::within(domain, info, info, &OpenAttr::default()).exchange());
+            scope.spawn(|| EndpointPair::open_in_domain(domain, info, info, &OpenAttr::default()).exchange());
         }
     });
 }
 
 /// Progress of control operations and of data.
-pub(crate) fn progress(info: &Info) {
+pub(crate) fn check_progress_models(info: &Info) {
     let models = || (0..u32::from(u8::MAX)).filter_map(|raw| Progress::from_raw(raw).ok().flatten());
     for asked in models() {
-        if let Some(granted) = granted(info, |hints| hints.domain.control_progress = Some(asked)) {
+        if let Some(granted) = getinfo_after_change(info, |hints| hints.domain.control_progress = Some(asked))
+        {
             assert_eq!(granted.domain.control_progress, Some(asked));
             // Opening, binding and enabling complete within their calls.
             EndpointPair::open(&granted).exchange();
         }
-        let Some(granted) = granted(info, |hints| hints.domain.data_progress = Some(asked)) else { continue };
+        let Some(granted) = getinfo_after_change(info, |hints| hints.domain.data_progress = Some(asked))
+        else {
+            continue;
+        };
         assert_eq!(granted.domain.data_progress, Some(asked));
         match asked {
             Progress::Manual => EndpointPair::open(&granted).exchange(),
-            Progress::Auto => message_without_application_calls(&granted),
+            Progress::Auto => check_message_without_calls(&granted),
             Progress::ControlUnified => panic!("{asked:?} is granted for data, and nothing exercises it"),
         }
     }
 }
 
-fn message_without_application_calls(info: &Info) {
+fn check_message_without_calls(info: &Info) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    bob.endpoint.recv(room(400_000), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(400_000), ANY, 1).unwrap();
     let (buffers, flags) = (vec![payload(1, 400_000)], OpFlags::MATCH_COMPLETE);
     alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, flags, ..SendMsg::default() }).unwrap();
     let deadline = Deadline::new();
     // Bob reads no queue.
-    while alice.poll().map(|ended| ended.expect("success")).is_none() {
-        deadline.pause("a message that is matched by itself");
+    while alice.poll_completion().map(|ended| ended.expect("success")).is_none() {
+        deadline.yield_or_panic("a message that is matched by itself");
     }
-    assert!(received(&stage.completion(bob).buffer) == payload(1, 400_000));
+    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(1, 400_000));
 }
 
 /// Whether a queue can be overrun.
-pub(crate) fn resource_management(info: &Info) {
+pub(crate) fn check_resource_management(info: &Info) {
     const COUNT: u64 = 10;
     let depth = OpenAttr { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..OpenAttr::default() };
     for asked in (0..u32::from(u8::MAX)).filter_map(|raw| ResourceManagement::from_raw(raw).ok().flatten()) {
-        let granted = granted(info, |hints| hints.domain.resource_mgmt = Some(asked));
+        let granted = getinfo_after_change(info, |hints| hints.domain.resource_mgmt = Some(asked));
         let Some(granted) = granted else { continue };
         assert_eq!(granted.domain.resource_mgmt, Some(asked));
-        let stage = EndpointPair::of(&granted, &depth);
+        let stage = EndpointPair::open_with_attr(&granted, &depth);
         let (alice, bob) = (&stage.alice, &stage.bob);
         for identity in 0..COUNT {
-            bob.endpoint.recv(room(8), ANY, identity).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, identity).unwrap();
             alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
         }
         match asked {
             ResourceManagement::Enabled => {
                 for identity in 0..COUNT {
-                    assert!(received(&stage.completion(bob).buffer) == payload(identity, 8));
+                    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(identity, 8));
                 }
             }
             ResourceManagement::Disabled => {
@@ -144,7 +148,7 @@ pub(crate) fn resource_management(info: &Info) {
                 while bob.cq.read().err() != Some(ReadError::Overrun) {
                     // Progress without reads, so the queue stays full.
                     (0..20).for_each(|_| stage.progress());
-                    deadline.pause("an overrun");
+                    deadline.yield_or_panic("an overrun");
                 }
             }
         }
@@ -152,16 +156,18 @@ pub(crate) fn resource_management(info: &Info) {
 }
 
 /// The kinds of address vectors.
-pub(crate) fn address_vectors(info: &Info) {
+pub(crate) fn check_address_vector_kinds(info: &Info) {
     if info.ep.ep_type == Some(EndpointType::Msg) {
         // A connection needs no addresses.
         return;
     }
     let kinds = (0..u32::from(u8::MAX)).filter_map(|raw| AvType::from_raw(raw).ok().flatten());
     for asked in kinds.map(Some).chain([None]) {
-        let Some(granted) = granted(info, |hints| hints.domain.av_type = asked) else { continue };
+        let Some(granted) = getinfo_after_change(info, |hints| hints.domain.av_type = asked) else {
+            continue;
+        };
         assert_eq!(granted.domain.av_type, asked);
-        let stage = EndpointPair::of(
+        let stage = EndpointPair::open_with_attr(
             &granted,
             &OpenAttr { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..OpenAttr::default() },
         );
@@ -176,18 +182,18 @@ pub(crate) fn address_vectors(info: &Info) {
 }
 
 /// The fields of completion entries.
-pub(crate) fn completion_formats(info: &Info) {
+pub(crate) fn check_completion_formats(info: &Info) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let has_message = match format {
             CqFormat::Context => false,
             CqFormat::Msg | CqFormat::Data | CqFormat::Tagged => true,
         };
         let cq = CqAttr { format: Some(format), ..CqAttr::default() };
-        let stage = EndpointPair::of(info, &OpenAttr { cq, ..OpenAttr::default() });
+        let stage = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
         let (alice, bob) = (&stage.alice, &stage.bob);
-        bob.endpoint.trecv(room(8), ANY, Tag(7), 3).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 3).unwrap();
         alice.endpoint.inject(b"message", alice.peer, Some(Tag(7)), Some(9)).unwrap();
-        let told = stage.completion(bob);
+        let told = stage.next_completion(bob);
         let flags = CompletionFlags::TAGGED | CompletionFlags::RECV | CompletionFlags::REMOTE_CQ_DATA;
         let expected =
             (if has_message { flags } else { CompletionFlags::empty() }, if has_message { 7 } else { 0 });
@@ -201,7 +207,7 @@ pub(crate) fn completion_formats(info: &Info) {
 }
 
 /// The wait objects of an application.
-pub(crate) fn wait_objects(info: &Info) {
+pub(crate) fn check_wait_objects(info: &Info) {
     use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
 
     let fabric = Fabric::new();
@@ -219,31 +225,32 @@ pub(crate) fn wait_objects(info: &Info) {
             continue;
         }
         opened.unwrap_or_else(|error| panic!("{wait:?}: {error}"));
-        let stage = EndpointPair::of(info, &OpenAttr { cq, ..OpenAttr::default() });
+        let stage = EndpointPair::open_with_attr(info, &OpenAttr { cq, ..OpenAttr::default() });
         let (alice, bob) = (&stage.alice, &stage.bob);
-        bob.endpoint.recv(room(100), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
         if wait == None {
             assert_eq!(bob.cq.sread(Some(Duration::from_millis(1))).unwrap_err(), ReadError::NoWaitObject);
             continue;
         }
-        let next = |cq| if wait == Set { sleeping::next_in_set(&set, cq) } else { sleeping::next(cq) };
+        let next =
+            |cq| if wait == Set { sleeping::sleep_until_ended_in_set(&set, cq) } else { sleeping::next(cq) };
         let (completion, _) = thread::scope(|scope| {
             let sleeper = scope.spawn(|| next(&bob.cq));
-            sleeping::let_sleep();
+            sleeping::give_time_to_sleep();
             alice.endpoint.send(payload(1, 100), alice.peer, 1).unwrap();
             next(&alice.cq).expect("success");
             sleeper.join().expect("it is woken")
         })
         .expect("success");
-        assert!(received(&completion.buffer) == payload(1, 100));
+        assert!(received_bytes(&completion.buffer) == payload(1, 100));
     }
 }
 
 /// Registers memory as the `mr_mode` of this info requires, and accesses it.
-pub(crate) fn register(info: &Info) {
+pub(crate) fn check_registration(info: &Info) {
     let picks_key = info.domain.mr_mode.intersects(MrMode::PROV_KEY | MrMode::BASIC);
     let stage = EndpointPair::open(info);
-    let region = stage.region(4096, 7);
+    let region = stage.register_region(4096, 7);
     assert_eq!(region.key() != 7, picks_key, "{:?}", info.domain.mr_mode);
     stage.write_and_read(&region, &payload(1, 4096));
 }

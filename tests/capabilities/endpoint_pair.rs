@@ -14,7 +14,7 @@ use homespun::{
 
 use homespun_suite::Deadline;
 use homespun_suite::files::NamedFile;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -54,25 +54,25 @@ pub(crate) struct EndpointPair {
 
 impl EndpointPair {
     pub(crate) fn open(info: &Info) -> EndpointPair {
-        EndpointPair::of(info, &OpenAttr::default())
+        EndpointPair::open_with_attr(info, &OpenAttr::default())
     }
 
     /// Opens both with these capabilities alone.
     pub(crate) fn with_caps(info: &Info, caps: Caps) -> EndpointPair {
-        EndpointPair::between(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
+        EndpointPair::open_with_infos(&with_caps(info, caps), &with_caps(info, caps), &OpenAttr::default())
     }
 
-    pub(crate) fn of(info: &Info, role: &OpenAttr) -> EndpointPair {
-        EndpointPair::between(info, info, role)
+    pub(crate) fn open_with_attr(info: &Info, role: &OpenAttr) -> EndpointPair {
+        EndpointPair::open_with_infos(info, info, role)
     }
 
     /// Alice is opened with the first info, bob with the second; the domain is what the first one says.
-    pub(crate) fn between(alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
+    pub(crate) fn open_with_infos(alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
         let domain = Fabric::new().domain(alice).expect("the domain was answered");
-        EndpointPair::within(domain, alice, bob, role)
+        EndpointPair::open_in_domain(domain, alice, bob, role)
     }
 
-    pub(crate) fn within(domain: Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
+    pub(crate) fn open_in_domain(domain: Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> EndpointPair {
         let kind = alice.ep.ep_type.expect("an answer has a type");
         let (alice, bob) = match kind {
             EndpointType::Rdm => {
@@ -85,11 +85,11 @@ impl EndpointPair {
                     actor
                 };
                 let (mut alice, mut bob) = (open(alice), open(bob));
-                alice.meet(&bob);
-                bob.meet(&alice);
+                alice.insert_peer(&bob);
+                bob.insert_peer(&alice);
                 (alice, bob)
             }
-            EndpointType::Msg => connected(&domain, alice, bob, role),
+            EndpointType::Msg => open_connected_pair(&domain, alice, bob, role),
             EndpointType::Dgram => {
                 panic!("getinfo offers endpoints of type {kind:?}, which this test cannot connect")
             }
@@ -105,29 +105,29 @@ impl EndpointPair {
 
     /// The next operation of an endpoint to end.
     #[track_caller]
-    pub(crate) fn ended(&self, actor: &TestEndpoint) -> Ended {
+    pub(crate) fn next_operation_end(&self, actor: &TestEndpoint) -> Ended {
         let deadline = Deadline::new();
         loop {
             self.progress();
-            if let Some(ended) = actor.poll() {
+            if let Some(ended) = actor.poll_completion() {
                 return ended;
             }
-            deadline.pause("an operation to end");
+            deadline.yield_or_panic("an operation to end");
         }
     }
 
     /// The next operation of an endpoint to end, which succeeds.
     #[track_caller]
-    pub(crate) fn completion(&self, actor: &TestEndpoint) -> Completion {
-        self.ended(actor).expect("success").0
+    pub(crate) fn next_completion(&self, actor: &TestEndpoint) -> Completion {
+        self.next_operation_end(actor).expect("success").0
     }
 
     /// Checks that no operation of an endpoint ends while both are driven.
     #[track_caller]
-    pub(crate) fn silence(&self, actor: &TestEndpoint) {
+    pub(crate) fn assert_no_completion(&self, actor: &TestEndpoint) {
         for _ in 0..SILENT_ROUNDS {
             self.progress();
-            if let Some(ended) = actor.poll() {
+            if let Some(ended) = actor.poll_completion() {
                 panic!("nothing was to end: {ended:?}");
             }
         }
@@ -135,7 +135,7 @@ impl EndpointPair {
 
     /// Sends a message from one to the other, reads both completions and returns the receiver's.
     #[track_caller]
-    pub(crate) fn message(
+    pub(crate) fn send_and_receive(
         &self,
         from: &TestEndpoint,
         to: &TestEndpoint,
@@ -143,11 +143,11 @@ impl EndpointPair {
         len_bytes: usize,
     ) -> Completion {
         let message = payload(identity, len_bytes);
-        to.endpoint.recv(room(len_bytes), ANY, identity).expect("room for a receive");
+        to.endpoint.recv(marked_buffer(len_bytes), ANY, identity).expect("room for a receive");
         from.endpoint.send(message.clone(), from.peer, identity).expect("room for a send");
-        assert_eq!(self.completion(from).context, identity);
-        let completion = self.completion(to);
-        assert_eq!((completion.context, received(&completion.buffer)), (identity, message.to_vec()));
+        assert_eq!(self.next_completion(from).context, identity);
+        let completion = self.next_completion(to);
+        assert_eq!((completion.context, received_bytes(&completion.buffer)), (identity, message.to_vec()));
         completion
     }
 
@@ -157,33 +157,33 @@ impl EndpointPair {
     pub(crate) fn exchange(&self) {
         for (from, to) in [(&self.alice, &self.bob), (&self.bob, &self.alice)] {
             for len_bytes in [0, 8, 20_000, 400_000] {
-                self.message(from, to, len_bytes as u64, len_bytes);
+                self.send_and_receive(from, to, len_bytes as u64, len_bytes);
             }
         }
     }
 
     /// Registers a region of bob's with all remote access rights.
-    pub(crate) fn region(&self, len_bytes: usize, key: u64) -> MemoryRegion {
+    pub(crate) fn register_region(&self, len_bytes: usize, key: u64) -> MemoryRegion {
         let attr = MrAttr { access: REMOTE, requested_key: key, ..MrAttr::default() };
         self.domain.register(len_bytes, &attr).expect("a region")
     }
 
     /// The same with a file whose pages are all on the device. Alice has the capability to commit.
     #[track_caller]
-    pub(crate) fn persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
-        let named = NamedFile::unused();
+    pub(crate) fn register_persistent_region(&self, len_bytes: usize, key: u64) -> (MemoryRegion, NamedFile) {
+        let named = NamedFile::with_unused_name();
         let file = File::options().read(true).write(true).create_new(true).open(named.path());
         let file = file.expect("a file can be made here");
         file.set_len(len_bytes as u64).expect("there is room for it");
         let attr = MrAttr { access: REMOTE, requested_key: key, ..MrAttr::default() };
         let region = self.domain.register_file(&file, 0, len_bytes, &attr).expect("a region");
-        self.write_at_level(&region, &room(len_bytes).freeze(), OpFlags::COMMIT_COMPLETE);
+        self.write_with_flags_and_wait(&region, &marked_buffer(len_bytes).freeze(), OpFlags::COMMIT_COMPLETE);
         (region, named)
     }
 
     /// Alice writes to the start of a region with these flags, and waits for the completion.
     #[track_caller]
-    pub(crate) fn write_at_level(&self, region: &MemoryRegion, message: &Bytes, flags: OpFlags) {
+    pub(crate) fn write_with_flags_and_wait(&self, region: &MemoryRegion, message: &Bytes, flags: OpFlags) {
         let (address, key) = (region.address(), region.key());
         let to = self.alice.peer;
         let write = WriteMsg {
@@ -194,7 +194,7 @@ impl EndpointPair {
             ..WriteMsg::default()
         };
         self.alice.endpoint.writemsg(write).expect("room for a write");
-        self.completion(&self.alice);
+        self.next_completion(&self.alice);
     }
 
     /// Alice writes to the start of a region, and reads it back.
@@ -202,19 +202,24 @@ impl EndpointPair {
     pub(crate) fn write_and_read(&self, region: &MemoryRegion, message: &Bytes) {
         let TestEndpoint { endpoint, peer, .. } = &self.alice;
         endpoint.write(message.clone(), *peer, region.remote(), 1).expect("room");
-        assert_eq!(self.completion(&self.alice).context, 1);
-        assert!(content(region, message.len()) == *message);
-        endpoint.read(room(message.len()), *peer, region.remote(), 2).expect("room");
-        let read = self.completion(&self.alice);
-        assert_eq!((read.context, received(&read.buffer)), (2, message.to_vec()));
+        assert_eq!(self.next_completion(&self.alice).context, 1);
+        assert!(read_content(region, message.len()) == *message);
+        endpoint.read(marked_buffer(message.len()), *peer, region.remote(), 2).expect("room");
+        let read = self.next_completion(&self.alice);
+        assert_eq!((read.context, received_bytes(&read.buffer)), (2, message.to_vec()));
     }
 }
 
 /// Alice requests a connection, which bob accepts.
-fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> (TestEndpoint, TestEndpoint) {
-    let (alice, eq, request) = asked(domain, alice, bob, role);
+fn open_connected_pair(
+    domain: &Domain,
+    alice: &Info,
+    bob: &Info,
+    role: &OpenAttr,
+) -> (TestEndpoint, TestEndpoint) {
+    let (alice, eq, request) = request_connection(domain, alice, bob, role);
     let endpoint = domain.endpoint_for_request(&request.info(), &request).expect("the request is open");
-    let bob = TestEndpoint::reporting(domain, endpoint, &eq, role);
+    let bob = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, role);
     bob.endpoint.accept(&[]).expect("an undecided request");
     for _ in 0..2 {
         let event = next_event(&eq).expect("success");
@@ -224,7 +229,7 @@ fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &OpenAttr) -> (Tes
 }
 
 /// Alice requests a connection from a passive endpoint with bob's info; both report to this event queue.
-pub(crate) fn asked(
+pub(crate) fn request_connection(
     domain: &Domain,
     alice: &Info,
     bob: &Info,
@@ -236,7 +241,7 @@ pub(crate) fn asked(
     passive.bind_eq(&eq, 0).expect("its first event queue");
     passive.listen().expect("it has all that it needs");
     let endpoint = domain.endpoint(alice).expect("the endpoint was answered");
-    let alice = TestEndpoint::reporting(domain, endpoint, &eq, role);
+    let alice = TestEndpoint::new_with_event_queue(domain, endpoint, &eq, role);
     alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("a first request");
     match next_event(&eq) {
         Ok(ConnectionEvent::Request(request)) => (alice, eq, request),
@@ -251,7 +256,7 @@ pub(crate) fn next_event(eq: &EventQueue) -> Result<ConnectionEvent, EventError>
         match eq.read() {
             Ok(Some(Event::Connection(event))) => return Ok(event),
             Err(EqReadError::ErrorAvailable) => return Err(eq.read_error().expect("an error")),
-            Ok(None) => deadline.pause("an event of a connection"),
+            Ok(None) => deadline.yield_or_panic("an event of a connection"),
             other => panic!("{other:?}"),
         }
     }
@@ -268,7 +273,12 @@ impl TestEndpoint {
     }
 
     /// The same for an endpoint that reports connection events to this queue.
-    fn reporting(domain: &Domain, endpoint: Endpoint, eq: &EventQueue, role: &OpenAttr) -> TestEndpoint {
+    fn new_with_event_queue(
+        domain: &Domain,
+        endpoint: Endpoint,
+        eq: &EventQueue,
+        role: &OpenAttr,
+    ) -> TestEndpoint {
         endpoint.bind_eq(eq, 1).expect("its first event queue");
         TestEndpoint::new(domain, endpoint, None, role)
     }
@@ -278,14 +288,14 @@ impl TestEndpoint {
         self.av.as_ref().expect("an unconnected endpoint has a vector")
     }
 
-    fn meet(&mut self, other: &TestEndpoint) {
+    fn insert_peer(&mut self, other: &TestEndpoint) {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.peer = self.av().insert_one(name).expect("a name can be inserted");
     }
 
     /// The next completed operation, if there is one.
     #[track_caller]
-    pub(crate) fn poll(&self) -> Option<Ended> {
+    pub(crate) fn poll_completion(&self) -> Option<Ended> {
         match self.cq.read_from() {
             Ok(ended) => ended.map(Ok),
             Err(ReadError::ErrorAvailable) => self.cq.read_error().expect("no overrun").map(Err),
@@ -300,7 +310,7 @@ pub(crate) fn with_caps(info: &Info, caps: Caps) -> Info {
 }
 
 /// The first bytes of a region.
-pub(crate) fn content(region: &MemoryRegion, len_bytes: usize) -> Vec<u8> {
+pub(crate) fn read_content(region: &MemoryRegion, len_bytes: usize) -> Vec<u8> {
     let mut bytes = vec![0; len_bytes];
     region.read_at(0, &mut bytes).expect("it is that long");
     bytes

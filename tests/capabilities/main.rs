@@ -40,7 +40,7 @@ fn offered_infos() -> Vec<Info> {
 
 /// The answer to hints that equal this info after a change, or `None` if they are refused. The source
 /// address stays that of the info.
-pub(crate) fn granted(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
+pub(crate) fn getinfo_after_change(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
     let answer = Fabric::new().info(&Hints::from(hints)).ok()?;
@@ -48,13 +48,13 @@ pub(crate) fn granted(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Inf
 }
 
 /// Each flag of a word.
-pub(crate) fn every_bit<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
+pub(crate) fn single_bit_flags<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
     (0..u64::BITS).map(|place| F::from_bits_retain(1 << place))
 }
 
 /// Runs the check of a flag.
 #[track_caller]
-pub(crate) fn exercise<F: Flags<Bits = u64> + Debug + Copy>(
+pub(crate) fn exercise_flag<F: Flags<Bits = u64> + Debug + Copy>(
     what: &str,
     bit: F,
     table: &[(F, Check)],
@@ -81,12 +81,12 @@ fn every_capability_works() {
     for info in offered_infos() {
         let sides = info.tx.caps | info.rx.caps | info.domain.caps;
         assert!(info.caps.contains(sides), "{:?} are no capabilities of the endpoint", sides - info.caps);
-        for bit in every_bit() {
+        for bit in single_bit_flags() {
             // Some are granted only on request.
-            let granted = granted(&info, |hints| hints.caps |= bit);
+            let granted = getinfo_after_change(&info, |hints| hints.caps |= bit);
             assert!(granted.is_some() || !info.caps.contains(bit), "{bit:?} is answered and not granted");
             if granted.is_some_and(|granted| granted.caps.contains(bit)) {
-                exercise("the capability", bit, caps::TABLE, &info);
+                exercise_flag("the capability", bit, caps::TABLE, &info);
             }
         }
     }
@@ -97,10 +97,10 @@ fn every_default_transmit_flag_works() {
     for info in offered_infos() {
         assert!(info.tx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
-        for bit in every_bit() {
-            if let Some(granted) = granted(&info, |hints| hints.tx.op_flags = bit) {
+        for bit in single_bit_flags() {
+            if let Some(granted) = getinfo_after_change(&info, |hints| hints.tx.op_flags = bit) {
                 assert_eq!(granted.tx.op_flags, bit);
-                exercise("the transmit flag", bit, flags::TRANSMIT, &granted);
+                exercise_flag("the transmit flag", bit, flags::TRANSMIT, &granted);
                 all |= bit;
             }
         }
@@ -113,10 +113,10 @@ fn every_default_receive_flag_works() {
     for info in offered_infos() {
         assert!(info.rx.op_flags.is_empty(), "who asks for none has none");
         let mut all = OpFlags::empty();
-        for bit in every_bit() {
-            if let Some(granted) = granted(&info, |hints| hints.rx.op_flags = bit) {
+        for bit in single_bit_flags() {
+            if let Some(granted) = getinfo_after_change(&info, |hints| hints.rx.op_flags = bit) {
                 assert_eq!(granted.rx.op_flags, bit);
-                exercise("the receive flag", bit, flags::RECEIVE, &granted);
+                exercise_flag("the receive flag", bit, flags::RECEIVE, &granted);
                 all |= bit;
             }
         }
@@ -127,14 +127,14 @@ fn every_default_receive_flag_works() {
 #[test]
 fn every_message_order_holds() {
     for info in offered_infos() {
-        for bit in every_bit() {
+        for bit in single_bit_flags() {
             let ask = |hints: &mut Info| (hints.tx.msg_order, hints.rx.msg_order) = (bit, bit);
-            let granted = granted(&info, ask);
+            let granted = getinfo_after_change(&info, ask);
             let answered = info.tx.msg_order | info.rx.msg_order;
             assert!(granted.is_some() || !answered.contains(bit), "{bit:?} is answered and not granted");
             if let Some(granted) = granted {
                 assert!((granted.tx.msg_order & granted.rx.msg_order).contains(bit));
-                exercise("the order", bit, orders::OF_MESSAGES, &granted);
+                exercise_flag("the order", bit, orders::OF_MESSAGES, &granted);
             }
         }
     }
@@ -143,14 +143,19 @@ fn every_message_order_holds() {
 #[test]
 fn every_completion_order_holds() {
     for info in offered_infos() {
-        for bit in every_bit() {
-            if let Some(granted) = granted(&info, |hints| hints.tx.comp_order = bit) {
+        for bit in single_bit_flags() {
+            if let Some(granted) = getinfo_after_change(&info, |hints| hints.tx.comp_order = bit) {
                 assert!(granted.tx.comp_order.contains(bit));
-                exercise("the transmit completion order", bit, orders::OF_TRANSMIT_COMPLETIONS, &granted);
+                exercise_flag(
+                    "the transmit completion order",
+                    bit,
+                    orders::OF_TRANSMIT_COMPLETIONS,
+                    &granted,
+                );
             }
-            if let Some(granted) = granted(&info, |hints| hints.rx.comp_order = bit) {
+            if let Some(granted) = getinfo_after_change(&info, |hints| hints.rx.comp_order = bit) {
                 assert!(granted.rx.comp_order.contains(bit));
-                exercise("the receive completion order", bit, orders::OF_RECEIVE_COMPLETIONS, &granted);
+                exercise_flag("the receive completion order", bit, orders::OF_RECEIVE_COMPLETIONS, &granted);
             }
         }
     }
@@ -162,30 +167,30 @@ fn getinfo_requires_no_mode_bits() {
         for mode in [info.mode, info.tx.mode, info.rx.mode, info.domain.mode] {
             assert!(mode.is_empty(), "{mode:?} is demanded of applications, and nothing here heeds it");
         }
-        for bit in every_bit() {
-            let granted =
-                granted(&info, |hints| hints.mode = bit).expect("unused mode bits are no reason to refuse");
+        for bit in single_bit_flags() {
+            let granted = getinfo_after_change(&info, |hints| hints.mode = bit)
+                .expect("unused mode bits are no reason to refuse");
             assert!(granted.mode.is_empty(), "{:?}", granted.mode);
         }
     }
 }
 
 #[test]
-fn every_mr_mode() {
+fn every_mr_mode_works() {
     for info in offered_infos() {
         // The mode bits required when the hints allow none, one, and all.
         let single = (0..u32::BITS).map(|place| MrMode::from_bits_retain(1 << place));
         for asked in single.chain([MrMode::empty(), MrMode::from_bits_retain(u32::MAX)]) {
-            let granted = granted(&info, |hints| hints.domain.mr_mode = asked);
+            let granted = getinfo_after_change(&info, |hints| hints.domain.mr_mode = asked);
             let Some(granted) = granted else { continue };
             let demanded = granted.domain.mr_mode;
             assert!(asked.contains(demanded), "{demanded:?} is required though the hints allow {asked:?}");
-            choices::register(&granted);
+            choices::check_registration(&granted);
             // An application may demand the modes that it has offered.
             let mut insisting = granted;
             insisting.domain.mr_mode = asked;
             if Fabric::new().domain(&insisting).is_ok() {
-                choices::register(&insisting);
+                choices::check_registration(&insisting);
             }
         }
     }
@@ -194,18 +199,18 @@ fn every_mr_mode() {
 #[test]
 fn every_domain_choice_works() {
     for info in offered_infos() {
-        choices::threading(&info);
-        choices::progress(&info);
-        choices::resource_management(&info);
-        choices::address_vectors(&info);
-        choices::completion_formats(&info);
-        choices::wait_objects(&info);
+        choices::check_threading_models(&info);
+        choices::check_progress_models(&info);
+        choices::check_resource_management(&info);
+        choices::check_address_vector_kinds(&info);
+        choices::check_completion_formats(&info);
+        choices::check_wait_objects(&info);
     }
 }
 
 #[test]
 fn every_limit_works() {
     for info in offered_infos() {
-        numbers::exercise(&info);
+        numbers::exercise_limits(&info);
     }
 }

@@ -7,15 +7,15 @@ use homespun::info::{
 };
 use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse, RemoteMemory, Tag};
 
-use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, asked, next_event};
+use crate::endpoint_pair::{ANY, EndpointPair, OpenAttr, next_event, request_connection};
 use homespun_suite::Deadline;
-use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 
 /// How many objects are opened at most: a test has descriptors for no more.
 const OBJECTS_MAX: usize = 50;
 
 /// Exercises every number of an answer. The patterns name all fields, so a new field does not compile.
-pub(crate) fn exercise(info: &Info) {
+pub(crate) fn exercise_limits(info: &Info) {
     let Info {
         caps: _,
         mode: _,
@@ -102,36 +102,36 @@ pub(crate) fn exercise(info: &Info) {
     };
     assert!(auth_key.is_empty() && domain_key.is_empty());
 
-    injected(info, *inject_size_bytes);
-    outstanding(info, *tx_size_ops, *rx_size_ops);
-    gathered_and_scattered(info, *tx_iov_limit, *rx_iov_limit);
+    check_inject_size(info, *inject_size_bytes);
+    check_outstanding_operations(info, *tx_size_ops, *rx_size_ops);
+    check_segment_limits(info, *tx_iov_limit, *rx_iov_limit);
     // Calls of the crate have one remote segment; the plugin's calls pass a count.
     assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
-    long_messages(info, *max_msg_size_bytes);
-    tags(info, *mem_tag_format);
-    keys(info, *mr_key_size_bytes);
-    remote_data(info, *cq_data_size_bytes);
-    many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
-    many_endpoints_of_a_transmit_context(info, *max_ep_stx_ctx);
+    check_long_message(info, *max_msg_size_bytes);
+    check_tag_bits(info, *mem_tag_format);
+    check_key_bytes(info, *mr_key_size_bytes);
+    check_remote_data_bytes(info, *cq_data_size_bytes);
+    check_many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
+    check_many_transmit_sharers(info, *max_ep_stx_ctx);
     if info.ep.ep_type == Some(EndpointType::Msg) {
-        rejections(info, *max_err_data_bytes);
+        check_rejection_data(info, *max_err_data_bytes);
     }
 }
 
 /// The longest message that can be injected, and one that is longer.
-fn injected(info: &Info, max_bytes: usize) {
+fn check_inject_size(info: &Info, max_bytes: usize) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
-    bob.endpoint.recv(room(max_bytes), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(max_bytes), ANY, 1).unwrap();
     alice.endpoint.inject(&payload(1, max_bytes), alice.peer, None, None).unwrap();
-    assert!(received(&stage.completion(bob).buffer) == payload(1, max_bytes));
+    assert!(received_bytes(&stage.next_completion(bob).buffer) == payload(1, max_bytes));
     let refused = alice.endpoint.inject(&payload(1, max_bytes + 1), alice.peer, None, None).unwrap_err();
     assert!(matches!(refused, Error::Misuse(Misuse::TooLong { .. })), "{refused}");
-    stage.silence(bob);
+    stage.assert_no_completion(bob);
 }
 
 /// The maximum of outstanding operations, and one more.
-fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
+fn check_outstanding_operations(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     const FULL: Error = Error::Again(Again::QueueFull);
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
@@ -148,62 +148,68 @@ fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
     let mut deadline = Deadline::new();
     while ended != [tx_size_ops; 2] {
         while posted < tx_size_ops && posted - ended[1] < rx_size_ops.min(1000) {
-            bob.endpoint.recv(room(8), ANY, posted as u64).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, posted as u64).unwrap();
             posted += 1;
         }
         let received = bob.cq.read_each(1000, |completion, _| {
-            assert!(received(&completion.buffer) == payload(completion.context, 8));
+            assert!(received_bytes(&completion.buffer) == payload(completion.context, 8));
         });
         let sent = alice.cq.read_each(1000, |_, _| {});
         let now = [sent, received].map(|read| read.ok().flatten().unwrap_or(0));
         if now == [0; 2] {
-            deadline.pause("the rest of what is outstanding");
+            deadline.yield_or_panic("the rest of what is outstanding");
         } else {
             deadline = Deadline::new();
         }
         ended = [ended[0] + now[0], ended[1] + now[1]];
     }
     for context in 0..rx_size_ops as u64 {
-        bob.endpoint.recv(room(8), ANY, context).unwrap_or_else(|refused| {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap_or_else(|refused| {
             panic!("receive {context} of {rx_size_ops}: {}", refused.error);
         });
     }
-    assert_eq!(bob.endpoint.recv(room(8), ANY, 0).unwrap_err().error, FULL);
+    assert_eq!(bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap_err().error, FULL);
 }
 
 /// Messages with the maximum of segments, and with one more.
-fn gathered_and_scattered(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
+fn check_segment_limits(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let message = payload(1, 50_000);
-    bob.endpoint.recvv(room_in_pieces(50_000, rx_iov_limit), ANY, 1).unwrap();
-    alice.endpoint.sendv(pieces(&message, tx_iov_limit), alice.peer, 2).unwrap();
-    assert!(received(&stage.completion(bob).buffer) == message);
-    assert_eq!(stage.completion(alice).context, 2);
-    let refused = alice.endpoint.sendv(pieces(&message, tx_iov_limit + 1), alice.peer, 3).unwrap_err();
+    bob.endpoint.recvv(marked_buffers(50_000, rx_iov_limit), ANY, 1).unwrap();
+    alice.endpoint.sendv(split_unevenly(&message, tx_iov_limit), alice.peer, 2).unwrap();
+    assert!(received_bytes(&stage.next_completion(bob).buffer) == message);
+    assert_eq!(stage.next_completion(alice).context, 2);
+    let refused =
+        alice.endpoint.sendv(split_unevenly(&message, tx_iov_limit + 1), alice.peer, 3).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
-    let refused = bob.endpoint.recvv(room_in_pieces(50_000, rx_iov_limit + 1), ANY, 3).unwrap_err();
+    let refused = bob.endpoint.recvv(marked_buffers(50_000, rx_iov_limit + 1), ANY, 3).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
     if info.caps.contains(Caps::RMA) {
-        let region = stage.region(50_000, 7);
+        let region = stage.register_region(50_000, 7);
         let at = (region.address(), region.key());
         alice
             .endpoint
-            .writev(pieces(&message, tx_iov_limit), alice.peer, RemoteMemory { address: at.0, key: at.1 }, 4)
+            .writev(
+                split_unevenly(&message, tx_iov_limit),
+                alice.peer,
+                RemoteMemory { address: at.0, key: at.1 },
+                4,
+            )
             .unwrap();
-        assert_eq!(stage.completion(alice).context, 4);
+        assert_eq!(stage.next_completion(alice).context, 4);
         alice
             .endpoint
             .readv(
-                room_in_pieces(50_000, tx_iov_limit),
+                marked_buffers(50_000, tx_iov_limit),
                 alice.peer,
                 RemoteMemory { address: at.0, key: at.1 },
                 5,
             )
             .unwrap();
-        assert!(received(&stage.completion(alice).buffer) == message);
+        assert!(received_bytes(&stage.next_completion(alice).buffer) == message);
         let refused = alice.endpoint.writev(
-            pieces(&message, tx_iov_limit + 1),
+            split_unevenly(&message, tx_iov_limit + 1),
             alice.peer,
             RemoteMemory { address: at.0, key: at.1 },
             6,
@@ -212,57 +218,57 @@ fn gathered_and_scattered(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize)
     }
 }
 
-fn long_messages(info: &Info, max_bytes: usize) {
+fn check_long_message(info: &Info, max_bytes: usize) {
     let stage = EndpointPair::open(info);
-    stage.message(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
+    stage.send_and_receive(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
 }
 
 /// Each bit of a tag takes part in matching, and is reported.
-fn tags(info: &Info, mem_tag_format: u64) {
+fn check_tag_bits(info: &Info, mem_tag_format: u64) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     // A format without a bit promises nothing about it. The generic one has fields of one bit each,
     // up to the highest.
     let bits = u64::BITS - mem_tag_format.leading_zeros();
     for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
-        bob.endpoint.trecv(room(8), ANY, Tag(tag), 1).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), 1).unwrap();
         // A tag that differs in one bit does not match.
         let other = tag ^ 1 << (tag.count_zeros() % bits);
         alice.endpoint.inject(b"other", alice.peer, Some(Tag(other)), None).unwrap();
         alice.endpoint.inject(b"this", alice.peer, Some(Tag(tag)), None).unwrap();
-        let completion = stage.completion(bob);
-        assert_eq!((completion.tag, received(&completion.buffer)), (tag, b"this".to_vec()));
-        bob.endpoint.trecv(room(8), ANY, Tag(0).ignoring(u64::MAX), 2).unwrap();
-        assert_eq!(stage.completion(bob).tag, other);
+        let completion = stage.next_completion(bob);
+        assert_eq!((completion.tag, received_bytes(&completion.buffer)), (tag, b"this".to_vec()));
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0).ignoring(u64::MAX), 2).unwrap();
+        assert_eq!(stage.next_completion(bob).tag, other);
     }
 }
 
 /// Keys that use all of their bytes.
-fn keys(info: &Info, key_bytes: usize) {
+fn check_key_bytes(info: &Info, key_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
     let stage = EndpointPair::open(info);
     for key in [0, 1, highest >> 1, highest - 1] {
-        let region = stage.region(64, key);
+        let region = stage.register_region(64, key);
         stage.write_and_read(&region, &payload(key, 64));
     }
 }
 
 /// Remote data that uses all of its bytes.
-fn remote_data(info: &Info, data_bytes: usize) {
+fn check_remote_data_bytes(info: &Info, data_bytes: usize) {
     let highest = u64::MAX >> (u64::BITS - 8 * data_bytes as u32);
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for data in [0, 1, highest, 0x0123_4567_89ab_cdef & highest] {
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.inject(b"message", alice.peer, None, Some(data)).unwrap();
-        assert_eq!(stage.completion(bob).data, data);
+        assert_eq!(stage.next_completion(bob).data, data);
     }
 }
 
 /// A rejection carries as much data as an error entry can report.
-fn rejections(info: &Info, max_bytes: usize) {
+fn check_rejection_data(info: &Info, max_bytes: usize) {
     let domain = Fabric::new().domain(info).unwrap();
-    let (_alice, eq, request) = asked(&domain, info, info, &OpenAttr::default());
+    let (_alice, eq, request) = request_connection(&domain, info, info, &OpenAttr::default());
     let refused = request.reject(&payload(1, max_bytes + 1)).unwrap_err();
     assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
     request.reject(&payload(1, max_bytes)).unwrap();
@@ -271,7 +277,7 @@ fn rejections(info: &Info, max_bytes: usize) {
 }
 
 /// Many queues, counters and endpoints at once.
-fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
+fn check_many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
     let stage = EndpointPair::open(info);
     let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_cq(&CqAttr::default()).unwrap());
     let queues: Vec<_> = queues.collect();
@@ -285,7 +291,7 @@ fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
 }
 
 /// Many endpoints that share a transmit context.
-fn many_endpoints_of_a_transmit_context(info: &Info, max_ep_stx_ctx: usize) {
+fn check_many_transmit_sharers(info: &Info, max_ep_stx_ctx: usize) {
     let mut info = info.clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;
     let domain = Fabric::new().domain(&info).unwrap();

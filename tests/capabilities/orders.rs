@@ -7,41 +7,49 @@ use homespun::info::Info;
 use homespun::{Bytes, BytesMut, MemoryRegion, RemoteMemory};
 
 use crate::Check;
-use crate::endpoint_pair::{ANY, EndpointPair, TestEndpoint, content};
-use homespun_suite::payload::{payload, received, room};
+use crate::endpoint_pair::{ANY, EndpointPair, TestEndpoint, read_content};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 /// The check of each message order. The info has the order.
 pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
-    (Order::SAS, sends_after_sends),
-    (Order::SAW, |info| sends_after(info, Before::Write)),
-    (Order::SAR, |info| sends_after(info, Before::Read)),
-    (Order::WAS, |info| accesses_after_sends(info, Order::WAS)),
-    (Order::RAS, |info| accesses_after_sends(info, Order::RAS)),
-    (Order::RAR, |info| both(info, reads_after_reads, fetches_after_fetches)),
-    (Order::RAW, |info| both(info, reads_after_writes, fetches_after_updates)),
-    (Order::WAR, |info| both(info, writes_after_reads, updates_after_fetches)),
-    (Order::WAW, |info| both(info, writes_after_writes, updates_after_updates)),
-    (Order::RMA_RAR, reads_after_reads),
-    (Order::RMA_RAW, reads_after_writes),
-    (Order::RMA_WAR, writes_after_reads),
-    (Order::RMA_WAW, writes_after_writes),
-    (Order::ATOMIC_RAR, fetches_after_fetches),
-    (Order::ATOMIC_RAW, fetches_after_updates),
-    (Order::ATOMIC_WAR, updates_after_fetches),
-    (Order::ATOMIC_WAW, updates_after_updates),
+    (Order::SAS, check_sends_after_sends),
+    (Order::SAW, |info| check_sends_after(info, Before::Write)),
+    (Order::SAR, |info| check_sends_after(info, Before::Read)),
+    (Order::WAS, |info| check_accesses_after_sends(info, Order::WAS)),
+    (Order::RAS, |info| check_accesses_after_sends(info, Order::RAS)),
+    (Order::RAR, |info| {
+        check_accesses_and_atomics(info, check_reads_after_reads, check_fetches_after_fetches);
+    }),
+    (Order::RAW, |info| {
+        check_accesses_and_atomics(info, check_reads_after_writes, check_fetches_after_updates);
+    }),
+    (Order::WAR, |info| {
+        check_accesses_and_atomics(info, check_writes_after_reads, check_updates_after_fetches);
+    }),
+    (Order::WAW, |info| {
+        check_accesses_and_atomics(info, check_writes_after_writes, check_updates_after_updates);
+    }),
+    (Order::RMA_RAR, check_reads_after_reads),
+    (Order::RMA_RAW, check_reads_after_writes),
+    (Order::RMA_WAR, check_writes_after_reads),
+    (Order::RMA_WAW, check_writes_after_writes),
+    (Order::ATOMIC_RAR, check_fetches_after_fetches),
+    (Order::ATOMIC_RAW, check_fetches_after_updates),
+    (Order::ATOMIC_WAR, check_updates_after_fetches),
+    (Order::ATOMIC_WAW, check_updates_after_updates),
 ];
 
 /// The check of each completion order of transmit operations. A request for one grants all.
 pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
-    (Order::RAR, completions),
-    (Order::RAW, completions),
-    (Order::RAS, completions),
-    (Order::WAR, completions),
-    (Order::WAW, completions),
-    (Order::WAS, completions),
-    (Order::SAR, completions),
-    (Order::SAW, completions),
-    (Order::SAS, completions),
+    (Order::RAR, check_completion_order),
+    (Order::RAW, check_completion_order),
+    (Order::RAS, check_completion_order),
+    (Order::WAR, check_completion_order),
+    (Order::WAW, check_completion_order),
+    (Order::WAS, check_completion_order),
+    (Order::SAR, check_completion_order),
+    (Order::SAW, check_completion_order),
+    (Order::SAS, check_completion_order),
 ];
 
 /// The check of each completion order of receives.
@@ -56,12 +64,12 @@ const LONG_BYTES: usize = 300_000;
 /// How often a check is repeated that could pass by accident.
 const TURNS: u64 = 10;
 
-fn both(info: &Info, accesses: Check, atomics: Check) {
+fn check_accesses_and_atomics(info: &Info, accesses: Check, atomics: Check) {
     accesses(info);
     atomics(info);
 }
 
-fn sends_after_sends(info: &Info) {
+fn check_sends_after_sends(info: &Info) {
     let stage = EndpointPair::open(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let count = 4 * LENS_BYTES.len() as u64;
@@ -70,45 +78,45 @@ fn sends_after_sends(info: &Info) {
         alice.endpoint.send(payload(number, len_bytes(number)), alice.peer, number).unwrap();
     }
     for number in 0..count {
-        bob.endpoint.recv(room(LENS_BYTES[0]), ANY, number).unwrap();
+        bob.endpoint.recv(marked_buffer(LENS_BYTES[0]), ANY, number).unwrap();
     }
     // This order says nothing about the completion order of receives.
     for _ in 0..count {
-        let completion = stage.completion(bob);
+        let completion = stage.next_completion(bob);
         assert!(completion.flags.contains(CompletionFlags::RECV));
         let number = completion.context;
-        assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
+        assert!(received_bytes(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
     }
     for _ in 0..count {
-        stage.completion(alice);
+        stage.next_completion(alice);
     }
 }
 
 /// A pair, and a region of bob's.
-fn with_region(info: &Info) -> (EndpointPair, MemoryRegion) {
+fn open_pair_with_region(info: &Info) -> (EndpointPair, MemoryRegion) {
     let stage = EndpointPair::open(info);
-    let region = stage.region(LONG_BYTES, 7);
+    let region = stage.register_region(LONG_BYTES, 7);
     (stage, region)
 }
 
 /// Alice posts a write to the region.
-fn write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) {
+fn post_write(stage: &EndpointPair, region: &MemoryRegion, message: Bytes) {
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
     endpoint.write(message, *peer, region.remote(), 1).unwrap();
 }
 
-fn read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, context: u64) {
+fn post_read(stage: &EndpointPair, region: &MemoryRegion, len_bytes: usize, context: u64) {
     let TestEndpoint { endpoint, peer, .. } = &stage.alice;
-    endpoint.read(room(len_bytes), *peer, region.remote(), context).unwrap();
+    endpoint.read(marked_buffer(len_bytes), *peer, region.remote(), context).unwrap();
 }
 
 /// Waits for all of alice's operations, and returns the results of her reads by context.
-fn read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
-    let completions = (0..count).map(|_| stage.completion(&stage.alice));
+fn await_read_results(stage: &EndpointPair, count: usize) -> Vec<Vec<u8>> {
+    let completions = (0..count).map(|_| stage.next_completion(&stage.alice));
     let mut reads: Vec<_> =
         completions.filter(|completion| completion.flags.contains(CompletionFlags::READ)).collect();
     reads.sort_by_key(|completion| completion.context);
-    reads.iter().map(|completion| received(&completion.buffer)).collect()
+    reads.iter().map(|completion| received_bytes(&completion.buffer)).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,51 +126,51 @@ enum Before {
 }
 
 /// When a message has arrived, the accesses before it have taken effect.
-fn sends_after(info: &Info, before: Before) {
-    let (stage, region) = with_region(info);
+fn check_sends_after(info: &Info, before: Before) {
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
         let old = payload(turn, LONG_BYTES);
         region.write_at(0, &old).unwrap();
         match before {
-            Before::Read => read(&stage, &region, LONG_BYTES, 2),
-            Before::Write => write(&stage, &region, payload(turn + 1, LONG_BYTES)),
+            Before::Read => post_read(&stage, &region, LONG_BYTES, 2),
+            Before::Write => post_write(&stage, &region, payload(turn + 1, LONG_BYTES)),
         }
-        stage.bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        stage.bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         stage.alice.endpoint.inject(b"message", stage.alice.peer, None, None).unwrap();
-        stage.completion(&stage.bob);
+        stage.next_completion(&stage.bob);
         if before == Before::Write {
-            assert!(content(&region, LONG_BYTES) == payload(turn + 1, LONG_BYTES));
-            read_results(&stage, 1);
+            assert!(read_content(&region, LONG_BYTES) == payload(turn + 1, LONG_BYTES));
+            await_read_results(&stage, 1);
         } else {
             // The read must not see bytes that are written from now on.
             region.write_at(0, &payload(turn + 1, LONG_BYTES)).unwrap();
-            assert!(read_results(&stage, 1) == [old]);
+            assert!(await_read_results(&stage, 1) == [old]);
         }
     }
 }
 
 /// Eager messages that were sent before an access have arrived when the access ends.
-fn accesses_after_sends(info: &Info, order: Order) {
+fn check_accesses_after_sends(info: &Info, order: Order) {
     const EACH: u64 = 5;
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     for _ in 0..TURNS {
         for context in 0..EACH {
-            bob.endpoint.recv(room(3000), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(3000), ANY, context).unwrap();
             alice.endpoint.send(payload(context, 3000), alice.peer, context).unwrap();
         }
         if order == Order::RAS {
-            read(&stage, &region, 8, 2);
+            post_read(&stage, &region, 8, 2);
         } else {
-            write(&stage, &region, payload(1, 8));
+            post_write(&stage, &region, payload(1, 8));
         }
         // The sends may complete before or after the access.
         for _ in 0..=EACH {
-            let ended = stage.completion(alice);
+            let ended = stage.next_completion(alice);
             if ended.flags.intersects(CompletionFlags::READ | CompletionFlags::WRITE) {
                 for _ in 0..EACH {
-                    let message = bob.poll().expect("the message has arrived").expect("success").0;
-                    assert!(received(&message.buffer) == payload(message.context, 3000));
+                    let message = bob.poll_completion().expect("the message has arrived").expect("success").0;
+                    assert!(received_bytes(&message.buffer) == payload(message.context, 3000));
                 }
             }
         }
@@ -170,58 +178,58 @@ fn accesses_after_sends(info: &Info, order: Order) {
 }
 
 /// A later read sees at least the writes that an earlier one saw.
-fn reads_after_reads(info: &Info) {
-    let (stage, region) = with_region(info);
+fn check_reads_after_reads(info: &Info) {
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
         region.write_at(0, &turn.to_le_bytes()).unwrap();
-        read(&stage, &region, LONG_BYTES, 1);
-        read(&stage, &region, 8, 2);
+        post_read(&stage, &region, LONG_BYTES, 1);
+        post_read(&stage, &region, 8, 2);
         stage.progress();
         region.write_at(0, &(turn + 1).to_le_bytes()).unwrap();
-        let read_results = read_results(&stage, 2);
+        let read_results = await_read_results(&stage, 2);
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(number(&read_results[0]) <= number(&read_results[1]) && number(&read_results[0]) >= turn);
     }
 }
 
-fn reads_after_writes(info: &Info) {
+fn check_reads_after_writes(info: &Info) {
     assert!(info.ep.max_order_raw_size_bytes >= LONG_BYTES);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        write(&stage, &region, payload(turn, LONG_BYTES));
-        read(&stage, &region, LONG_BYTES, 2);
-        assert!(read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        post_write(&stage, &region, payload(turn, LONG_BYTES));
+        post_read(&stage, &region, LONG_BYTES, 2);
+        assert!(await_read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
-fn writes_after_reads(info: &Info) {
+fn check_writes_after_reads(info: &Info) {
     assert!(info.ep.max_order_war_size_bytes >= LONG_BYTES);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     region.write_at(0, &payload(0, LONG_BYTES)).unwrap();
     for turn in 0..TURNS {
-        read(&stage, &region, LONG_BYTES, 2);
-        write(&stage, &region, payload(turn + 1, LONG_BYTES));
-        assert!(read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
+        post_read(&stage, &region, LONG_BYTES, 2);
+        post_write(&stage, &region, payload(turn + 1, LONG_BYTES));
+        assert!(await_read_results(&stage, 2) == [payload(turn, LONG_BYTES)]);
     }
 }
 
-fn writes_after_writes(info: &Info) {
+fn check_writes_after_writes(info: &Info) {
     assert!(info.ep.max_order_waw_size_bytes >= LONG_BYTES);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        write(&stage, &region, payload(turn, LONG_BYTES));
-        write(&stage, &region, payload(turn + 1, 3000));
-        read_results(&stage, 2);
+        post_write(&stage, &region, payload(turn, LONG_BYTES));
+        post_write(&stage, &region, payload(turn + 1, 3000));
+        await_read_results(&stage, 2);
         let mut expected = payload(turn, LONG_BYTES).to_vec();
         expected[..3000].copy_from_slice(&payload(turn + 1, 3000));
-        assert!(content(&region, LONG_BYTES) == expected);
+        assert!(read_content(&region, LONG_BYTES) == expected);
     }
 }
 
 /// The number of elements of an atomic operation.
 const NUMBERS: u64 = 100;
 
-fn target(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
+fn make_atomic_target(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
     let (address, key) = (region.address(), region.key());
     AtomicTarget {
         peer: stage.alice.peer,
@@ -231,65 +239,66 @@ fn target(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp) -> AtomicTa
     }
 }
 
-fn numbers(number: u64) -> Bytes {
+fn repeat_number(number: u64) -> Bytes {
     number.to_le_bytes().repeat(NUMBERS as usize).into()
 }
 
-fn update(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp, number: u64) {
-    stage.alice.endpoint.atomic(numbers(number), target(stage, region, op), 1).unwrap();
+fn post_update(stage: &EndpointPair, region: &MemoryRegion, op: AtomicOp, number: u64) {
+    stage.alice.endpoint.atomic(repeat_number(number), make_atomic_target(stage, region, op), 1).unwrap();
 }
 
-fn fetch(stage: &EndpointPair, region: &MemoryRegion, context: u64) {
-    let (room, target) = (BytesMut::zeroed(8 * NUMBERS as usize), target(stage, region, AtomicOp::Read));
+fn post_fetch(stage: &EndpointPair, region: &MemoryRegion, context: u64) {
+    let (room, target) =
+        (BytesMut::zeroed(8 * NUMBERS as usize), make_atomic_target(stage, region, AtomicOp::Read));
     stage.alice.endpoint.fetch_atomic(Bytes::new(), room, target, context).unwrap();
 }
 
-fn fetches_after_fetches(info: &Info) {
-    let (stage, region) = with_region(info);
+fn check_fetches_after_fetches(info: &Info) {
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        fetch(&stage, &region, 1);
-        fetch(&stage, &region, 2);
-        assert!(read_results(&stage, 2) == [numbers(turn), numbers(turn)]);
-        update(&stage, &region, AtomicOp::Sum, 1);
-        read_results(&stage, 1);
+        post_fetch(&stage, &region, 1);
+        post_fetch(&stage, &region, 2);
+        assert!(await_read_results(&stage, 2) == [repeat_number(turn), repeat_number(turn)]);
+        post_update(&stage, &region, AtomicOp::Sum, 1);
+        await_read_results(&stage, 1);
     }
 }
 
-fn fetches_after_updates(info: &Info) {
+fn check_fetches_after_updates(info: &Info) {
     assert!(info.ep.max_order_raw_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        update(&stage, &region, AtomicOp::Write, turn);
-        fetch(&stage, &region, 2);
-        assert!(read_results(&stage, 2) == [numbers(turn)]);
+        post_update(&stage, &region, AtomicOp::Write, turn);
+        post_fetch(&stage, &region, 2);
+        assert!(await_read_results(&stage, 2) == [repeat_number(turn)]);
     }
 }
 
-fn updates_after_fetches(info: &Info) {
+fn check_updates_after_fetches(info: &Info) {
     assert!(info.ep.max_order_war_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        fetch(&stage, &region, 2);
-        update(&stage, &region, AtomicOp::Write, turn + 1);
-        assert!(read_results(&stage, 2) == [numbers(turn)]);
+        post_fetch(&stage, &region, 2);
+        post_update(&stage, &region, AtomicOp::Write, turn + 1);
+        assert!(await_read_results(&stage, 2) == [repeat_number(turn)]);
     }
 }
 
-fn updates_after_updates(info: &Info) {
+fn check_updates_after_updates(info: &Info) {
     assert!(info.ep.max_order_waw_size_bytes >= 8 * NUMBERS as usize);
-    let (stage, region) = with_region(info);
+    let (stage, region) = open_pair_with_region(info);
     for turn in 0..TURNS {
-        update(&stage, &region, AtomicOp::Write, turn);
-        update(&stage, &region, AtomicOp::Prod, 3);
-        update(&stage, &region, AtomicOp::Sum, 1);
-        read_results(&stage, 3);
-        assert!(content(&region, 8 * NUMBERS as usize) == numbers(3 * turn + 1));
+        post_update(&stage, &region, AtomicOp::Write, turn);
+        post_update(&stage, &region, AtomicOp::Prod, 3);
+        post_update(&stage, &region, AtomicOp::Sum, 1);
+        await_read_results(&stage, 3);
+        assert!(read_content(&region, 8 * NUMBERS as usize) == repeat_number(3 * turn + 1));
     }
 }
 
 /// Long and short operations complete in posting order.
-fn completions(info: &Info) {
-    let (stage, region) = with_region(info);
+fn check_completion_order(info: &Info) {
+    let (stage, region) = open_pair_with_region(info);
     let (alice, bob) = (&stage.alice, &stage.bob);
     let count = 6 * LENS_BYTES.len() as u64;
     let at = (region.address(), region.key());
@@ -298,7 +307,7 @@ fn completions(info: &Info) {
         let message = payload(context, len_bytes);
         match context % 3 {
             0 => {
-                bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+                bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                 let flags =
                     if context % 2 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::INJECT_COMPLETE };
                 let (buffers, to) = (vec![message], alice.peer);
@@ -313,11 +322,16 @@ fn completions(info: &Info) {
                 .unwrap(),
             _ => alice
                 .endpoint
-                .read(room(len_bytes), alice.peer, RemoteMemory { address: at.0, key: at.1 }, context)
+                .read(
+                    marked_buffer(len_bytes),
+                    alice.peer,
+                    RemoteMemory { address: at.0, key: at.1 },
+                    context,
+                )
                 .unwrap(),
         }
     }
     for context in 0..count {
-        assert_eq!(stage.completion(alice).context, context);
+        assert_eq!(stage.next_completion(alice).context, context);
     }
 }

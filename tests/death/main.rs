@@ -17,14 +17,14 @@ use std::thread;
 use crate::survivor::{Survivor, Tally};
 use crate::victim::{CauseOfDeath, FirstSender, SYSTEM_CALLS, VictimPlan};
 use homespun_suite::Transport;
-use homespun_suite::possessions::ProcessResources;
-use homespun_suite::seccomp::{COPIES_ACROSS, refuse_in_this_thread};
+use homespun_suite::process_resources::ProcessResources;
+use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 
 /// The resources of the process are counted, so its tests run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// How many peers die unless `HOMESPUN_DEATHS` says otherwise.
-fn deaths(default: u64) -> u64 {
+fn death_count(default: u64) -> u64 {
     match env::var("HOMESPUN_DEATHS") {
         Ok(asked) => asked.parse().expect("HOMESPUN_DEATHS is a number"),
         Err(_) => default,
@@ -32,48 +32,53 @@ fn deaths(default: u64) -> u64 {
 }
 
 /// Runs so many victims until they die, and checks that no resource stays in use.
-fn outlive(transport: &Transport, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
-    outlive_each(transport, count, false, end);
+fn outlive_victims(transport: &Transport, count: u64, end: impl Fn(u64) -> CauseOfDeath) {
+    outlive_victims_of_kind(transport, count, false, end);
 }
 
-fn outlive_each(transport: &Transport, count: u64, is_confined: bool, end: impl Fn(u64) -> CauseOfDeath) {
+fn outlive_victims_of_kind(
+    transport: &Transport,
+    count: u64,
+    is_confined: bool,
+    end: impl Fn(u64) -> CauseOfDeath,
+) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Resources that the process opens once and keeps do not count.
     drop(Survivor::new(transport));
-    let before = ProcessResources::now();
+    let before = ProcessResources::measure_now();
     let mut survivor = Survivor::new(transport);
     for number in 0..count {
         let first = [FirstSender::Victim, FirstSender::Survivor, FirstSender::Both][number as usize % 3];
         survivor.outlive_victim(&VictimPlan { number, first, is_confined, end: end(number / 3) });
     }
     survivor.check_still_working();
-    report(&survivor.tally);
+    print_tally(&survivor.tally);
     drop(survivor);
-    assert_eq!(ProcessResources::now(), before);
+    assert_eq!(ProcessResources::measure_now(), before);
 }
 
 #[expect(clippy::print_stdout, reason = "a long run is worth its numbers")]
-fn report(tally: &Tally) {
+fn print_tally(tally: &Tally) {
     println!("{tally:?}");
 }
 
 /// Kills a victim after each of its first calls of the library.
-fn at_every_call(transport: &Transport, default: u64) {
-    let count = deaths(default);
-    outlive(transport, count, CauseOfDeath::AfterCalls);
+fn kill_at_every_call(transport: &Transport, default: u64) {
+    let count = death_count(default);
+    outlive_victims(transport, count, CauseOfDeath::AfterCalls);
 }
 
 /// Kills victims at each system call of a transport, at its first use or a later one.
-fn at_every_system_call(transport: &Transport, default: u64) {
-    let count = deaths(default);
-    outlive(transport, count, |number| {
+fn kill_at_every_system_call(transport: &Transport, default: u64) {
+    let count = death_count(default);
+    outlive_victims(transport, count, |number| {
         let kinds = SYSTEM_CALLS.len() as u64;
         CauseOfDeath::AtSystemCall { which: (number % kinds) as usize, after_calls: number / kinds * 7 }
     });
 }
 
-fn at_any_moment(transport: &Transport, default: u64) {
-    outlive(transport, deaths(default), |_| CauseOfDeath::FromOutside);
+fn kill_at_any_moment(transport: &Transport, default: u64) {
+    outlive_victims(transport, death_count(default), |_| CauseOfDeath::FromOutside);
 }
 
 mod over_shared_memory {
@@ -81,17 +86,17 @@ mod over_shared_memory {
 
     #[test]
     fn peer_killed_at_every_library_call_is_survived() {
-        at_every_call(&Transport::Shm4, 45);
+        kill_at_every_call(&Transport::Shm4, 45);
     }
 
     #[test]
     fn peer_killed_at_every_system_call_is_survived() {
-        at_every_system_call(&Transport::Shm4, 3 * SYSTEM_CALLS.len() as u64);
+        kill_at_every_system_call(&Transport::Shm4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
     fn peer_killed_at_any_moment_is_survived() {
-        at_any_moment(&Transport::Shm6, 45);
+        kill_at_any_moment(&Transport::Shm6, 45);
     }
 }
 
@@ -102,8 +107,8 @@ mod over_rings {
     #[test]
     fn peer_killed_at_any_moment_is_survived() {
         let confined = thread::spawn(|| {
-            refuse_in_this_thread(&COPIES_ACROSS, libc::EPERM);
-            outlive_each(&Transport::Shm4, deaths(30), true, |_| CauseOfDeath::FromOutside);
+            fail_system_calls_of_thread(&COPIES_ACROSS, libc::EPERM);
+            outlive_victims_of_kind(&Transport::Shm4, death_count(30), true, |_| CauseOfDeath::FromOutside);
         });
         if let Err(panic) = confined.join() {
             resume_unwind(panic);
@@ -116,16 +121,16 @@ mod over_tcp {
 
     #[test]
     fn peer_killed_at_every_library_call_is_survived() {
-        at_every_call(&Transport::Tcp4, 24);
+        kill_at_every_call(&Transport::Tcp4, 24);
     }
 
     #[test]
     fn peer_killed_at_every_system_call_is_survived() {
-        at_every_system_call(&Transport::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
+        kill_at_every_system_call(&Transport::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
     }
 
     #[test]
     fn peer_killed_at_any_moment_is_survived() {
-        at_any_moment(&Transport::Tcp6, 24);
+        kill_at_any_moment(&Transport::Tcp6, 24);
     }
 }

@@ -7,11 +7,12 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
 
 use crate::victim::{
-    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, any_message, any_receive, is_accepted,
+    CauseOfDeath, ENTRY, FirstSender, POSTED, VictimPlan, VictimSetup, is_accepted, make_any_message,
+    make_any_receive,
 };
-use homespun_suite::payload::{payload, received};
-use homespun_suite::possessions::{MemoryUsage, ProcessResources};
+use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::Process;
+use homespun_suite::process_resources::{MemoryUsage, ProcessResources};
 use homespun_suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
 
 /// How many sends are outstanding at most.
@@ -78,7 +79,7 @@ pub(crate) struct Survivor {
 impl Survivor {
     pub(crate) fn new(transport: &Transport) -> Survivor {
         let net = Net::new(transport, Turns::Alternate);
-        let party = net.party();
+        let party = net.open_party();
         Survivor {
             tally: Tally::default(),
             net,
@@ -91,7 +92,7 @@ impl Survivor {
             next_receive: RECEIVES,
             has_heard: false,
             is_victim_dead: false,
-            alone: ProcessResources::now(),
+            alone: ProcessResources::measure_now(),
             memory: None,
         }
     }
@@ -104,12 +105,12 @@ impl Survivor {
         self.is_victim_dead = false;
         let mut victim = Process::spawn(ENTRY);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
-        victim.tell(&VictimSetup { transport: self.transport.clone(), survivor, life: *life });
-        if let Some(AddressForm(name)) = victim.hear_if_alive() {
+        victim.send_message(&VictimSetup { transport: self.transport.clone(), survivor, life: *life });
+        if let Some(AddressForm(name)) = victim.receive_if_alive() {
             let inserted = self.party.av.insert(&[name]).remove(0);
             let peer = inserted.expect("an endpoint's name can be inserted");
             // One receive that is for the victim alone.
-            let directed = self.next_receive();
+            let directed = self.next_receive_context();
             let buffers = vec![BytesMut::zeroed(1000)];
             let receive = RecvMsg { buffers, from: peer, context: directed, ..RecvMsg::default() };
             self.party.endpoint.recvmsg(receive).expect("there is room for it");
@@ -118,29 +119,29 @@ impl Survivor {
             self.exchange_until_death(&mut victim, life, peer);
             self.finish_operations(life, peer, directed);
         } else {
-            victim.died();
+            victim.wait_for_exit();
         }
         drop(victim);
         self.tally.deaths += 1;
         let deadline = Deadline::new();
-        while ProcessResources::now() != self.alone {
+        while ProcessResources::measure_now() != self.alone {
             self.drive_and_read();
-            deadline.pause_for(|| {
+            deadline.yield_or_panic_with(|| {
                 format!(
                     "nothing to be left of {life:?}: {:?} is not {:?}",
-                    ProcessResources::now(),
+                    ProcessResources::measure_now(),
                     self.alone
                 )
             });
         }
         if self.receives.is_empty() && self.tally.receives_completed > 0 {
-            self.check_memory(life);
+            self.check_memory_growth(life);
         }
     }
 
     /// Checks that no memory is kept for any peer, at a moment when none should be.
-    fn check_memory(&mut self, life: &VictimPlan) {
-        let now = MemoryUsage::now();
+    fn check_memory_growth(&mut self, life: &VictimPlan) {
+        let now = MemoryUsage::measure_now();
         let (deaths, before) = *self.memory.get_or_insert((self.tally.deaths, now));
         self.tally.memory_max = self.tally.memory_max.max(now);
         let kept_bytes = (self.tally.deaths - deaths) * KEPT_MAX_BYTES + KEPT_BESIDE_MAX_BYTES;
@@ -153,13 +154,14 @@ impl Survivor {
 
     /// Checks that all kinds of operations still work with a living peer.
     pub(crate) fn check_still_working(&mut self) {
-        let friend = self.net.party();
-        let (to_friend, to_self) = (self.party.meet(&friend), friend.meet(&self.party));
+        let friend = self.net.open_party();
+        let (to_friend, to_self) =
+            (self.party.insert_address_of(&friend), friend.insert_address_of(&self.party));
         // Some may be left over: the death of a peer ends no receive from any source.
-        (0..4 * POSTED).for_each(|_| self.receive());
+        (0..4 * POSTED).for_each(|_| self.post_any_receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
-            let send = SendMsg { tag: is_tagged.then_some(7), ..friendly(number, to_self) };
+            let send = SendMsg { tag: is_tagged.then_some(7), ..message_of_survivor(number, to_self) };
             friend.endpoint.sendmsg(send).expect("there is room for it");
             number += 1;
         }
@@ -167,17 +169,17 @@ impl Survivor {
         while !self.receives.is_empty() {
             self.drive_and_read();
             friend.cq.progress();
-            deadline.pause("messages for the receives that are left");
+            deadline.yield_or_panic("messages for the receives that are left");
         }
-        friend.completions(number as usize);
-        friend.endpoint.recvmsg(any_receive(&mut self.random, false, 1)).expect("there is room for it");
+        friend.next_sends_and_others(number as usize);
+        friend.endpoint.recvmsg(make_any_receive(&mut self.random, false, 1)).expect("there is room for it");
         self.sends.insert(0);
-        self.party.endpoint.sendmsg(friendly(0, to_friend)).expect("there is room for it");
-        assert!(received(&friend.completion().buffer) == payload(0, 100_000));
+        self.party.endpoint.sendmsg(message_of_survivor(0, to_friend)).expect("there is room for it");
+        assert!(received_bytes(&friend.next_completion().buffer) == payload(0, 100_000));
         while !self.sends.is_empty() {
             self.drive_and_read();
             friend.cq.progress();
-            deadline.pause("the end of a send to a friend");
+            deadline.yield_or_panic("the end of a send to a friend");
         }
     }
 
@@ -190,20 +192,20 @@ impl Survivor {
                 victim.kill();
                 return;
             }
-            if life.end != CauseOfDeath::FromOutside && victim.is_silent() {
-                victim.died();
+            if life.end != CauseOfDeath::FromOutside && victim.is_channel_readable() {
+                victim.wait_for_exit();
                 return;
             }
             if self.random.bool() {
-                self.receive();
+                self.post_any_receive();
             }
             if self.random.bool() && (life.first != FirstSender::Victim || self.has_heard) {
-                self.send(life, peer);
+                self.send_any_message(life, peer);
             }
             if self.drive_and_read() {
                 deadline = Deadline::new();
             }
-            deadline.pause("a victim to die");
+            deadline.yield_or_panic("a victim to die");
         }
     }
 
@@ -211,8 +213,8 @@ impl Survivor {
     fn finish_operations(&mut self, life: &VictimPlan, peer: FabricAddress, directed: u64) {
         self.is_victim_dead = true;
         // These end too, whether or not the link has noticed the death.
-        self.send(life, peer);
-        self.send(life, peer);
+        self.send_any_message(life, peer);
+        self.send_any_message(life, peer);
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
@@ -221,9 +223,9 @@ impl Survivor {
                 deadline = Deadline::new();
             }
             silent_rounds = if has_read || !self.sends.is_empty() { 0 } else { silent_rounds + 1 };
-            deadline.pause_for(|| format!("the end of sends {:?} in {life:?}", self.sends));
+            deadline.yield_or_panic_with(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
-        self.receive_all();
+        self.receive_unexpected();
         // A receive in the middle of a message could not be cancelled. Every other time those from any source
         // are left to the next peer.
         let mut cancelled = vec![directed];
@@ -236,16 +238,16 @@ impl Survivor {
                 result.unwrap_or_else(|error| panic!("receive {context} is stuck after {life:?}: {error}"));
                 while self.receives.contains_key(&context) {
                     self.drive_and_read();
-                    deadline.pause("a cancelled receive");
+                    deadline.yield_or_panic("a cancelled receive");
                 }
             }
         }
         self.party.av.remove(&[peer]).expect("it was inserted");
     }
 
-    fn send(&mut self, life: &VictimPlan, peer: FabricAddress) {
+    fn send_any_message(&mut self, life: &VictimPlan, peer: FabricAddress) {
         if self.sends.len() < SENDS_MAX {
-            let send = any_message(&mut self.random, life.number, self.messages, peer);
+            let send = make_any_message(&mut self.random, life.number, self.messages, peer);
             if is_accepted(self.party.endpoint.sendmsg(send)) {
                 self.sends.insert(self.messages);
                 self.messages += 1;
@@ -254,32 +256,36 @@ impl Survivor {
     }
 
     /// Receives every unexpected message: there is none left when a receive from any source stays posted.
-    fn receive_all(&mut self) {
+    fn receive_unexpected(&mut self) {
         let deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            self.receive_kind(false);
-            self.receive_kind(true);
+            self.post_receive_of_kind(false);
+            self.post_receive_of_kind(true);
             silent_rounds = if self.drive_and_read() { 0 } else { silent_rounds + 1 };
-            deadline.pause("the last message of the killed peer");
+            deadline.yield_or_panic("the last message of the killed peer");
         }
     }
 
-    fn receive(&mut self) {
+    fn post_any_receive(&mut self) {
         let is_tagged = self.random.bool();
-        self.receive_kind(is_tagged);
+        self.post_receive_of_kind(is_tagged);
     }
 
-    fn receive_kind(&mut self, is_tagged: bool) {
+    fn post_receive_of_kind(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
-            let context = self.next_receive();
-            if is_accepted(self.party.endpoint.recvmsg(any_receive(&mut self.random, is_tagged, context))) {
+            let context = self.next_receive_context();
+            if is_accepted(self.party.endpoint.recvmsg(make_any_receive(
+                &mut self.random,
+                is_tagged,
+                context,
+            ))) {
                 self.receives.insert(context, is_tagged);
             }
         }
     }
 
-    fn next_receive(&mut self) -> u64 {
+    fn next_receive_context(&mut self) -> u64 {
         self.next_receive += 1;
         self.next_receive
     }
@@ -287,14 +293,14 @@ impl Survivor {
     /// Drives the endpoint and reads all entries. Returns whether there was any.
     fn drive_and_read(&mut self) -> bool {
         let mut has_read = false;
-        while let Some(ended) = self.party.poll() {
+        while let Some(ended) = self.party.poll_completion() {
             has_read = true;
-            self.ended(&ended);
+            self.record_end(&ended);
         }
         has_read
     }
 
-    fn ended(&mut self, ended: &Ended) {
+    fn record_end(&mut self, ended: &Ended) {
         let (completion, error) = match ended {
             Ok((completion, _)) => (completion, None),
             Err(CompletionError { completion, error, .. }) => (completion, Some(error)),
@@ -317,11 +323,11 @@ impl Survivor {
                 self.has_heard = true;
                 self.tally.receives_completed += 1;
                 self.tally.receives_completed_late += u64::from(self.is_victim_dead);
-                check(completion);
+                check_message(completion);
             }
             Some(OperationError::Truncated { .. }) => {
                 self.tally.receives_truncated += 1;
-                check(completion);
+                check_message(completion);
             }
             Some(OperationError::Cancelled) => self.tally.receives_cancelled += 1,
             Some(error) => {
@@ -333,8 +339,8 @@ impl Survivor {
 }
 
 /// Makes sure that a message is one that was sent, and is whole.
-fn check(completion: &Completion) {
-    let bytes = received(&completion.buffer);
+fn check_message(completion: &Completion) {
+    let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);
     assert!(
         bytes == payload(completion.data, bytes.len()),
@@ -349,7 +355,7 @@ fn is_caused_by_death(error: &OperationError) -> bool {
 }
 
 /// A message from or to a living peer.
-fn friendly(number: u64, to: FabricAddress) -> SendMsg {
+fn message_of_survivor(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
     SendMsg {
         buffers,

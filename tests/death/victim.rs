@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use homespun_suite::payload::payload;
 use homespun_suite::process::Channel;
-use homespun_suite::seccomp::{COPIES_ACROSS, die_at, refuse};
+use homespun_suite::seccomp::{COPIES_ACROSS, kill_at_system_calls, refuse_system_calls};
 use homespun_suite::{AddressForm, Net, Party, Transport, Turns};
 
 /// The entry of a victim's process.
@@ -115,29 +115,29 @@ struct Victim {
 
 impl Victim {
     /// Exchanges messages until it dies.
-    fn live(&mut self) {
+    fn exchange_until_death(&mut self) {
         while self.life.end == CauseOfDeath::FromOutside || self.calls < CALLS_MAX {
             self.calls += 1;
             match self.life.end {
                 CauseOfDeath::AfterCalls(calls) if self.calls > calls => return,
                 CauseOfDeath::AtSystemCall { which, after_calls } if self.calls == after_calls => {
-                    die_at(&[SYSTEM_CALLS[which]]);
+                    kill_at_system_calls(&[SYSTEM_CALLS[which]]);
                 }
                 _ => {}
             }
             match self.random.u8(..10) {
-                0..4 => self.read(),
-                4..7 => self.send(),
-                7..9 => self.receive(),
+                0..4 => self.read_completion(),
+                4..7 => self.send_any_message(),
+                7..9 => self.post_any_receive(),
                 _ => self.party.cq.progress(),
             }
             thread::yield_now();
         }
     }
 
-    fn read(&mut self) {
+    fn read_completion(&mut self) {
         // It is not the victim that is tested: how its operations end is all the same.
-        let Some(ended) = self.party.poll() else { return };
+        let Some(ended) = self.party.poll_completion() else { return };
         let completion = ended.map_or_else(|failed| failed.completion, |(completion, _)| completion);
         if completion.flags.contains(CompletionFlags::RECV) {
             self.has_heard = true;
@@ -145,26 +145,31 @@ impl Victim {
         }
     }
 
-    fn send(&mut self) {
+    fn send_any_message(&mut self) {
         let has_to_wait = self.life.first == FirstSender::Survivor && !self.has_heard;
         if has_to_wait || self.messages == MESSAGES_MAX {
             return;
         }
-        let send = any_message(&mut self.random, self.life.number, self.messages, self.survivor);
+        let send = make_any_message(&mut self.random, self.life.number, self.messages, self.survivor);
         self.messages += u64::from(is_accepted(self.party.endpoint.sendmsg(send)));
     }
 
-    fn receive(&mut self) {
+    fn post_any_receive(&mut self) {
         let kind = usize::from(self.random.bool());
         if self.posted[kind] < POSTED {
-            let receive = any_receive(&mut self.random, kind == 1, 1);
+            let receive = make_any_receive(&mut self.random, kind == 1, 1);
             self.posted[kind] += usize::from(is_accepted(self.party.endpoint.recvmsg(receive)));
         }
     }
 }
 
 /// A message of any kind and size, whose bytes and data identify it.
-pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to: FabricAddress) -> SendMsg {
+pub(crate) fn make_any_message(
+    random: &mut fastrand::Rng,
+    life: u64,
+    number: u64,
+    to: FabricAddress,
+) -> SendMsg {
     const LENS_BYTES: [usize; 12] =
         [0, 1, 8, 100, 1000, 4096, 5000, 8193, 20_000, 65_537, 100_000, LEN_USUAL_MAX_BYTES];
     const LEVELS: [OpFlags; 4] =
@@ -183,7 +188,7 @@ pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to
 }
 
 /// A receive of any message of its kind, from any source. Few have room for the longest.
-pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
+pub(crate) fn make_any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
     let tagged = is_tagged.then_some(TagMatch::ANY);
     RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
@@ -198,7 +203,7 @@ pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     }
 }
 
-fn die() -> ! {
+fn kill_self() -> ! {
     kill_process(getpid(), Signal::KILL).expect("one may kill oneself");
     loop {
         thread::park();
@@ -208,27 +213,28 @@ fn die() -> ! {
 #[test]
 #[ignore = "an entry: other tests run it, in processes of their own"]
 fn victim_process_entry() {
-    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(mut channel) = Channel::from_parent() else { return };
     let Some(VictimSetup { transport, survivor: AddressForm(survivor), life }) =
-        channel.hear().expect("a test that speaks")
+        channel.receive_message().expect("a test that speaks")
     else {
         return;
     };
     // A process that the system kills for a system call would leave its memory in a file.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).expect("less is always granted");
     if life.is_confined {
-        refuse(&COPIES_ACROSS, libc::EPERM);
+        refuse_system_calls(&COPIES_ACROSS, libc::EPERM);
     }
     if let CauseOfDeath::AtSystemCall { which, after_calls: 0 } = life.end {
-        die_at(&[SYSTEM_CALLS[which]]);
+        kill_at_system_calls(&[SYSTEM_CALLS[which]]);
     }
     let net = Net::new(&transport, Turns::Alternate);
-    let party = net.party();
+    let party = net.open_party();
     let survivor = party.av.insert(&[survivor]).remove(0).expect("an endpoint's name can be inserted");
     let name = AddressForm(party.endpoint.name().expect("an endpoint in service has a name"));
-    channel.tell(&name).expect("a test that listens");
+    channel.send_message(&name).expect("a test that listens");
     let random = fastrand::Rng::with_seed(life.number);
     let posted = [0; 2];
-    Victim { party, survivor, life, random, calls: 0, has_heard: false, messages: 0, posted }.live();
-    die();
+    Victim { party, survivor, life, random, calls: 0, has_heard: false, messages: 0, posted }
+        .exchange_until_death();
+    kill_self();
 }

@@ -39,7 +39,7 @@ const DOMAINS: [&str; 2] = ["tcp", "shm"];
 #[test]
 #[ignore = "a process that the tests start"]
 fn example_process_entry() {
-    program::run(|name, arguments| match name {
+    program::run_chosen_example(|name, arguments| match name {
         "connected" => connected::run(arguments),
         "hello" => hello::run(arguments),
         "multi_receive_server" => multi_receive_server::run(arguments),
@@ -56,17 +56,17 @@ fn example_process_entry() {
 fn hello() {
     for domain in DOMAINS {
         let mut listener = Program::start("hello", domain, &[]);
-        let address = listener.await_text("listening at ");
+        let address = listener.await_rest_after_text("listening at ");
         let mut greeter = Program::start("hello", domain, &[&address]);
-        assert_eq!(greeter.await_text("said hello to "), address);
-        assert_eq!(listener.await_text("a peer says: "), "hello, fabric");
-        greeter.finish();
-        listener.finish();
+        assert_eq!(greeter.await_rest_after_text("said hello to "), address);
+        assert_eq!(listener.await_rest_after_text("a peer says: "), "hello, fabric");
+        greeter.assert_ends_in_success();
+        listener.assert_ends_in_success();
     }
 }
 
 /// An address whose port is bound, but where no socket listens.
-fn vacant_address() -> (Socket, SocketAddr) {
+fn bind_vacant_address() -> (Socket, SocketAddr) {
     let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
     let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
@@ -75,7 +75,7 @@ fn vacant_address() -> (Socket, SocketAddr) {
 
 #[test]
 fn client_of_a_dead_server_names_it() {
-    let (_held, address) = vacant_address();
+    let (_held, address) = bind_vacant_address();
     let address = &address.to_string()[..];
     let link = format!("the link to {address} ended: Connection refused");
     for (name, arguments, failed) in [
@@ -97,52 +97,55 @@ fn client_of_a_dead_server_names_it() {
         ),
     ] {
         let mut client = Program::start(name, "tcp", arguments);
-        assert_eq!(client.await_text(FAILED), failed);
-        assert!(!client.succeeds());
+        assert_eq!(client.await_rest_after_text(FAILED), failed);
+        assert!(!client.ends_in_success());
     }
 }
 
 #[test]
-fn tagged_client_server() {
+fn tagged_client_server_example_answers_calls() {
     for domain in DOMAINS {
         let start = |arguments: &[&str]| Program::start("tagged_client_server", domain, arguments);
         let mut server = start(&["server"]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         let mut one = start(&["client", &address, "add 2 40", "reverse cirbaf"]);
         let mut other = start(&["client", &address, "add two 2", "dance"]);
-        assert_eq!(one.await_text("add 2 40 -> "), "42");
-        assert_eq!(one.await_text("reverse cirbaf -> "), "fabric");
-        assert_eq!(other.await_text("add two 2 -> "), "two numbers are needed");
-        assert_eq!(other.await_text("dance -> "), "there is no such call");
-        one.finish();
-        other.finish();
+        assert_eq!(one.await_rest_after_text("add 2 40 -> "), "42");
+        assert_eq!(one.await_rest_after_text("reverse cirbaf -> "), "fabric");
+        assert_eq!(other.await_rest_after_text("add two 2 -> "), "two numbers are needed");
+        assert_eq!(other.await_rest_after_text("dance -> "), "there is no such call");
+        one.assert_ends_in_success();
+        other.assert_ends_in_success();
         let calls: Vec<String> = (0..40).map(|number| format!("add {number} 1000")).collect();
         let calls: Vec<&str> = calls.iter().map(String::as_str).chain(["stop"]).collect();
         let mut many = start(&[&["client", &address], &calls[..]].concat());
         for number in 0..40 {
-            assert_eq!(many.await_text(&format!("add {number} 1000 -> ")), (number + 1000).to_string());
+            assert_eq!(
+                many.await_rest_after_text(&format!("add {number} 1000 -> ")),
+                (number + 1000).to_string()
+            );
         }
-        assert_eq!(many.await_text("stop -> "), "good bye");
-        many.finish();
-        server.finish();
+        assert_eq!(many.await_rest_after_text("stop -> "), "good bye");
+        many.assert_ends_in_success();
+        server.assert_ends_in_success();
     }
 }
 
 #[test]
-fn remote_memory() {
+fn remote_memory_example_writes_to_its_peer() {
     for domain in DOMAINS {
         let mut server = Program::start("remote_memory", domain, &[]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         let mut first = Program::start("remote_memory", domain, &[&address, "milk is out"]);
-        assert_eq!(first.await_text("note "), "0 is written");
-        first.finish();
+        assert_eq!(first.await_rest_after_text("note "), "0 is written");
+        first.assert_ends_in_success();
         let second = Program::start("remote_memory", domain, &[&address, "bread too", "stop"]);
         for (number, note) in ["milk is out", "bread too", "stop"].into_iter().enumerate() {
-            assert_eq!(server.await_text(&format!("note {number}: ")), note);
+            assert_eq!(server.await_rest_after_text(&format!("note {number}: ")), note);
         }
-        assert_eq!(server.await_text("peers have changed the board "), "6 times");
-        second.finish();
-        server.finish();
+        assert_eq!(server.await_rest_after_text("peers have changed the board "), "6 times");
+        second.assert_ends_in_success();
+        server.assert_ends_in_success();
     }
 }
 
@@ -150,22 +153,22 @@ fn remote_memory() {
 fn connected() {
     for domain in DOMAINS {
         let mut server = Program::start("connected", domain, &[]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         let mut rejected = Program::start("connected", domain, &[&address, "mallory", "hello"]);
-        assert_eq!(rejected.await_text("not connected: "), "mallory is not welcome");
+        assert_eq!(rejected.await_rest_after_text("not connected: "), "mallory is not welcome");
         let refused = format!("there is no connection to {address}: Connection refused");
-        assert_eq!(rejected.await_text(FAILED), refused);
-        assert!(!rejected.succeeds());
+        assert_eq!(rejected.await_rest_after_text(FAILED), refused);
+        assert!(!rejected.ends_in_success());
         for (client, last) in [("ann", "two"), ("bob", "stop")] {
             let mut program = Program::start("connected", domain, &[&address, client, "one", last]);
-            assert_eq!(program.await_text("connected: "), format!("welcome, {client}"));
-            assert_eq!(program.await_text("answer: "), "one");
-            assert_eq!(program.await_text("answer: "), last);
-            program.finish();
-            assert_eq!(server.await_text(&format!("{client} says: ")), "one");
-            assert_eq!(server.await_text(&format!("{client} says: ")), last);
+            assert_eq!(program.await_rest_after_text("connected: "), format!("welcome, {client}"));
+            assert_eq!(program.await_rest_after_text("answer: "), "one");
+            assert_eq!(program.await_rest_after_text("answer: "), last);
+            program.assert_ends_in_success();
+            assert_eq!(server.await_rest_after_text(&format!("{client} says: ")), "one");
+            assert_eq!(server.await_rest_after_text(&format!("{client} says: ")), last);
         }
-        server.finish();
+        server.assert_ends_in_success();
     }
 }
 
@@ -173,7 +176,7 @@ fn connected() {
 fn wait_fd() {
     for domain in DOMAINS {
         let mut counter = Program::start("wait_fd", domain, &[]);
-        let line = counter.await_text("listening at ");
+        let line = counter.await_rest_after_text("listening at ");
         let (address, status) = line.split_once(", status at ").expect("two addresses");
         let count = || {
             let mut text = String::new();
@@ -183,12 +186,12 @@ fn wait_fd() {
             text
         };
         assert_eq!(count(), "0 messages\n");
-        Program::start("wait_fd", domain, &[address, "one", "two"]).finish();
-        assert_eq!(counter.await_text("message 2: "), "two");
+        Program::start("wait_fd", domain, &[address, "one", "two"]).assert_ends_in_success();
+        assert_eq!(counter.await_rest_after_text("message 2: "), "two");
         assert_eq!(count(), "2 messages\n");
-        Program::start("wait_fd", domain, &[address, "three", "stop"]).finish();
-        assert_eq!(counter.await_text("message 3: "), "three");
-        counter.finish();
+        Program::start("wait_fd", domain, &[address, "three", "stop"]).assert_ends_in_success();
+        assert_eq!(counter.await_rest_after_text("message 3: "), "three");
+        counter.assert_ends_in_success();
     }
 }
 
@@ -196,43 +199,43 @@ fn wait_fd() {
 fn tokio() {
     for domain in DOMAINS {
         let mut server = Program::start("tokio", domain, &[]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         // Both ends sleep and wake for each message.
         let texts: Vec<String> = (1..=300).map(|number| format!("text {number}")).collect();
         let texts: Vec<&str> = [&address[..]].into_iter().chain(texts.iter().map(String::as_str)).collect();
         let mut client = Program::start("tokio", domain, &texts);
         for (number, text) in (1..).zip(&texts[1..]) {
-            assert_eq!(client.await_text(&format!("{text} -> ")), text.to_uppercase());
-            assert_eq!(server.await_text(&format!("message {number}: ")), *text);
+            assert_eq!(client.await_rest_after_text(&format!("{text} -> ")), text.to_uppercase());
+            assert_eq!(server.await_rest_after_text(&format!("message {number}: ")), *text);
         }
-        client.finish();
+        client.assert_ends_in_success();
         // The timer runs while no message comes.
-        assert_eq!(server.await_text("300 messages"), " so far");
+        assert_eq!(server.await_rest_after_text("300 messages"), " so far");
         let mut client = Program::start("tokio", domain, &[&address, "stop"]);
-        assert_eq!(client.await_text("stop -> "), "STOP");
-        client.finish();
-        server.finish();
+        assert_eq!(client.await_rest_after_text("stop -> "), "STOP");
+        client.assert_ends_in_success();
+        server.assert_ends_in_success();
     }
 }
 
 #[test]
-fn multi_receive_server() {
+fn multi_receive_example_receives_every_message() {
     for domain in DOMAINS {
         let mut server = Program::start("multi_receive_server", domain, &[]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         let long = "x".repeat(1000);
         let many: Vec<&str> = [&address[..]].into_iter().chain((0..100).map(|_| &long[..])).collect();
-        Program::start("multi_receive_server", domain, &many).finish();
-        assert_eq!(server.await_text("message 100: "), long);
-        Program::start("multi_receive_server", domain, &[&address, "stop"]).finish();
+        Program::start("multi_receive_server", domain, &many).assert_ends_in_success();
+        assert_eq!(server.await_rest_after_text("message 100: "), long);
+        Program::start("multi_receive_server", domain, &[&address, "stop"]).assert_ends_in_success();
         let used_up: u32 = server
-            .await_text("101 messages, ")
+            .await_rest_after_text("101 messages, ")
             .split(' ')
             .next()
             .and_then(|n| n.parse().ok())
             .expect("a number");
         assert!(used_up >= 1, "100 kB do not fit into one buffer");
-        server.finish();
+        server.assert_ends_in_success();
     }
 }
 
@@ -240,17 +243,17 @@ fn multi_receive_server() {
 fn unknown_source() {
     for domain in DOMAINS {
         let mut server = Program::start("unknown_source", domain, &[]);
-        let address = server.await_text("listening at ");
+        let address = server.await_rest_after_text("listening at ");
         for (index, last) in ["bye", "stop"].into_iter().enumerate() {
             let mut client = Program::start("unknown_source", domain, &[&address, "hello", last]);
-            assert_eq!(client.await_text("answer: "), "hello", "client {index}");
-            assert_eq!(client.await_text("answer: "), last);
-            client.finish();
+            assert_eq!(client.await_rest_after_text("answer: "), "hello", "client {index}");
+            assert_eq!(client.await_rest_after_text("answer: "), last);
+            client.assert_ends_in_success();
             // Only its first message is reported as an error.
-            server.await_text(" is new here");
-            assert_eq!(server.await_text(" says: "), "hello");
-            assert_eq!(server.await_text(" says: "), last);
+            server.await_rest_after_text(" is new here");
+            assert_eq!(server.await_rest_after_text(" says: "), "hello");
+            assert_eq!(server.await_rest_after_text(" says: "), last);
         }
-        server.finish();
+        server.assert_ends_in_success();
     }
 }

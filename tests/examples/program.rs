@@ -26,7 +26,9 @@ pub(crate) struct Program {
 
 /// Runs the chosen example in a process that [`Program::start`] has started.
 #[expect(clippy::print_stdout, reason = "the test reads it")]
-pub(crate) fn run(example: impl FnOnce(&str, std::vec::IntoIter<String>) -> Result<(), Box<dyn Error>>) {
+pub(crate) fn run_chosen_example(
+    example: impl FnOnce(&str, std::vec::IntoIter<String>) -> Result<(), Box<dyn Error>>,
+) {
     let Ok(what) = env::var(VARIABLE) else { return };
     let mut words = what.split('\n').map(str::to_owned).collect::<Vec<_>>().into_iter();
     let name = words.next().expect("a name");
@@ -60,7 +62,7 @@ impl Program {
     /// Waits for a line with this text, and returns the rest of the line. Output of the test harness may
     /// precede the text.
     #[track_caller]
-    pub(crate) fn await_text(&mut self, text: &str) -> String {
+    pub(crate) fn await_rest_after_text(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -76,13 +78,13 @@ impl Program {
 
     /// Waits until it has ended, which must be a success.
     #[track_caller]
-    pub(crate) fn finish(self) {
-        assert!(self.succeeds(), "the example fails");
+    pub(crate) fn assert_ends_in_success(self) {
+        assert!(self.ends_in_success(), "the example fails");
     }
 
     /// Waits until it has ended. Returns whether it succeeded.
     #[track_caller]
-    pub(crate) fn succeeds(mut self) -> bool {
+    pub(crate) fn ends_in_success(mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {

@@ -4,12 +4,12 @@
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Completion, CompletionError, FabricAddress, OperationError};
 
-use crate::atomics::came_back;
-use crate::elements::{ROWS, ROWS_END, array, operand};
+use crate::atomics::check_returned_buffers;
+use crate::elements::{ROWS, ROWS_END, element_values, operand_value};
 use crate::history::{Access, AccessOp, History, Incarnation, Level, Operation};
 use crate::program::AccessCall;
-use crate::run::{Runner, broken, is_accepted};
-use homespun_suite::payload::{payload, pieces, received};
+use crate::run::{Runner, is_accepted, lost_sender_errno};
+use homespun_suite::payload::{payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 /// The length of the part of every region that plain accesses use: enough for every protocol. Behind it
@@ -17,11 +17,11 @@ use homespun_suite::{Ended, Party, Region, RegionSpec, RmaBy, RmaCall};
 pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// The bytes that an access writes, which no message contains.
-pub(crate) fn written(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
+pub(crate) fn bytes_to_write(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
     if place < REGION_BYTES {
         payload(1 << 40 | access as u64, len_bytes)
     } else {
-        array(operand, access, place, len_bytes)
+        element_values(operand_value, access, place, len_bytes)
     }
 }
 
@@ -32,12 +32,12 @@ impl Runner<'_> {
         let (kind, key) = (self.program.memory, place as u64);
         let memory = RegionSpec { len_bytes: ROWS_END, kind, access, key, is_counted: false };
         let region = party.register(memory).expect("no other region has the key");
-        region.put(REGION_BYTES, &[0; ROWS_END - REGION_BYTES]);
+        region.write_at(REGION_BYTES, &[0; ROWS_END - REGION_BYTES]);
         region
     }
 
     /// Posts a write to the region at a place, or a read.
-    pub(crate) fn access(
+    pub(crate) fn post_plain_access(
         &mut self,
         from: usize,
         to: usize,
@@ -52,7 +52,7 @@ impl Runner<'_> {
 
     /// The completion level and flags of an access, and whether it is fenced, which needs a program
     /// with fences.
-    pub(crate) fn level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
+    pub(crate) fn completion_level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
         let (level, mut flags) = if is_matched && self.program.with_matches {
@@ -84,13 +84,13 @@ impl Runner<'_> {
             AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
             AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
         };
-        let (level, flags, fenced) = self.level(call, fenced && !is_injected);
+        let (level, flags, fenced) = self.completion_level(call, fenced && !is_injected);
         let has_data = call == AccessCall::WriteData;
         let call = RmaCall {
             by,
-            buffers: pieces(&written(identity, place, len_bytes), 1 + identity % 3),
+            buffers: split_unevenly(&bytes_to_write(identity, place, len_bytes), 1 + identity % 3),
             peer: FabricAddress(to as u64),
-            address: region.at(place),
+            address: region.address_at(place),
             key: region.key(),
             data: has_data.then_some(identity as u64),
             context: Operation::Access(identity).context(),
@@ -100,11 +100,18 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(is_injected);
-        self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, has_data);
+        self.record_accepted_access(
+            (from, to),
+            access,
+            (place, len_bytes),
+            (level, fenced),
+            is_injected,
+            has_data,
+        );
     }
 
     /// Records an accepted access.
-    pub(crate) fn accepted(
+    pub(crate) fn record_accepted_access(
         &mut self,
         (from, to): (usize, usize),
         access: Access,
@@ -113,10 +120,10 @@ impl Runner<'_> {
         injected: bool,
         has_data: bool,
     ) {
-        let (by, posted_at) = (self.history.who(from), self.tick());
+        let (by, posted_at) = (self.history.incarnation_at(from), self.tick());
         self.history.accesses.push(AccessOp {
             by,
-            at: self.history.who(to),
+            at: self.history.incarnation_at(to),
             access,
             place,
             len_bytes,
@@ -134,23 +141,28 @@ impl Runner<'_> {
     }
 
     /// The owner of a region reads or writes it directly.
-    pub(crate) fn touch(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+    pub(crate) fn access_own_region(
+        &mut self,
+        at: usize,
+        (place, len_bytes): (usize, usize),
+        access: Access,
+    ) {
         let len_bytes = len_bytes.min(REGION_BYTES);
-        self.touch_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
+        self.access_own_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
     }
 
     /// The same with just this part.
-    fn touch_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+    fn access_own_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
         let Some(region) = &self.regions[at] else { return };
         let identity = self.history.accesses.len();
         let found = match access {
-            Access::Read => Some(region.part(place, len_bytes)),
+            Access::Read => Some(region.read_at(place, len_bytes)),
             _ => {
-                region.put(place, &written(identity, place, len_bytes));
+                region.write_at(place, &bytes_to_write(identity, place, len_bytes));
                 None
             }
         };
-        let (at, now) = (self.history.who(at), self.tick());
+        let (at, now) = (self.history.incarnation_at(at), self.tick());
         self.history.accesses.push(AccessOp {
             by: at,
             at,
@@ -172,7 +184,7 @@ impl Runner<'_> {
         self.tick();
     }
 
-    pub(crate) fn access_ended(&mut self, who: Incarnation, identity: usize, ended: Ended) {
+    pub(crate) fn record_access_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.tick();
         let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
         assert_eq!(access.by, who, "the access of another endpoint");
@@ -181,7 +193,7 @@ impl Runner<'_> {
                 assert_eq!(source, FabricAddress::UNSPECIFIED);
                 (completion, Ok(()))
             }
-            Err(CompletionError { completion, error, .. }) => (completion, Err(refused(&error))),
+            Err(CompletionError { completion, error, .. }) => (completion, Err(access_errno(&error))),
         };
         let flags = match access.access {
             Access::Read => CompletionFlags::RMA | CompletionFlags::READ,
@@ -192,14 +204,14 @@ impl Runner<'_> {
         assert_eq!(completion.flags, flags);
         assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
         match access.access {
-            Access::Read => access.found = result.is_ok().then(|| received(&completion.buffer)),
+            Access::Read => access.found = result.is_ok().then(|| received_bytes(&completion.buffer)),
             Access::Write => {
                 let sent = completion.buffer.into_sent_vector().expect("a vector was handed over");
-                let expected = written(identity, access.place, access.len_bytes);
+                let expected = bytes_to_write(identity, access.place, access.len_bytes);
                 assert!(sent.concat() == expected, "another buffer comes back");
             }
             Access::Update(_) | Access::Fetch(_) => {
-                access.found = came_back(identity, access, result.is_ok(), completion.buffer);
+                access.found = check_returned_buffers(identity, access, result.is_ok(), completion.buffer);
             }
         }
         access.ended_at = now;
@@ -208,7 +220,12 @@ impl Runner<'_> {
     }
 
     /// Records the completion of remote data at the target.
-    pub(crate) fn told(&mut self, who: Incarnation, completion: &Completion, source: FabricAddress) {
+    pub(crate) fn record_remote_data(
+        &mut self,
+        who: Incarnation,
+        completion: &Completion,
+        source: FabricAddress,
+    ) {
         let now = self.tick();
         let identity = usize::try_from(completion.data).expect("a small number");
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
@@ -221,26 +238,29 @@ impl Runner<'_> {
     }
 
     /// Reads the whole of every open region when every operation has ended.
-    pub(crate) fn look_at_everything(&mut self) {
-        self.settle_injected();
+    pub(crate) fn read_all_regions(&mut self) {
+        self.mark_injected_done();
         for place in 0..self.parties.len() {
             if self.parties[place].is_some() {
-                self.touch(place, (0, REGION_BYTES), Access::Read);
-                self.touch_part(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
+                self.access_own_region(place, (0, REGION_BYTES), Access::Read);
+                self.access_own_part(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
             }
         }
     }
 
     /// Injected accesses precede the fences of the last messages, so they have taken effect unless one of
     /// their kind has failed.
-    fn settle_injected(&mut self) {
+    fn mark_injected_done(&mut self) {
         let now = self.tick();
         let History { sends, accesses, .. } = &self.history;
         let is_done = |access: &AccessOp| {
             let sends = sends.iter().filter(|send| send.injected && send.from == access.by);
             let writes = accesses.iter().filter(|other| other.injected && other.by == access.by);
             let has_failed = self.injected[access.by.place] < sends.count() + writes.count();
-            access.injected && !has_failed && self.history.lives(access.by) && self.history.lives(access.at)
+            access.injected
+                && !has_failed
+                && self.history.is_alive(access.by)
+                && self.history.is_alive(access.at)
         };
         let done: Vec<bool> = accesses.iter().map(is_done).collect();
         for (access, _) in self.history.accesses.iter_mut().zip(done).filter(|(_, is_done)| *is_done) {
@@ -249,18 +269,18 @@ impl Runner<'_> {
         }
     }
 
-    pub(crate) fn is_missing_access(&self, access: &AccessOp) -> bool {
-        let has_no_end = !access.injected && access.ended.is_none() && self.history.lives(access.by);
+    pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
+        let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
         // A living target has yet to read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.told_at.is_none();
-        has_no_end || is_untold && self.history.lives(access.at)
+        has_no_end || is_untold && self.history.is_alive(access.at)
     }
 }
 
 /// The error of an access, which may be refused because the region closed with its endpoint.
-fn refused(error: &OperationError) -> homespun::Errno {
+fn access_errno(error: &OperationError) -> homespun::Errno {
     match error {
         OperationError::Cancelled | OperationError::Refused(_) => error.errno(),
-        error => broken(error),
+        error => lost_sender_errno(error),
     }
 }

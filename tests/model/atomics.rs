@@ -5,11 +5,11 @@ use homespun::endpoint::AtomicTarget;
 use homespun::flags::OpFlags;
 use homespun::{Buffer, FabricAddress, RemoteMemory};
 
-use crate::elements::{ROWS, ROWS_END, array, compare, operand};
+use crate::elements::{ROWS, ROWS_END, compare_value, element_values, operand_value};
 use crate::history::{Access, AccessOp, Operation};
 use crate::program::{AccessCall, ElementsCall, Step};
 use crate::run::{Runner, is_accepted};
-use homespun_suite::payload::{pieces, received};
+use homespun_suite::payload::{received_bytes, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall};
 
 /// How far before the rows a read of all of them begins, so that it is long.
@@ -17,11 +17,11 @@ const LONG_BYTES: usize = 40_000;
 
 impl Access {
     /// The kind of atomic call, or `None` for a plain access.
-    pub(crate) fn atomic(self) -> Option<(AtomicKind, AtomicOp)> {
+    pub(crate) fn atomic_kind_and_op(self) -> Option<(AtomicKind, AtomicOp)> {
         match self {
             Access::Read | Access::Write => None,
             Access::Update(op) => Some((AtomicKind::Base, op)),
-            Access::Fetch(op) if op.compares() => Some((AtomicKind::Compare, op)),
+            Access::Fetch(op) if op.has_compare_operand() => Some((AtomicKind::Compare, op)),
             Access::Fetch(op) => Some((AtomicKind::Fetch, op)),
         }
     }
@@ -55,20 +55,22 @@ impl Runner<'_> {
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
         let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
         let len_bytes = size_bytes * count.min(most_bytes / size_bytes);
-        let op = chosen(kind, row.datatype, op);
+        let op = choose_op(kind, row.datatype, op);
         let identity = self.history.accesses.len();
-        let (level, flags, fenced) = self.level(AccessCall::Write, fenced && !is_injected);
+        let (level, flags, fenced) = self.completion_level(AccessCall::Write, fenced && !is_injected);
         let parts = 1 + identity % 3;
         let call = AtomicCall {
             by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
             kind,
             operands: if op.has_operand() {
-                pieces(&array(operand, identity, place, len_bytes), parts)
+                split_unevenly(&element_values(operand_value, identity, place, len_bytes), parts)
             } else {
                 Vec::new()
             },
             compares: match kind {
-                AtomicKind::Compare => pieces(&array(compare, identity, place, len_bytes), 4 - parts),
+                AtomicKind::Compare => {
+                    split_unevenly(&element_values(compare_value, identity, place, len_bytes), 4 - parts)
+                }
                 AtomicKind::Base | AtomicKind::Fetch => Vec::new(),
             },
             results_bytes: if kind.fetches() {
@@ -78,7 +80,7 @@ impl Runner<'_> {
             },
             target: AtomicTarget {
                 peer: FabricAddress(to as u64),
-                memory: RemoteMemory { address: region.at(place), key: region.key() },
+                memory: RemoteMemory { address: region.address_at(place), key: region.key() },
                 datatype: row.datatype,
                 op,
             },
@@ -90,12 +92,19 @@ impl Runner<'_> {
         }
         self.injected[from] += usize::from(is_injected);
         let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
-        self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, false);
+        self.record_accepted_access(
+            (from, to),
+            access,
+            (place, len_bytes),
+            (level, fenced),
+            is_injected,
+            false,
+        );
     }
 }
 
 /// The operation with this number among those of a datatype; the most common one without a number.
-fn chosen(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
+fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
     let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
     let ops: Vec<AtomicOp> = ops.collect();
     match number {
@@ -106,16 +115,16 @@ fn chosen(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> Atomic
 }
 
 /// Checks that a completion returns the buffers of its call. Returns the fetched bytes.
-pub(crate) fn came_back(
+pub(crate) fn check_returned_buffers(
     identity: usize,
     access: &AccessOp,
     is_over: bool,
     buffer: Buffer,
 ) -> Option<Vec<u8>> {
     let AccessOp { place, len_bytes, .. } = *access;
-    let (kind, op) = access.access.atomic().expect("an atomic operation");
+    let (kind, op) = access.access.atomic_kind_and_op().expect("an atomic operation");
     let (found, operands, compares) = if kind.fetches() {
-        let found = is_over.then(|| received(&buffer));
+        let found = is_over.then(|| received_bytes(&buffer));
         let fetched = buffer.into_fetched().expect("what was posted to fetch comes back");
         (found, fetched.operand, fetched.compare)
     } else {
@@ -123,12 +132,15 @@ pub(crate) fn came_back(
     };
     if op.has_operand() {
         let operands = operands.into_sent_vector().expect("a vector was handed over");
-        assert!(operands.concat() == array(operand, identity, place, len_bytes), "other operands come back");
+        assert!(
+            operands.concat() == element_values(operand_value, identity, place, len_bytes),
+            "other operands come back"
+        );
     }
     if kind == AtomicKind::Compare {
         let compares = compares.into_sent_vector().expect("a vector was handed over");
         assert!(
-            compares.concat() == array(compare, identity, place, len_bytes),
+            compares.concat() == element_values(compare_value, identity, place, len_bytes),
             "something else was compared"
         );
     }

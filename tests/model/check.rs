@@ -24,12 +24,12 @@ pub(crate) enum Promise {
     WhatWasAcknowledged,
 }
 
-pub(crate) fn check(history: &History, promise: Promise) {
-    ends(history, promise);
+pub(crate) fn check_history(history: &History, promise: Promise) {
+    check_operations_end(history, promise);
     receives_take_what_they_accept(history);
-    cancellations(history);
+    check_cancellations(history);
     earlier_receives_come_first(history);
-    nothing_waits_beside_a_receive_for_it(history);
+    no_message_waits_beside_its_receive(history);
     acknowledged_messages_arrive(history);
     nothing_completes_before_it_is_matched(history);
     nothing_passes_a_fence_too_soon(history, promise);
@@ -37,7 +37,7 @@ pub(crate) fn check(history: &History, promise: Promise) {
     if promise != Promise::WhatWasAcknowledged {
         messages_arrive(history);
         messages_do_not_overtake(history);
-        one_senders_messages_are_matched_as_they_must_be(history);
+        one_senders_matches_equal_reference(history);
         short_messages_of_a_buffer_complete_in_order(history);
     }
 }
@@ -49,7 +49,7 @@ struct Space {
 }
 
 /// The spaces of endpoints that were open all the time.
-fn spaces(history: &History) -> Vec<Space> {
+fn matching_spaces(history: &History) -> Vec<Space> {
     let living = (0..history.places.len()).filter(|&place| is_original_endpoint(history, place));
     living
         .flat_map(|at| [true, false].map(|tagged| (at, tagged)))
@@ -79,7 +79,7 @@ enum Taker {
 }
 
 impl Taker {
-    fn of(history: &History, message: usize) -> Option<Taker> {
+    fn of_message(history: &History, message: usize) -> Option<Taker> {
         match history.sends[message].arrived? {
             Arrived::Received(receive) => Some(Taker::Receive(receive)),
             Arrived::Claimed(peek) | Arrived::Discarded(peek) => Some(Taker::Peek(peek)),
@@ -102,14 +102,14 @@ impl Taker {
     }
 
     /// Whether it is a multi-receive buffer.
-    fn is_buffer(self, history: &History) -> bool {
+    fn is_multi_receive(self, history: &History) -> bool {
         matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
     }
 }
 
-fn ends(history: &History, promise: Promise) {
+fn check_operations_end(history: &History, promise: Promise) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if !history.lives(send.from) || send.injected {
+        if !history.is_alive(send.from) || send.injected {
             continue;
         }
         let result = send.ended.unwrap_or_else(|| panic!("send {identity} never ended"));
@@ -136,10 +136,10 @@ fn ends(history: &History, promise: Promise) {
         assert!(may_break, "receive {number} failed: {receive:?}");
     }
     for (number, peek) in history.peeks.iter().enumerate() {
-        assert!(peek.ended.is_some() || !history.lives(peek.at), "peek {number} never ended: {peek:?}");
+        assert!(peek.ended.is_some() || !history.is_alive(peek.at), "peek {number} never ended: {peek:?}");
         let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) else { continue };
         let send = &history.sends[message];
-        let was_there = send.is_acknowledged() && send.ended == Some(Ok(()));
+        let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
         let may_break = promise == Promise::WhatWasAcknowledged && !was_there;
         let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
         assert!(!is_broken || may_break, "claim {number} of message {message} failed: {claim:?}");
@@ -166,16 +166,16 @@ fn receives_take_what_they_accept(history: &History) {
     }
 }
 
-fn cancellations(history: &History) {
+fn check_cancellations(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if history.lives(send.from) {
+        if history.is_alive(send.from) {
             assert_eq!(send.cancelled, send.ended == Some(CANCELLED), "send {identity}: {send:?}");
         }
         let has_arrived = send.arrived.is_some() || send.seen_at.is_some();
         assert!(!send.cancelled || !has_arrived, "send {identity} was taken back, and arrived");
     }
     for (number, receive) in history.receives.iter().enumerate() {
-        if history.lives(receive.at) {
+        if history.is_alive(receive.at) {
             let is_cancelled = receive.ended == Some(ReceiveEnd::Cancelled);
             assert_eq!(receive.cancelled, is_cancelled, "receive {number}: {receive:?}");
         }
@@ -185,10 +185,10 @@ fn cancellations(history: &History) {
 /// A message is never taken while an earlier receive that accepts it gets none.
 fn earlier_receives_come_first(history: &History) {
     for (message, send) in history.sends.iter().enumerate() {
-        let Some(taker) = Taker::of(history, message) else { continue };
+        let Some(taker) = Taker::of_message(history, message) else { continue };
         for (earlier, passed_over) in history.receives.iter().enumerate() {
             let is_earlier = passed_over.posted_at < taker.posted_at(history);
-            let left_with_nothing = passed_over.ended.is_none() && history.lives(passed_over.at);
+            let left_with_nothing = passed_over.ended.is_none() && history.is_alive(passed_over.at);
             assert!(
                 !(is_earlier && left_with_nothing && passed_over.accepts(send)),
                 "{taker:?} took message {message}, which receive {earlier} accepts and waits for"
@@ -197,13 +197,13 @@ fn earlier_receives_come_first(history: &History) {
     }
 }
 
-fn nothing_waits_beside_a_receive_for_it(history: &History) {
+fn no_message_waits_beside_its_receive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
         if !matches!(send.arrived, Some(Arrived::Waiting { .. })) {
             continue;
         }
         for (number, receive) in history.receives.iter().enumerate() {
-            let is_posted = receive.ended.is_none() && history.lives(receive.at);
+            let is_posted = receive.ended.is_none() && history.is_alive(receive.at);
             assert!(
                 !(is_posted && receive.accepts(send)),
                 "message {identity} waits, and so does receive {number}, which accepts it"
@@ -214,7 +214,10 @@ fn nothing_waits_beside_a_receive_for_it(history: &History) {
 
 fn acknowledged_messages_arrive(history: &History) {
     for (identity, send) in history.sends.iter().enumerate() {
-        if send.is_acknowledged() && send.ended == Some(Ok(())) && is_original_endpoint(history, send.to) {
+        if send.needs_acknowledgement()
+            && send.ended == Some(Ok(()))
+            && is_original_endpoint(history, send.to)
+        {
             assert!(send.arrived.is_some(), "message {identity} was acknowledged, and is not there");
         }
     }
@@ -269,7 +272,7 @@ fn peeks_see_what_is_there(history: &History) {
         match peek.ended {
             // It must not find a message that was taken before.
             Some(PeekEnd::Found(message)) => {
-                let taker = Taker::of(history, message).filter(|&taker| taker != Taker::Peek(number));
+                let taker = Taker::of_message(history, message).filter(|&taker| taker != Taker::Peek(number));
                 assert!(
                     taker.is_none_or(|taker| taker.posted_at(history) > peek.posted_at),
                     "peek {number} has found message {message}, which {taker:?} had taken"
@@ -278,9 +281,9 @@ fn peeks_see_what_is_there(history: &History) {
             // It must find a message that its endpoint had acknowledged.
             Some(PeekEnd::Nothing) if is_original_endpoint(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
-                    let was_there = send.is_acknowledged() && send.ended == Some(Ok(()));
+                    let was_there = send.needs_acknowledgement() && send.ended == Some(Ok(()));
                     let is_wanted = peek.accepts(send) && was_there && send.ended_at < peek.posted_at;
-                    let is_gone = Taker::of(history, message)
+                    let is_gone = Taker::of_message(history, message)
                         .is_some_and(|taker| taker.posted_at(history) < peek.posted_at);
                     assert!(!is_wanted || is_gone, "peek {number} has overlooked message {message}");
                 }
@@ -302,7 +305,7 @@ fn messages_arrive(history: &History) {
 /// Of two messages of one sender, an operation that accepts the earlier one never gets the later one; and
 /// unexpected ones wait in order.
 fn messages_do_not_overtake(history: &History) {
-    for Space { messages, .. } in spaces(history) {
+    for Space { messages, .. } in matching_spaces(history) {
         for (place, &later) in messages.iter().enumerate() {
             for &earlier in &messages[..place] {
                 let [first, second] = [earlier, later].map(|message| &history.sends[message]);
@@ -322,10 +325,10 @@ fn messages_do_not_overtake(history: &History) {
                     is_a_look.then_some(Taker::Peek(number))
                 };
                 let looks = history.peeks.iter().enumerate().filter_map(looked);
-                for found_by in Taker::of(history, later).into_iter().chain(looks) {
+                for found_by in Taker::of_message(history, later).into_iter().chain(looks) {
                     if found_by.accepts(history, first) {
-                        let before = Taker::of(history, earlier);
-                        let is_one_buffer = |before| before == found_by && found_by.is_buffer(history);
+                        let before = Taker::of_message(history, earlier);
+                        let is_one_buffer = |before| before == found_by && found_by.is_multi_receive(history);
                         assert!(
                             before.is_some_and(|before| {
                                 is_one_buffer(before)
@@ -366,8 +369,8 @@ fn short_messages_of_a_buffer_complete_in_order(history: &History) {
     }
 }
 
-fn one_senders_messages_are_matched_as_they_must_be(history: &History) {
-    for Space { messages, receives } in spaces(history) {
+fn one_senders_matches_equal_reference(history: &History) {
+    for Space { messages, receives } in matching_spaces(history) {
         let mut senders: Vec<_> = messages.iter().map(|&message| history.sends[message].from).collect();
         senders.dedup();
         let is_cancelled = |receive: &usize| {
@@ -376,14 +379,14 @@ fn one_senders_messages_are_matched_as_they_must_be(history: &History) {
         };
         let is_left_out = |message: &usize| {
             let send = &history.sends[*message];
-            send.cancelled || matches!(Taker::of(history, *message), Some(Taker::Peek(_)))
+            send.cancelled || matches!(Taker::of_message(history, *message), Some(Taker::Peek(_)))
         };
         if senders.len() > 1 || receives.iter().any(is_cancelled) || messages.iter().any(is_left_out) {
             continue;
         }
-        let expected = reference::matches(history, &messages, &receives);
+        let expected = reference::match_messages(history, &messages, &receives);
         for &message in &messages {
-            let taker = Taker::of(history, message);
+            let taker = Taker::of_message(history, message);
             let expected = expected.get(&message).map(|&receive| Taker::Receive(receive));
             assert_eq!(taker, expected, "what takes message {message}");
         }

@@ -21,7 +21,7 @@ pub(crate) struct Row {
 pub(crate) type Element = u128;
 
 /// The first row is long enough for operations sent in pieces; the second is not aligned.
-pub(crate) const ROWS: [Row; 7] = lay_out([
+pub(crate) const ROWS: [Row; 7] = lay_out_rows([
     (8, Datatype::Uint64, 1100),
     (3, Datatype::Uint64, 24),
     (1, Datatype::Uint8, 40),
@@ -32,14 +32,14 @@ pub(crate) const ROWS: [Row; 7] = lay_out([
 ]);
 
 /// Where the last row ends.
-pub(crate) const ROWS_END: usize = ROWS[ROWS.len() - 1].end();
+pub(crate) const ROWS_END: usize = ROWS[ROWS.len() - 1].end_offset();
 
 /// How many numbers are used as operands and compares.
 const OPERANDS: u64 = 6;
 const COMPARES: u64 = 3;
 
 /// Lays out rows of so many elements, one after the other, each at a multiple of an alignment.
-const fn lay_out<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
+const fn lay_out_rows<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
     let mut laid_out = [const { Row { place: 0, datatype: Datatype::Uint8, count: 0 } }; N];
     let mut end = REGION_BYTES;
     let mut row = 0;
@@ -47,58 +47,63 @@ const fn lay_out<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N
         let (multiple, datatype, count) = rows[row];
         // One byte of padding for the row that is not aligned.
         laid_out[row] = Row { place: (end / multiple + 1) * multiple, datatype, count };
-        end = laid_out[row].end();
+        end = laid_out[row].end_offset();
         row += 1;
     }
     laid_out
 }
 
 impl Row {
-    pub(crate) const fn end(&self) -> usize {
+    pub(crate) const fn end_offset(&self) -> usize {
         self.place + self.count * self.datatype.size_bytes()
     }
 
     /// The row of an offset.
-    fn with(place: usize) -> &'static Row {
-        let row = ROWS.iter().find(|row| (row.place..row.end()).contains(&place));
+    fn containing(place: usize) -> &'static Row {
+        let row = ROWS.iter().find(|row| (row.place..row.end_offset()).contains(&place));
         row.expect("a place in a row")
     }
 
     /// The offsets of its elements.
-    pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        (self.place..self.end()).step_by(self.datatype.size_bytes())
+    pub(crate) fn element_offsets(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.place..self.end_offset()).step_by(self.datatype.size_bytes())
     }
 }
 
 /// The operand of an access for the element at an offset, or the bytes that it writes there.
-pub(crate) fn operand(access: usize, place: usize) -> Element {
-    small(scrambled(access, place) % OPERANDS, Row::with(place).datatype)
+pub(crate) fn operand_value(access: usize, place: usize) -> Element {
+    small_element(scrambled_number(access, place) % OPERANDS, Row::containing(place).datatype)
 }
 
 /// The compare value for the element.
-pub(crate) fn compare(access: usize, place: usize) -> Element {
-    small(scrambled(access, place) / OPERANDS % COMPARES, Row::with(place).datatype)
+pub(crate) fn compare_value(access: usize, place: usize) -> Element {
+    small_element(scrambled_number(access, place) / OPERANDS % COMPARES, Row::containing(place).datatype)
 }
 
-fn scrambled(access: usize, place: usize) -> u64 {
+fn scrambled_number(access: usize, place: usize) -> u64 {
     ((access as u64) << 32 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
 }
 
 /// The values for all elements of a part of a row.
-pub(crate) fn array(of: fn(usize, usize) -> Element, access: usize, place: usize, len_bytes: usize) -> Bytes {
-    let size_bytes = Row::with(place).datatype.size_bytes();
+pub(crate) fn element_values(
+    of: fn(usize, usize) -> Element,
+    access: usize,
+    place: usize,
+    len_bytes: usize,
+) -> Bytes {
+    let size_bytes = Row::containing(place).datatype.size_bytes();
     let places = (place..place + len_bytes).step_by(size_bytes);
     places.flat_map(|place| of(access, place).to_le_bytes().into_iter().take(size_bytes)).collect()
 }
 
 /// The element in these bytes.
-pub(crate) fn element(bytes: &[u8]) -> Element {
+pub(crate) fn element_from_bytes(bytes: &[u8]) -> Element {
     let mut element = [0; size_of::<Element>()];
     element[..bytes.len()].copy_from_slice(bytes);
     Element::from_le_bytes(element)
 }
 
-fn small(number: u64, datatype: Datatype) -> Element {
+fn small_element(number: u64, datatype: Datatype) -> Element {
     match datatype {
         Datatype::Double => (number as f64).to_bits().into(),
         _ => number.into(),
@@ -106,11 +111,11 @@ fn small(number: u64, datatype: Datatype) -> Element {
 }
 
 /// The element after an operation.
-pub(crate) fn updated(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -> Element {
+pub(crate) fn apply_atomic(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -> Element {
     macro_rules! integers {
         ($type:ty) => {
-            element(
-                &compared_or_calculated(
+            element_from_bytes(
+                &apply_atomic_to_numbers(
                     op,
                     numbers.map(|number| number as $type),
                     <$type>::wrapping_add,
@@ -133,14 +138,14 @@ pub(crate) fn updated(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -
         (_, Datatype::Uint128) => integers!(u128),
         (_, Datatype::Double) => {
             let numbers = numbers.map(|number| f64::from_bits(number as u64));
-            let result = compared_or_calculated(op, numbers, |a, b| a + b, |a, b| a * b);
+            let result = apply_atomic_to_numbers(op, numbers, |a, b| a + b, |a, b| a * b);
             result.to_bits().into()
         }
         other => panic!("no row has {other:?}"),
     }
 }
 
-fn compared_or_calculated<N: Copy + Default + PartialOrd + From<bool>>(
+fn apply_atomic_to_numbers<N: Copy + Default + PartialOrd + From<bool>>(
     op: AtomicOp,
     [before, operand, compare]: [N; 3],
     sum: impl Fn(N, N) -> N,

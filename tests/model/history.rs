@@ -197,18 +197,18 @@ pub(crate) enum Access {
 
 impl AccessOp {
     /// Whether the owner of the region read or wrote it directly, without a post.
-    pub(crate) fn is_ones_own(&self) -> bool {
+    pub(crate) fn is_direct_by_owner(&self) -> bool {
         self.posted_at == self.ended_at
     }
 }
 
 impl SendOp {
     /// Whether success implies that the receiver has it.
-    pub(crate) fn is_acknowledged(&self) -> bool {
+    pub(crate) fn needs_acknowledgement(&self) -> bool {
         self.level > Level::Inject
     }
 
-    fn is_wanted(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
+    fn is_accepted_by(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
         let tag_fits = match (tagged, self.tag) {
             (None, None) => true,
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
@@ -220,17 +220,17 @@ impl SendOp {
 
 impl ReceiveOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        send.is_wanted(self.at, self.tagged, self.from)
+        send.is_accepted_by(self.at, self.tagged, self.from)
     }
 }
 
 impl PeekOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        send.is_wanted(self.at, Some(self.tagged), self.from)
+        send.is_accepted_by(self.at, Some(self.tagged), self.from)
     }
 
     /// Whether its claimed message is neither received nor discarded yet.
-    pub(crate) fn is_claiming(&self) -> bool {
+    pub(crate) fn has_open_claim(&self) -> bool {
         self.then == PeekAction::Claim
             && matches!(self.ended, Some(PeekEnd::Found(_)))
             && self.claim.is_none()
@@ -246,32 +246,32 @@ impl AddressHistory {
 
 impl History {
     /// The endpoint at a place, or the last one that was there.
-    pub(crate) fn who(&self, place: usize) -> Incarnation {
+    pub(crate) fn incarnation_at(&self, place: usize) -> Incarnation {
         let AddressHistory { ends, is_vacant } = &self.places[place];
         Incarnation { place, life: ends.len() - usize::from(*is_vacant) }
     }
 
-    pub(crate) fn lives(&self, who: Incarnation) -> bool {
-        self.who(who.place) == who && !self.places[who.place].is_vacant
+    pub(crate) fn is_alive(&self, who: Incarnation) -> bool {
+        self.incarnation_at(who.place) == who && !self.places[who.place].is_vacant
     }
 
     pub(crate) fn was_killed(&self, who: Incarnation) -> bool {
         self.places[who.place].ends.get(who.life) == Some(&End::Killed)
     }
 
-    pub(crate) fn end(&mut self, place: usize, end: End) {
+    pub(crate) fn record_end(&mut self, place: usize, end: End) {
         self.places[place].ends.push(end);
         self.places[place].is_vacant = true;
     }
 
     /// Records where a message has arrived, which happens once.
-    pub(crate) fn arrived(&mut self, message: usize, arrived: Arrived) {
+    pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
     }
 
     /// Records that a read entry shows a message to have arrived.
-    pub(crate) fn seen(&mut self, message: usize, now: u64) {
+    pub(crate) fn record_seen(&mut self, message: usize, now: u64) {
         self.sends[message].seen_at.get_or_insert(now);
     }
 
@@ -286,7 +286,7 @@ impl History {
     }
 
     /// Records the result of a cancel.
-    pub(crate) fn cancel_attempted(&mut self, operation: Operation, result: &Result<(), Error>) {
+    pub(crate) fn record_cancel(&mut self, operation: Operation, result: &Result<(), Error>) {
         let (cancelled, has_ended) = match operation {
             Operation::Send(send) => {
                 let send = &mut self.sends[send];

@@ -38,8 +38,8 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 
 use crate::backend::ChannelProvider;
 use crate::check::Promise;
-use crate::program::{Disruption, Program, program};
-use crate::time_limit::run_in_time;
+use crate::program::{Disruption, Program, any_program};
+use crate::time_limit::run_with_time_limit;
 
 homespun_suite::party_process_entry!();
 
@@ -50,7 +50,7 @@ const EXAMPLE: Transport = Transport::Backend(Backend {
 });
 
 /// How many programs a test runs unless `PROPTEST_CASES` says otherwise.
-fn cases(default: u32) -> Config {
+fn proptest_config(default: u32) -> Config {
     let asked = Config::default();
     Config {
         cases: if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { default },
@@ -61,89 +61,89 @@ fn cases(default: u32) -> Config {
     }
 }
 
-fn run(transport: &Transport, program: &Program, promise: Promise) {
-    run_by(Turns::Alternate, transport, program, promise);
+fn run_and_check(transport: &Transport, program: &Program, promise: Promise) {
+    run_and_check_with_turns(Turns::Alternate, transport, program, promise);
 }
 
-fn run_by(turns: Turns, transport: &Transport, program: &Program, promise: Promise) {
+fn run_and_check_with_turns(turns: Turns, transport: &Transport, program: &Program, promise: Promise) {
     let net = Net::new(transport, turns);
-    let history = run_in_time(program, || run::run(&net, program));
-    check::check(&history, promise);
-    memory::check(&history, promise, program.order);
+    let history = run_with_time_limit(program, || run::run_program(&net, program));
+    check::check_history(&history, promise);
+    memory::check_accesses(&history, promise, program.order);
     if program.completes_in_order {
-        memory::check_turns(&history);
+        memory::check_completion_order(&history);
     }
 }
 
-fn loopback(program: &Program, faults: Faults) -> Transport {
+fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
     Transport::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(proptest_config(200))]
 
     #[test]
-    fn over_a_clean_network(program in program(Disruption::None)) {
-        run(&loopback(&program, Faults::default()), &program, Promise::Everything);
+    fn over_a_clean_network(program in any_program(Disruption::None)) {
+        run_and_check(&faulty_loopback(&program, Faults::default()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network(program in program(Disruption::None)) {
-        run(&loopback(&program, Faults::choppy()), &program, Promise::Everything);
+    fn over_a_choppy_network(program in any_program(Disruption::None)) {
+        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::Everything);
     }
 
     #[test]
-    fn over_a_choppy_network_while_endpoints_close(program in program(Disruption::Closing)) {
-        run(&loopback(&program, Faults::choppy()), &program, Promise::BetweenTheLiving);
+    fn over_a_choppy_network_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_a_network_that_breaks_links_and_kills_endpoints(program in program(Disruption::Killing)) {
-        run(&loopback(&program, Faults::nasty()), &program, Promise::WhatWasAcknowledged);
+    fn over_a_network_that_breaks_links_and_kills_endpoints(program in any_program(Disruption::Killing)) {
+        run_and_check(&faulty_loopback(&program, Faults::nasty()), &program, Promise::WhatWasAcknowledged);
     }
 }
 
 proptest! {
-    #![proptest_config(cases(100))]
+    #![proptest_config(proptest_config(100))]
 
     #[test]
-    fn over_the_example_backend(program in program(Disruption::None)) {
-        run(&EXAMPLE, &program, Promise::Everything);
+    fn over_the_example_backend(program in any_program(Disruption::None)) {
+        run_and_check(&EXAMPLE, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_the_example_backend_while_endpoints_close(program in program(Disruption::Closing)) {
-        run(&EXAMPLE, &program, Promise::BetweenTheLiving);
+    fn over_the_example_backend_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        run_and_check(&EXAMPLE, &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_tcp_ipv4(program in program(Disruption::None)) {
-        run(&Transport::Tcp4, &program, Promise::Everything);
+    fn over_tcp_ipv4(program in any_program(Disruption::None)) {
+        run_and_check(&Transport::Tcp4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_tcp_ipv6(program in program(Disruption::None)) {
-        run(&Transport::Tcp6, &program, Promise::Everything);
+    fn over_tcp_ipv6(program in any_program(Disruption::None)) {
+        run_and_check(&Transport::Tcp6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv4(program in program(Disruption::None)) {
-        run(&Transport::Shm4, &program, Promise::Everything);
+    fn over_shared_memory_ipv4(program in any_program(Disruption::None)) {
+        run_and_check(&Transport::Shm4, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_ipv6(program in program(Disruption::None)) {
-        run(&Transport::Shm6, &program, Promise::Everything);
+    fn over_shared_memory_ipv6(program in any_program(Disruption::None)) {
+        run_and_check(&Transport::Shm6, &program, Promise::Everything);
     }
 
     #[test]
-    fn over_shared_memory_while_endpoints_close(program in program(Disruption::Closing)) {
-        run(&Transport::Shm4, &program, Promise::BetweenTheLiving);
+    fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        run_and_check(&Transport::Shm4, &program, Promise::BetweenTheLiving);
     }
 
     #[test]
-    fn over_tcp_while_endpoints_close(program in program(Disruption::Closing)) {
-        run(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
+    fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
+        run_and_check(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
     }
 }
 
@@ -152,36 +152,36 @@ mod across_processes {
     use super::*;
 
     proptest! {
-        #![proptest_config(cases(25))]
+        #![proptest_config(proptest_config(25))]
 
         #[test]
-        fn over_tcp(program in program(Disruption::None)) {
-            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::Everything);
+        fn over_tcp(program in any_program(Disruption::None)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_tcp_while_endpoints_close(program in program(Disruption::Closing)) {
-            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::BetweenTheLiving);
+        fn over_tcp_while_endpoints_close(program in any_program(Disruption::Closing)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::BetweenTheLiving);
         }
 
         #[test]
-        fn over_tcp_while_processes_are_killed(program in program(Disruption::Killing)) {
-            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::WhatWasAcknowledged);
+        fn over_tcp_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Tcp4, &program, Promise::WhatWasAcknowledged);
         }
 
         #[test]
-        fn over_shared_memory(program in program(Disruption::None)) {
-            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::Everything);
+        fn over_shared_memory(program in any_program(Disruption::None)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::Everything);
         }
 
         #[test]
-        fn over_shared_memory_while_endpoints_close(program in program(Disruption::Closing)) {
-            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::BetweenTheLiving);
+        fn over_shared_memory_while_endpoints_close(program in any_program(Disruption::Closing)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::BetweenTheLiving);
         }
 
         #[test]
-        fn over_shared_memory_while_processes_are_killed(program in program(Disruption::Killing)) {
-            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::WhatWasAcknowledged);
+        fn over_shared_memory_while_processes_are_killed(program in any_program(Disruption::Killing)) {
+            run_and_check_with_turns(Turns::Processes, &Transport::Shm4, &program, Promise::WhatWasAcknowledged);
         }
     }
 }

@@ -14,15 +14,15 @@ use std::ops::Range;
 use homespun::Errno;
 use homespun::flags::Order;
 
-use crate::accesses::{REGION_BYTES, written};
+use crate::accesses::{REGION_BYTES, bytes_to_write};
 use crate::check::Promise;
 use crate::history::{Access, AccessOp, History, Incarnation, Level, SendOp};
-use homespun_suite::payload::room;
+use homespun_suite::payload::marked_buffer;
 
-pub(crate) fn check(history: &History, promise: Promise, order: Order) {
-    ends(history, promise);
+pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) {
+    check_accesses_end(history, promise);
     for place in (0..history.places.len()).filter(|&place| history.places[place].is_original_endpoint()) {
-        let known = Known::of(history, place, promise, order);
+        let known = Known::of_place(history, place, promise, order);
         for (node, event) in known.events.iter().enumerate() {
             if let Event::Access(number) = *event
                 && history.accesses[number].access == Access::Read
@@ -33,15 +33,15 @@ pub(crate) fn check(history: &History, promise: Promise, order: Order) {
         }
         known.check_elements();
     }
-    nothing_passes_a_match_too_soon(history, promise);
+    fenced_accesses_wait_for_matches(history, promise);
 }
 
 /// Checks that sends and accesses to one peer complete in the order of posting.
-pub(crate) fn check_turns(history: &History) {
+pub(crate) fn check_completion_order(history: &History) {
     let sends = history.sends.iter().filter(|send| !send.injected);
     let sends =
         sends.filter(|send| send.ended.is_some()).map(|it| (it.from, it.to, it.posted_at, it.ended_at));
-    let accesses = history.accesses.iter().filter(|access| !access.injected && !access.is_ones_own());
+    let accesses = history.accesses.iter().filter(|access| !access.injected && !access.is_direct_by_owner());
     let accesses = accesses.filter(|access| access.ended.is_some());
     let accesses = accesses.map(|it| (it.by, it.at.place, it.posted_at, it.ended_at));
     let mut ended: Vec<(Incarnation, usize, u64, u64)> = sends.chain(accesses).collect();
@@ -53,13 +53,13 @@ pub(crate) fn check_turns(history: &History) {
     }
 }
 
-fn ends(history: &History, promise: Promise) {
+fn check_accesses_end(history: &History, promise: Promise) {
     for (number, access) in history.accesses.iter().enumerate() {
-        if history.lives(access.by) {
+        if history.is_alive(access.by) {
             let is_cancelled = access.ended == Some(Err(Errno::ECANCELED));
             assert_eq!(access.cancelled, is_cancelled, "access {number}: {access:?}");
         }
-        if !history.lives(access.by) || access.injected || access.cancelled {
+        if !history.is_alive(access.by) || access.injected || access.cancelled {
             continue;
         }
         let result = access.ended.unwrap_or_else(|| panic!("access {number} never ended"));
@@ -104,7 +104,7 @@ impl Event {
     }
 
     /// When it is known to have ended.
-    fn over_at(self, history: &History) -> Option<u64> {
+    fn known_end_at(self, history: &History) -> Option<u64> {
         match self {
             Event::Access(number) => {
                 let AccessOp { ended, ended_at, told_at, .. } = history.accesses[number];
@@ -115,7 +115,7 @@ impl Event {
         }
     }
 
-    fn by(self, history: &History) -> Incarnation {
+    fn initiator(self, history: &History) -> Incarnation {
         match self {
             Event::Access(number) => history.accesses[number].by,
             Event::Message(number) => history.sends[number].from,
@@ -123,14 +123,14 @@ impl Event {
     }
 
     /// Whether it has a fence and was not cancelled.
-    fn is_fence(self, history: &History) -> bool {
+    fn is_fenced(self, history: &History) -> bool {
         match self {
             Event::Access(number) => history.accesses[number].fenced && !history.accesses[number].cancelled,
             Event::Message(number) => history.sends[number].fenced && !history.sends[number].cancelled,
         }
     }
 
-    fn access(self, history: &History) -> Option<&AccessOp> {
+    fn as_access(self, history: &History) -> Option<&AccessOp> {
         match self {
             Event::Access(number) => Some(&history.accesses[number]),
             Event::Message(_) => None,
@@ -139,7 +139,7 @@ impl Event {
 }
 
 impl<'a> Known<'a> {
-    fn of(history: &'a History, place: usize, promise: Promise, order: Order) -> Known<'a> {
+    fn of_place(history: &'a History, place: usize, promise: Promise, order: Order) -> Known<'a> {
         let accesses = (0..history.accesses.len()).filter(|&number| {
             let AccessOp { at, cancelled, .. } = history.accesses[number];
             at.place == place && !cancelled
@@ -157,15 +157,16 @@ impl<'a> Known<'a> {
             for earlier in 0..later {
                 let [first, second] = [events[earlier], events[later]];
                 let is_over =
-                    first.over_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
+                    first.known_end_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
                 // Messages on a broken link may or may not arrive.
                 let is_one_stream = promise != Promise::WhatWasAcknowledged
-                    && first.by(history) == second.by(history)
-                    && [first, second].iter().all(|event| !event.is_ones_own(history));
+                    && first.initiator(history) == second.initiator(history)
+                    && [first, second].iter().all(|event| !event.is_direct_by_owner(history));
                 let is_fenced = || {
                     let between = events[earlier + 1..=later].iter();
-                    let mut between = between.filter(|event| event.by(history) == first.by(history));
-                    first.access(history).is_some() && between.any(|event| event.is_fence(history))
+                    let mut between =
+                        between.filter(|event| event.initiator(history) == first.initiator(history));
+                    first.as_access(history).is_some() && between.any(|event| event.is_fenced(history))
                 };
                 let is_known = is_one_stream && (is_fenced() || is_ordered(history, first, second, order));
                 is_before[earlier][later] = is_over || is_known;
@@ -181,7 +182,7 @@ impl<'a> Known<'a> {
     }
 
     /// Whether an access is known to take effect: it is never refused.
-    pub(crate) fn is_sure(&self, access: &AccessOp) -> bool {
+    pub(crate) fn is_known_to_take_effect(&self, access: &AccessOp) -> bool {
         access.ended == Some(Ok(())) || access.told_at.is_some() || access.injected && self.is_safe
     }
 
@@ -211,16 +212,16 @@ impl<'a> Known<'a> {
             let is_over_written = |before: Option<usize>| {
                 here.iter().any(|(node, _, access)| {
                     let is_later = before.is_none_or(|before| self.is_before[before][*node]);
-                    is_later && self.is_before[*node][read] && self.is_sure(access)
+                    is_later && self.is_before[*node][read] && self.is_known_to_take_effect(access)
                 })
             };
             let mut candidates = Vec::new();
             if !is_over_written(None) {
-                candidates.push((None, room(range.len()).to_vec()));
+                candidates.push((None, marked_buffer(range.len()).to_vec()));
             }
             for (node, write, access) in &here {
                 if !is_over_written(Some(*node)) {
-                    let bytes = written(*write, access.place, access.len_bytes);
+                    let bytes = bytes_to_write(*write, access.place, access.len_bytes);
                     let bytes = &bytes[range.start - access.place..range.end - access.place];
                     candidates.push((Some(*write), bytes.to_vec()));
                 }
@@ -242,8 +243,8 @@ impl<'a> Known<'a> {
 }
 
 impl Event {
-    fn is_ones_own(self, history: &History) -> bool {
-        self.access(history).is_some_and(AccessOp::is_ones_own)
+    fn is_direct_by_owner(self, history: &History) -> bool {
+        self.as_access(history).is_some_and(AccessOp::is_direct_by_owner)
     }
 }
 
@@ -262,11 +263,11 @@ enum Role {
 }
 
 /// An operation that fetches and changes elements is both a read and a write.
-fn roles(event: Event, history: &History) -> &'static [Role] {
-    match event.access(history).map(|access| access.access) {
+fn order_classes(event: Event, history: &History) -> &'static [Role] {
+    match event.as_access(history).map(|access| access.access) {
         None => &[Role::Send],
         Some(Access::Read) => &[Role::Read],
-        Some(Access::Fetch(op)) if !op.writes() => &[Role::Read],
+        Some(Access::Fetch(op)) if !op.can_write() => &[Role::Read],
         Some(Access::Write | Access::Update(_)) => &[Role::Write],
         Some(Access::Fetch(_)) => &[Role::Read, Role::Write],
     }
@@ -274,8 +275,9 @@ fn roles(event: Event, history: &History) -> &'static [Role] {
 
 /// Whether the later of two operations of one endpoint must not overtake the other.
 fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> bool {
-    let is_atomic =
-        |event: Event| event.access(history).is_some_and(|access| access.access.atomic().is_some());
+    let is_atomic = |event: Event| {
+        event.as_access(history).is_some_and(|access| access.access.atomic_kind_and_op().is_some())
+    };
     let are_alike = |rma: Order, atomic: Order| match (is_atomic(first), is_atomic(second)) {
         (false, false) => rma,
         (true, true) => atomic,
@@ -292,12 +294,12 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
         (Role::Read, Role::Write) => Order::WAR | are_alike(Order::RMA_WAR, Order::ATOMIC_WAR),
         (Role::Write, Role::Write) => Order::WAW | are_alike(Order::RMA_WAW, Order::ATOMIC_WAW),
     };
-    let (firsts, seconds) = (roles(first, history), roles(second, history));
+    let (firsts, seconds) = (order_classes(first, history), order_classes(second, history));
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
 /// When a fenced access ends, the preceding messages that must be matched are.
-fn nothing_passes_a_match_too_soon(history: &History, promise: Promise) {
+fn fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
     for (number, fenced) in history.accesses.iter().enumerate() {
         if !fenced.fenced
             || fenced.ended != Some(Ok(()))

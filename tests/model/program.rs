@@ -198,12 +198,12 @@ pub(crate) enum Disruption {
     Killing,
 }
 
-pub(crate) fn program(accidents: Disruption) -> impl Strategy<Value = Program> {
+pub(crate) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
-    let steps = prop::collection::vec(step(accidents), 1..60);
-    let orders = (order(), any::<bool>(), memory());
-    (any::<u64>(), 2..=3_usize, kinds, depths, waits(accidents), orders, steps).prop_map(
+    let steps = prop::collection::vec(any_step(accidents), 1..60);
+    let orders = (any_order(), any::<bool>(), any_memory_kind());
+    (any::<u64>(), 2..=3_usize, kinds, depths, any_waits(accidents), orders, steps).prop_map(
         |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
             let (unexpected_bytes, with_matches, with_fences) = waits;
             let (order, completes_in_order, memory) = orders;
@@ -228,7 +228,7 @@ pub(crate) fn program(accidents: Disruption) -> impl Strategy<Value = Program> {
 
 /// What keeps messages at their sender until the peer receives. Nothing does where endpoints close: the
 /// promises cover only messages that leave the endpoint within the time limit of closing.
-fn waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
+fn any_waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     match accidents {
         Disruption::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
         Disruption::None | Disruption::Killing => {
@@ -237,33 +237,33 @@ fn waits(accidents: Disruption) -> BoxedStrategy<(usize, bool, bool)> {
     }
 }
 
-fn step(accidents: Disruption) -> BoxedStrategy<Step> {
+fn any_step(accidents: Disruption) -> BoxedStrategy<Step> {
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.3, 0..3_usize);
     let fenced = prop::bool::weighted(0.1);
     let usual = prop_oneof![
-        8 => (at(), at(), tag(), len_bytes(), call(), fenced).prop_map(
+        8 => (at(), at(), any_tag(), any_len_bytes(), any_send_call(), fenced).prop_map(
             |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
         ),
-        7 => (at(), tagged(), from(), len_bytes(), any::<bool>()).prop_map(
+        7 => (at(), any_tag_match(), from(), any_len_bytes(), any::<bool>()).prop_map(
             |(at, tagged, from, len_bytes, in_pieces)| Step::Receive { at, tagged, from, len_bytes, in_pieces }
         ),
-        3 => (at(), from(), buffer_bytes(), 0..100_usize).prop_map(
+        3 => (at(), from(), any_buffer_bytes(), 0..100_usize).prop_map(
             |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
-        4 => (at(), tag_and_mask(), from(), select(vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard])).prop_map(
+        4 => (at(), any_tag_and_mask(), from(), select(vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard])).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
         ),
-        2 => (at(), any::<usize>(), len_bytes(), prop::bool::weighted(0.3)).prop_map(
+        2 => (at(), any::<usize>(), any_len_bytes(), prop::bool::weighted(0.3)).prop_map(
             |(at, which, len_bytes, discards)| Step::Claim { at, which, len_bytes, discards }
         ),
-        7 => (at(), at(), part(), access_call(), prop::bool::weighted(0.1)).prop_map(
+        7 => (at(), at(), any_region_part(), any_access_call(), prop::bool::weighted(0.1)).prop_map(
             |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
         ),
-        9 => (at(), at(), elements(), elements_call(), prop::option::of(0..20_usize), prop::bool::weighted(0.1)).prop_map(
+        9 => (at(), at(), any_elements(), any_elements_call(), prop::option::of(0..20_usize), prop::bool::weighted(0.1)).prop_map(
             |(from, to, (row, part), call, op, fenced)| Step::Elements { from, to, row, part, call, op, fenced }
         ),
-        2 => (at(), part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
+        2 => (at(), any_region_part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
             |(at, part, access)| Step::Touch { at, part, access }
         ),
         3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
@@ -288,20 +288,20 @@ fn step(accidents: Disruption) -> BoxedStrategy<Step> {
     }
 }
 
-pub(crate) fn tag() -> impl Strategy<Value = Option<u64>> {
+pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
 /// Tag and mask of a receive; many masks of the few bits that tags have.
-pub(crate) fn tagged() -> impl Strategy<Value = Option<(u64, u64)>> {
-    prop::option::of(tag_and_mask())
+pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
+    prop::option::of(any_tag_and_mask())
 }
 
-fn tag_and_mask() -> impl Strategy<Value = (u64, u64)> {
+fn any_tag_and_mask() -> impl Strategy<Value = (u64, u64)> {
     (0..4_u64, select(vec![0, 0, 1, 2, 3]))
 }
 
-fn call() -> impl Strategy<Value = SendCall> {
+fn any_send_call() -> impl Strategy<Value = SendCall> {
     select(vec![
         SendCall::Plain,
         SendCall::Plain,
@@ -315,7 +315,7 @@ fn call() -> impl Strategy<Value = SendCall> {
 }
 
 /// All orders, none, or any.
-fn order() -> impl Strategy<Value = Order> {
+fn any_order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => Just(Order::STRICT),
         1 => Just(Order::empty()),
@@ -323,16 +323,16 @@ fn order() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn memory() -> impl Strategy<Value = Kind> {
+fn any_memory_kind() -> impl Strategy<Value = Kind> {
     select([Kind::ALL.to_vec(), vec![Kind::Raw, Kind::Shareable]].concat())
 }
 
 /// A part of a region, from few offsets, so that accesses overlap.
-fn part() -> impl Strategy<Value = (usize, usize)> {
-    (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), len_bytes())
+fn any_region_part() -> impl Strategy<Value = (usize, usize)> {
+    (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), any_len_bytes())
 }
 
-fn access_call() -> impl Strategy<Value = AccessCall> {
+fn any_access_call() -> impl Strategy<Value = AccessCall> {
     select(vec![
         AccessCall::Write,
         AccessCall::Write,
@@ -346,13 +346,13 @@ fn access_call() -> impl Strategy<Value = AccessCall> {
 }
 
 /// A row and a part of it, from few choices, so that accesses overlap.
-fn elements() -> impl Strategy<Value = (usize, (usize, usize))> {
+fn any_elements() -> impl Strategy<Value = (usize, (usize, usize))> {
     let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
     let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
     (row, (select(vec![0, 0, 0, 1, 5]), count))
 }
 
-fn elements_call() -> impl Strategy<Value = ElementsCall> {
+fn any_elements_call() -> impl Strategy<Value = ElementsCall> {
     select(vec![
         ElementsCall::Base,
         ElementsCall::Base,
@@ -369,7 +369,7 @@ fn elements_call() -> impl Strategy<Value = ElementsCall> {
 }
 
 /// Mostly short lengths, often around a limit between protocols.
-pub(crate) fn len_bytes() -> impl Strategy<Value = usize> {
+pub(crate) fn any_len_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         8 => 0..64_usize,
         3 => 64..3000_usize,
@@ -380,6 +380,6 @@ pub(crate) fn len_bytes() -> impl Strategy<Value = usize> {
 }
 
 /// Room for a few messages.
-pub(crate) fn buffer_bytes() -> impl Strategy<Value = usize> {
+pub(crate) fn any_buffer_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

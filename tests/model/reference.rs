@@ -11,7 +11,11 @@ use crate::history::{History, ReceiveOp};
 ///
 /// Messages keep their order and so do receives, so the result does not depend on how arrivals and posts
 /// interleave. This computes the interleaving in which all receives are posted first.
-pub(crate) fn matches(history: &History, messages: &[usize], receives: &[usize]) -> BTreeMap<usize, usize> {
+pub(crate) fn match_messages(
+    history: &History,
+    messages: &[usize],
+    receives: &[usize],
+) -> BTreeMap<usize, usize> {
     let mut taken_by = BTreeMap::new();
     let mut posted: Vec<Posted> = receives.iter().map(|&receive| Posted { receive, filled: None }).collect();
     for &message in messages {

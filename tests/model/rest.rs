@@ -10,8 +10,8 @@ use crate::history::{
     AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
 };
 use crate::program::LEN_MAX_BYTES;
-use crate::run::{Runner, broken, is_accepted};
-use homespun_suite::payload::room;
+use crate::run::{Runner, is_accepted, lost_sender_errno};
+use homespun_suite::payload::marked_buffer;
 use homespun_suite::{Deadline, Ended};
 
 /// The bit that distinguishes the runner's messages from the program's.
@@ -33,12 +33,12 @@ pub(crate) struct Drain {
 }
 
 impl Runner<'_> {
-    fn own_context(&mut self) -> u64 {
+    fn next_own_context(&mut self) -> u64 {
         self.next_own += 1;
         self.next_own
     }
 
-    pub(crate) fn own_ended(&mut self, place: usize, context: u64, ended: &Ended) {
+    pub(crate) fn own_operation_ended(&mut self, place: usize, context: u64, ended: &Ended) {
         let flags = match ended {
             Ok((completion, _)) => completion.flags,
             Err(failed) => failed.completion.flags,
@@ -49,17 +49,17 @@ impl Runner<'_> {
         }
         let drain = self.drains.remove(&context);
         let Drain { at, is_tagged, posted_at } = drain.expect("a receive of the runner's ends once");
-        assert_eq!(at, self.history.who(place), "the receive of another endpoint");
-        match self.taken(at, LEN_MAX_BYTES, ended) {
+        assert_eq!(at, self.history.incarnation_at(place), "the receive of another endpoint");
+        match self.received_message(at, LEN_MAX_BYTES, ended) {
             Ok(message) => {
                 let waited = self.waited.entry((at, is_tagged)).or_default();
                 let order = *waited;
                 *waited += 1;
-                self.history.arrived(message, Arrived::Waiting { order, posted_at });
+                self.history.record_arrival(message, Arrived::Waiting { order, posted_at });
             }
             Err(OperationError::Cancelled) => {}
             Err(error) => {
-                broken(&error);
+                lost_sender_errno(&error);
             }
         }
     }
@@ -69,10 +69,10 @@ impl Runner<'_> {
     /// Each endpoint sends a last message to each other one, which completes when it was received or lost; so
     /// no earlier message is still in flight, except on a network that breaks links, which knows when it is
     /// quiet. A long message may be sent later, on request, so this runs again when all sends have ended.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish_all_operations(&mut self) {
         for _ in 0..2 {
             self.send_last_messages();
-            self.wait_for_the_end();
+            self.wait_for_silence();
         }
     }
 
@@ -82,7 +82,7 @@ impl Runner<'_> {
                 if self.parties[from].is_none() {
                     continue;
                 }
-                let context = self.own_context();
+                let context = self.next_own_context();
                 self.own_pending.insert(context);
                 let last = SendMsg {
                     to: FabricAddress(to as u64),
@@ -97,68 +97,68 @@ impl Runner<'_> {
                     && !is_accepted(party.endpoint.sendmsg(last.clone()))
                 {
                     self.read_all();
-                    self.drain();
-                    deadline.pause_for(|| self.describe_missing(true));
+                    self.post_drain_receives();
+                    deadline.yield_or_panic_with(|| self.describe_unfinished(true));
                 }
             }
         }
     }
 
-    fn wait_for_the_end(&mut self) {
+    fn wait_for_silence(&mut self) {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
             let before = self.events;
             self.read_all();
-            self.drain();
+            self.post_drain_receives();
             let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.events > before {
                 deadline = Deadline::new();
                 silent_rounds = 0;
-            } else if network_is_quiet && self.own_pending.is_empty() && self.everything_has_ended() {
+            } else if network_is_quiet && self.own_pending.is_empty() && self.has_everything_ended() {
                 silent_rounds += 1;
             } else {
                 silent_rounds = 0;
-                deadline.pause_for(|| self.describe_missing(network_is_quiet));
+                deadline.yield_or_panic_with(|| self.describe_unfinished(network_is_quiet));
             }
         }
     }
 
     /// Receives the waiting and the claimed messages of each endpoint, one after the other. The program's
     /// receives were posted earlier, so they match first.
-    fn drain(&mut self) {
+    fn post_drain_receives(&mut self) {
         for place in 0..self.parties.len() {
             if self.parties[place].is_none() {
                 continue;
             }
-            for peek in self.claiming(place) {
-                if !self.claim(peek, LEN_MAX_BYTES, false) {
-                    self.make_room(place);
+            for peek in self.waiting_claims(place) {
+                if !self.post_claim(peek, LEN_MAX_BYTES, false) {
+                    self.cancel_last_receive(place);
                 }
             }
             for is_tagged in [false, true] {
-                let at = self.history.who(place);
+                let at = self.history.incarnation_at(place);
                 if self.drains.values().any(|drain| drain.at == at && drain.is_tagged == is_tagged) {
                     continue;
                 }
-                let context = self.own_context();
+                let context = self.next_own_context();
                 let tagged = is_tagged.then_some(Tag(0).ignoring(!RUNNERS_TAG));
-                let buffers = vec![room(LEN_MAX_BYTES)];
+                let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
                 let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
                 if is_accepted(party.endpoint.recvmsg(receive)) {
                     let posted_at = self.tick();
                     self.drains.insert(context, Drain { at, is_tagged, posted_at });
                 } else {
-                    self.make_room(place);
+                    self.cancel_last_receive(place);
                 }
             }
         }
     }
 
     /// Cancels the last posted receive, as the program might have done.
-    fn make_room(&mut self, place: usize) {
-        let who = self.history.who(place);
+    fn cancel_last_receive(&mut self, place: usize) {
+        let who = self.history.incarnation_at(place);
         let can_be_cancelled = |receive: &usize| {
             let receive = &self.history.receives[*receive];
             let is_open = receive.ended.is_none() && !receive.cancelled && !receive.too_late_to_cancel;
@@ -168,16 +168,16 @@ impl Runner<'_> {
         if let (Some(receive), Some(party)) = (last, &self.parties[place]) {
             let operation = Operation::Receive(receive);
             let result = party.endpoint.cancel(operation.context());
-            self.history.cancel_attempted(operation, &result);
+            self.history.record_cancel(operation, &result);
         }
     }
 
-    fn describe_missing(&self, network_is_quiet: bool) -> String {
+    fn describe_unfinished(&self, network_is_quiet: bool) -> String {
         let History { sends, peeks, accesses, .. } = &self.history;
         let accesses: Vec<&AccessOp> =
-            accesses.iter().filter(|access| self.is_missing_access(access)).collect();
-        let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_missing_send(send)).collect();
-        let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_missing_peek(peek)).collect();
+            accesses.iter().filter(|access| self.is_access_unfinished(access)).collect();
+        let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_send_unfinished(send)).collect();
+        let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).collect();
         let network = if network_is_quiet { "quiet" } else { "busy" };
         format!(
             "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; the network is {network}",
@@ -185,26 +185,26 @@ impl Runner<'_> {
         )
     }
 
-    fn everything_has_ended(&self) -> bool {
+    fn has_everything_ended(&self) -> bool {
         let History { sends, peeks, accesses, .. } = &self.history;
-        !accesses.iter().any(|access| self.is_missing_access(access))
-            && !sends.iter().any(|send| self.is_missing_send(send))
-            && !peeks.iter().any(|peek| self.is_missing_peek(peek))
+        !accesses.iter().any(|access| self.is_access_unfinished(access))
+            && !sends.iter().any(|send| self.is_send_unfinished(send))
+            && !peeks.iter().any(|peek| self.is_peek_unfinished(peek))
     }
 
-    fn is_missing_send(&self, send: &SendOp) -> bool {
-        !send.injected && send.ended.is_none() && self.history.lives(send.from)
+    fn is_send_unfinished(&self, send: &SendOp) -> bool {
+        !send.injected && send.ended.is_none() && self.history.is_alive(send.from)
     }
 
-    fn is_missing_peek(&self, peek: &PeekOp) -> bool {
-        let is_claim_open = matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.is_claiming();
-        (peek.ended.is_none() || is_claim_open) && self.history.lives(peek.at)
+    fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
+        let is_claim_open = matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_open_claim();
+        (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
     }
 
     /// Nothing waits for messages of a peer alone that could not be reached: the last message to it has failed.
     pub(crate) fn check_directed_receives(&self) {
         for (number, receive) in self.history.receives.iter().enumerate() {
-            let waits = receive.ended.is_none() && self.history.lives(receive.at);
+            let waits = receive.ended.is_none() && self.history.is_alive(receive.at);
             let is_gone = |from: usize| self.history.places[from].is_vacant;
             assert!(
                 !(waits && receive.from.is_some_and(is_gone)),
@@ -218,7 +218,7 @@ impl Runner<'_> {
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];
-            if !self.history.lives(posted.at) || posted.ended.is_some() {
+            if !self.history.is_alive(posted.at) || posted.ended.is_some() {
                 continue;
             }
             assert!(!posted.too_late_to_cancel, "receive {receive} could not be cancelled, and never ended");
@@ -227,7 +227,7 @@ impl Runner<'_> {
             cancelled.unwrap_or_else(|error| panic!("receive {receive} is stuck: {error}"));
             while self.history.receives[receive].ended.is_none() {
                 self.read_all();
-                deadline.pause("a cancelled receive");
+                deadline.yield_or_panic("a cancelled receive");
             }
             let end = self.history.receives[receive].ended.take();
             assert_eq!(end, Some(ReceiveEnd::Cancelled));
@@ -238,7 +238,7 @@ impl Runner<'_> {
             cancelled.unwrap_or_else(|error| panic!("a receive of the runner's is stuck: {error}"));
             while self.drains.contains_key(&context) {
                 self.read_all();
-                deadline.pause("a cancelled receive of the runner's");
+                deadline.yield_or_panic("a cancelled receive of the runner's");
             }
         }
     }

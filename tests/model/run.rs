@@ -16,7 +16,7 @@ use crate::history::{
 };
 use crate::program::{PeekAction, Program, SendCall, Step};
 use crate::rest::{Drain, RUNNERS_CONTEXT};
-use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use homespun_suite::{Ended, Net, Party, Region, Setup};
 
 /// The length of a message that must contain its identity, since it has no remote data.
@@ -47,10 +47,11 @@ pub(crate) struct Runner<'a> {
     now: u64,
 }
 
-pub(crate) fn run(net: &Net, program: &Program) -> History {
-    let parties: Vec<Party> = (0..program.parties).map(|_| net.open(setup(program))).collect();
+pub(crate) fn run_program(net: &Net, program: &Program) -> History {
+    let parties: Vec<Party> =
+        (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
-    parties.iter().for_each(|party| meet_all(party, &names));
+    parties.iter().for_each(|party| insert_all(party, &names));
     let places = parties.iter().map(|_| AddressHistory::default()).collect();
     let mut runner = Runner {
         net,
@@ -72,16 +73,16 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
         .map(|(at, party)| party.as_ref().map(|party| runner.open_region(party, at)))
         .collect();
     for step in &program.steps {
-        runner.step(step);
+        runner.run_step(step);
     }
-    runner.finish();
-    runner.look_at_everything();
+    runner.finish_all_operations();
+    runner.read_all_regions();
     runner.check_directed_receives();
     runner.cancel_receives();
     runner.history
 }
 
-fn setup(program: &Program) -> Setup {
+fn party_setup(program: &Program) -> Setup {
     Setup {
         cq_depth_entries: program.cq_depth_entries,
         tx_depth_ops: program.depth_ops,
@@ -94,53 +95,53 @@ fn setup(program: &Program) -> Setup {
 }
 
 /// Inserts the names of all places in order, so that each address is the number of its place.
-fn meet_all(party: &Party, names: &[Address]) {
+fn insert_all(party: &Party, names: &[Address]) {
     for (n, name) in (0..).zip(names) {
         assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
     }
 }
 
 impl Runner<'_> {
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         let count = self.parties.len();
         match *step {
             Step::Send { len_bytes, call, fenced, .. } if self.program.is_stream => {
                 self.send(0, 1, None, len_bytes, call, fenced);
             }
             Step::Receive { len_bytes, in_pieces, .. } if self.program.is_stream => {
-                self.receive(1, None, None, len_bytes, in_pieces);
+                self.post_receive(1, None, None, len_bytes, in_pieces);
             }
             Step::ReceiveMany { len_bytes, min_free_bytes, .. } if self.program.is_stream => {
-                self.receive_many(1, None, len_bytes, min_free_bytes);
+                self.post_buffer(1, None, len_bytes, min_free_bytes);
             }
             Step::Cancel { .. } if self.program.is_stream => {}
             Step::Access { part, call, fenced, .. } if self.program.is_stream => {
-                self.access(0, 1, part, call, fenced);
+                self.post_plain_access(0, 1, part, call, fenced);
             }
             Step::Elements { .. } if self.program.is_stream => self.access_elements(0, 1, step),
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
                 self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
             Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
-                self.receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
+                self.post_receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
             }
             Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
-                self.receive_many(at % count, from.map(|from| from % count), len_bytes, min_free_bytes);
+                self.post_buffer(at % count, from.map(|from| from % count), len_bytes, min_free_bytes);
             }
             Step::Peek { at, tagged, from, then } => {
-                self.peek(at % count, tagged, from.map(|from| from % count), then);
+                self.post_peek(at % count, tagged, from.map(|from| from % count), then);
             }
             Step::Claim { at, which, len_bytes, discards } => {
-                let claiming = self.claiming(at % count);
+                let claiming = self.waiting_claims(at % count);
                 if !claiming.is_empty() {
-                    self.claim(claiming[which % claiming.len()], len_bytes, discards);
+                    self.post_claim(claiming[which % claiming.len()], len_bytes, discards);
                 }
             }
             Step::Access { from, to, part, call, fenced } => {
-                self.access(from % count, to % count, part, call, fenced);
+                self.post_plain_access(from % count, to % count, part, call, fenced);
             }
             Step::Elements { from, to, .. } => self.access_elements(from % count, to % count, step),
-            Step::Touch { at, part, access } => self.touch(at % count, part, access),
+            Step::Touch { at, part, access } => self.access_own_region(at % count, part, access),
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
                     (0..rounds).for_each(|_| party.cq.progress());
@@ -148,13 +149,13 @@ impl Runner<'_> {
             }
             Step::Read { at, count: entries } => {
                 for _ in 0..entries {
-                    self.read(at % count);
+                    self.read_completion(at % count);
                 }
             }
-            Step::Cancel { at, which } => self.cancel(at % count, which),
-            Step::Close { at } => self.close(at % count),
-            Step::Kill { at } => self.kill(at % count),
-            Step::Reopen { at } => self.reopen(at % count),
+            Step::Cancel { at, which } => self.cancel_one_operation(at % count, which),
+            Step::Close { at } => self.close_party(at % count),
+            Step::Kill { at } => self.kill_party(at % count),
+            Step::Reopen { at } => self.reopen_party(at % count),
             Step::Break { between: (a, b) } => {
                 if let (Some(a), Some(b)) = (&self.parties[a % count], &self.parties[b % count])
                     && let Some(network) = &self.net.network
@@ -166,7 +167,7 @@ impl Runner<'_> {
     }
 
     /// The least length of messages and buffers.
-    pub(crate) fn at_least(&self, len_bytes: usize) -> usize {
+    pub(crate) fn min_len_bytes(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
@@ -186,7 +187,7 @@ impl Runner<'_> {
         fenced: bool,
     ) {
         let Some(party) = &self.parties[from] else { return };
-        let mut len_bytes = self.at_least(len_bytes);
+        let mut len_bytes = self.min_len_bytes(len_bytes);
         let injected = call == SendCall::Inject;
         if injected {
             len_bytes = len_bytes.min(party.endpoint.info().tx.inject_size_bytes);
@@ -196,7 +197,8 @@ impl Runner<'_> {
         let data = self.program.with_data.then_some(identity as u64);
         let message = payload(identity as u64, len_bytes);
         let to_address = FabricAddress(to as u64);
-        let buffers = if call == SendCall::InPieces { pieces(&message, 3) } else { vec![message.clone()] };
+        let buffers =
+            if call == SendCall::InPieces { split_unevenly(&message, 3) } else { vec![message.clone()] };
         let (level, mut flags) = match call {
             SendCall::Transmit => (Level::Transmit, OpFlags::TRANSMIT_COMPLETE),
             SendCall::Match if self.program.with_matches => (Level::Match, OpFlags::MATCH_COMPLETE),
@@ -214,7 +216,7 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(injected);
-        let (from, posted_at) = (self.history.who(from), self.tick());
+        let (from, posted_at) = (self.history.incarnation_at(from), self.tick());
         self.history.sends.push(SendOp {
             from,
             to,
@@ -232,7 +234,7 @@ impl Runner<'_> {
         });
     }
 
-    fn receive(
+    fn post_receive(
         &mut self,
         at: usize,
         tagged: Option<(u64, u64)>,
@@ -241,12 +243,12 @@ impl Runner<'_> {
         in_pieces: bool,
     ) {
         let Some(party) = &self.parties[at] else { return };
-        let len_bytes = self.at_least(len_bytes);
+        let len_bytes = self.min_len_bytes(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
-        let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
+        let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
         let receive = RecvMsg {
             buffers,
-            from: source(from),
+            from: source_address(from),
             tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
             context,
             ..RecvMsg::default()
@@ -254,7 +256,7 @@ impl Runner<'_> {
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
-        let (at, posted_at) = (self.history.who(at), self.tick());
+        let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
         self.history.receives.push(ReceiveOp {
             at,
             tagged,
@@ -268,7 +270,7 @@ impl Runner<'_> {
         });
     }
 
-    fn peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
+    fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
         let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
         let context = Operation::Peek(self.history.peeks.len()).context();
         let flags = OpFlags::PEEK
@@ -278,7 +280,7 @@ impl Runner<'_> {
                 PeekAction::Discard => OpFlags::DISCARD,
             };
         let receive = RecvMsg {
-            from: source(from),
+            from: source_address(from),
             tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
             context,
             flags,
@@ -287,27 +289,27 @@ impl Runner<'_> {
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
-        let (at, posted_at) = (self.history.who(at), self.tick());
+        let (at, posted_at) = (self.history.incarnation_at(at), self.tick());
         self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
     /// The peeks of the endpoint at a place whose claimed messages wait.
-    pub(crate) fn claiming(&self, place: usize) -> Vec<usize> {
-        let who = self.history.who(place);
+    pub(crate) fn waiting_claims(&self, place: usize) -> Vec<usize> {
+        let who = self.history.incarnation_at(place);
         let peeks = self.history.peeks.iter().enumerate();
-        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.is_claiming());
+        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_open_claim());
         claiming.map(|(number, _)| number).collect()
     }
 
     /// Receives or discards a claimed message. Returns whether the post was accepted.
-    pub(crate) fn claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
+    pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
         let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
         let context = Operation::Peek(peek).context();
-        let len_bytes = self.at_least(len_bytes);
+        let len_bytes = self.min_len_bytes(len_bytes);
         let (buffers, flags) = if discards {
             (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
         } else {
-            (vec![room(len_bytes)], OpFlags::CLAIM)
+            (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
         };
         let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
@@ -318,11 +320,12 @@ impl Runner<'_> {
         true
     }
 
-    fn cancel(&mut self, at: usize, which: usize) {
+    fn cancel_one_operation(&mut self, at: usize, which: usize) {
         let Some(party) = &self.parties[at] else { return };
         let History { sends, receives, peeks, accesses, .. } = &self.history;
-        let who = self.history.who(at);
-        let is_posted = |access: &AccessOp| access.by == who && !access.injected && !access.is_ones_own();
+        let who = self.history.incarnation_at(at);
+        let is_posted =
+            |access: &AccessOp| access.by == who && !access.injected && !access.is_direct_by_owner();
         let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
@@ -339,32 +342,32 @@ impl Runner<'_> {
         }
         let operation = posted[which % posted.len()];
         let result = party.endpoint.cancel(operation.context());
-        self.history.cancel_attempted(operation, &result);
+        self.history.record_cancel(operation, &result);
     }
 
-    fn close(&mut self, at: usize) {
+    fn close_party(&mut self, at: usize) {
         let Some(party) = self.parties[at].take() else { return };
         let cq = party.cq.clone();
         drop(party);
         // Entries of earlier completions can still be read.
         loop {
             match cq.read_from() {
-                Ok(Some(completed)) => self.ended(at, Ok(completed)),
+                Ok(Some(completed)) => self.record_end(at, Ok(completed)),
                 Ok(None) => break,
                 Err(ReadError::ErrorAvailable) => {
                     let failed = cq.read_error().unwrap().expect("an error was announced");
-                    self.ended(at, Err(failed));
+                    self.record_end(at, Err(failed));
                 }
                 Err(error) => panic!("{error}"),
             }
         }
-        self.history.end(at, End::Closed);
+        self.history.record_end(at, End::Closed);
         self.regions[at] = None;
     }
 
-    fn kill(&mut self, at: usize) {
+    fn kill_party(&mut self, at: usize) {
         let Some(party) = self.parties[at].take() else { return };
-        self.history.end(at, End::Killed);
+        self.history.record_end(at, End::Killed);
         match &self.net.network {
             Some(network) => {
                 assert!(network.kill(self.names[at]), "the endpoint was alive");
@@ -376,12 +379,12 @@ impl Runner<'_> {
         self.regions[at] = None;
     }
 
-    fn reopen(&mut self, at: usize) {
-        if self.parties[at].is_some() || !self.net.is_free(self.names[at]) {
+    fn reopen_party(&mut self, at: usize) {
+        if self.parties[at].is_some() || !self.net.can_reopen_at(self.names[at]) {
             return;
         }
-        let party = self.net.open(Setup { at: Some(self.names[at]), ..setup(self.program) });
-        meet_all(&party, &self.names);
+        let party = self.net.open_party_with(Setup { at: Some(self.names[at]), ..party_setup(self.program) });
+        insert_all(&party, &self.names);
         self.regions[at] = Some(self.open_region(&party, at));
         self.parties[at] = Some(party);
         self.history.places[at].is_vacant = false;
@@ -389,31 +392,31 @@ impl Runner<'_> {
     }
 
     /// Reads one completion, if there is one. Returns whether there was.
-    fn read(&mut self, at: usize) -> bool {
-        let Some(ended) = self.parties[at].as_ref().and_then(Party::poll) else { return false };
-        self.ended(at, ended);
+    fn read_completion(&mut self, at: usize) -> bool {
+        let Some(ended) = self.parties[at].as_ref().and_then(Party::poll_completion) else { return false };
+        self.record_end(at, ended);
         true
     }
 
     pub(crate) fn read_all(&mut self) {
         for at in 0..self.parties.len() {
-            while self.read(at) {}
+            while self.read_completion(at) {}
         }
     }
 
-    fn ended(&mut self, at: usize, ended: Ended) {
+    fn record_end(&mut self, at: usize, ended: Ended) {
         self.events += 1;
         let context = match &ended {
             Ok((completion, _)) => completion.context,
             Err(failed) => failed.completion.context,
         };
         if context >= RUNNERS_CONTEXT {
-            return self.own_ended(at, context, &ended);
+            return self.own_operation_ended(at, context, &ended);
         }
-        let who = self.history.who(at);
+        let who = self.history.incarnation_at(at);
         if context == 0 {
             let failed = match ended {
-                Ok((completion, source)) => return self.told(who, &completion, source),
+                Ok((completion, source)) => return self.record_remote_data(who, &completion, source),
                 Err(failed) => failed,
             };
             self.injected[at] = self.injected[at].checked_sub(1).expect("something injected that failed");
@@ -422,18 +425,18 @@ impl Runner<'_> {
             return;
         }
         match Operation::from_context(context) {
-            Operation::Send(send) => self.send_ended(who, send, ended),
-            Operation::Receive(receive) => self.receive_ended(who, receive, &ended),
-            Operation::Access(access) => self.access_ended(who, access, ended),
+            Operation::Send(send) => self.record_send_end(who, send, ended),
+            Operation::Receive(receive) => self.record_receive_end(who, receive, &ended),
+            Operation::Access(access) => self.record_access_end(who, access, ended),
             Operation::Peek(peek) => match self.history.peeks.get(peek) {
-                Some(posted) if posted.claim.is_some() => self.claim_ended(who, peek, &ended),
-                Some(_) => self.peek_ended(who, peek, &ended),
+                Some(posted) if posted.claim.is_some() => self.record_claim_end(who, peek, &ended),
+                Some(_) => self.record_peek_end(who, peek, &ended),
                 None => panic!("peek {peek} is unknown"),
             },
         }
     }
 
-    fn send_ended(&mut self, who: Incarnation, identity: usize, ended: Ended) {
+    fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.tick();
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
         assert_eq!(send.from, who, "the send of another endpoint");
@@ -454,24 +457,24 @@ impl Runner<'_> {
         assert_eq!(before, None, "send {identity} ended again, with {result:?}");
     }
 
-    fn receive_ended(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
+    fn record_receive_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
         assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
         if posted.buffer.is_some() {
-            return self.buffer_told(who, receive, ended);
+            return self.record_buffer_end(who, receive, ended);
         }
-        let end = match self.taken(who, posted.len_bytes, ended) {
+        let end = match self.received_message(who, posted.len_bytes, ended) {
             Ok(message) => {
-                self.history.arrived(message, Arrived::Received(receive));
+                self.history.record_arrival(message, Arrived::Received(receive));
                 ReceiveEnd::Took(message)
             }
             Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
-            Err(error) => ReceiveEnd::Broken(broken(&error)),
+            Err(error) => ReceiveEnd::Broken(lost_sender_errno(&error)),
         };
         self.history.receives[receive].ended = Some(end);
     }
 
-    fn peek_ended(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+    fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
         let now = self.tick();
         let posted = &self.history.peeks[peek];
         assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
@@ -479,13 +482,13 @@ impl Runner<'_> {
         let end = match ended {
             Ok((completion, source)) => {
                 let message = usize::try_from(completion.data).expect("a small number");
-                let len_bytes = self.check_entry(who, message, completion, *source);
+                let len_bytes = self.check_completion_fields(who, message, completion, *source);
                 assert_eq!(completion.len_bytes, len_bytes);
-                self.history.seen(message, now);
+                self.history.record_seen(message, now);
                 match then {
                     PeekAction::Leave => {}
-                    PeekAction::Claim => self.history.arrived(message, Arrived::Claimed(peek)),
-                    PeekAction::Discard => self.history.arrived(message, Arrived::Discarded(peek)),
+                    PeekAction::Claim => self.history.record_arrival(message, Arrived::Claimed(peek)),
+                    PeekAction::Discard => self.history.record_arrival(message, Arrived::Discarded(peek)),
                 }
                 PeekEnd::Found(message)
             }
@@ -497,7 +500,7 @@ impl Runner<'_> {
         self.history.peeks[peek].ended = Some(end);
     }
 
-    fn claim_ended(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+    fn record_claim_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
         let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
         let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
             panic!("{ended:?} is the end of nothing")
@@ -505,23 +508,23 @@ impl Runner<'_> {
         assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
         let end = match ended {
             Ok((completion, source)) if claim.discards => {
-                let len_bytes = self.check_entry(who, claimed, completion, *source);
+                let len_bytes = self.check_completion_fields(who, claimed, completion, *source);
                 assert_eq!(completion.len_bytes, len_bytes);
                 ClaimEnd::Done
             }
-            _ => match self.taken(who, claim.len_bytes, ended) {
+            _ => match self.received_message(who, claim.len_bytes, ended) {
                 Ok(message) => {
                     assert_eq!(message, claimed, "another message than was claimed");
                     ClaimEnd::Done
                 }
-                Err(error) => ClaimEnd::Broken(broken(&error)),
+                Err(error) => ClaimEnd::Broken(lost_sender_errno(&error)),
             },
         };
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
     }
 
     /// The message that a receive got, or why it got none.
-    pub(crate) fn taken(
+    pub(crate) fn received_message(
         &mut self,
         who: Incarnation,
         room_bytes: usize,
@@ -538,13 +541,13 @@ impl Runner<'_> {
                 ref error => return Err(error.clone()),
             },
         };
-        let message = self.identify(who, room_bytes, completion, source, overflow_bytes);
-        self.history.seen(message, now);
+        let message = self.identify_message(who, room_bytes, completion, source, overflow_bytes);
+        self.history.record_seen(message, now);
         Ok(message)
     }
 
     /// Identifies a received message, and checks every field of its completion.
-    fn identify(
+    fn identify_message(
         &self,
         who: Incarnation,
         room_bytes: usize,
@@ -552,14 +555,14 @@ impl Runner<'_> {
         source: FabricAddress,
         overflow_bytes: u64,
     ) -> usize {
-        let bytes = received(&completion.buffer);
+        let bytes = received_bytes(&completion.buffer);
         let identity = if self.program.with_data {
             completion.data
         } else {
             u64::from_le_bytes(bytes[..IDENTITY_BYTES].try_into().expect("that many bytes"))
         };
         let identity = usize::try_from(identity).expect("a small number");
-        let len_bytes = self.check_entry(who, identity, completion, source);
+        let len_bytes = self.check_completion_fields(who, identity, completion, source);
         assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
         assert_eq!(overflow_bytes, (len_bytes - completion.len_bytes) as u64);
         assert!(
@@ -570,7 +573,7 @@ impl Runner<'_> {
     }
 
     /// Checks the completion of a message except its bytes. Returns its length.
-    fn check_entry(
+    fn check_completion_fields(
         &self,
         who: Incarnation,
         identity: usize,
@@ -593,7 +596,7 @@ impl Runner<'_> {
 }
 
 /// The error of a receive whose sender was lost.
-pub(crate) fn broken(error: &OperationError) -> Errno {
+pub(crate) fn lost_sender_errno(error: &OperationError) -> Errno {
     match error {
         OperationError::Fault | OperationError::Link(_) => error.errno(),
         other => panic!("a receive failed: {other}"),
@@ -601,7 +604,7 @@ pub(crate) fn broken(error: &OperationError) -> Errno {
 }
 
 /// The source of a directed receive.
-pub(crate) fn source(from: Option<usize>) -> FabricAddress {
+pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
     from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
 }
 

@@ -10,13 +10,13 @@ use std::time::Duration;
 const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// Runs a program. If it does not end, prints it and aborts the process.
-pub(crate) fn run_in_time<R>(program: &(impl Debug + Sync), run: impl FnOnce() -> R) -> R {
+pub(crate) fn run_with_time_limit<R>(program: &(impl Debug + Sync), run: impl FnOnce() -> R) -> R {
     thread::scope(|scope| {
         // Dropped at the end of the run, also when the run panics.
         let (_running, end) = mpsc::channel::<()>();
         scope.spawn(move || {
             if end.recv_timeout(RUN_MAX) == Err(RecvTimeoutError::Timeout) {
-                report(program);
+                print_unended_program(program);
                 process::abort();
             }
         });
@@ -25,6 +25,6 @@ pub(crate) fn run_in_time<R>(program: &(impl Debug + Sync), run: impl FnOnce() -
 }
 
 #[expect(clippy::print_stderr, reason = "the test that runs does not end, so it cannot print this")]
-fn report(program: &impl Debug) {
+fn print_unended_program(program: &impl Debug) {
     eprintln!("this program does not end: {program:?}");
 }

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use homespun::atomic::{AtomicOp, Datatype};
 
-use crate::elements::{Element, ROWS, compare, element, operand, updated};
+use crate::elements::{Element, ROWS, apply_atomic, compare_value, element_from_bytes, operand_value};
 use crate::history::{Access, AccessOp};
 use crate::memory::{Event, Known};
 
@@ -40,11 +40,11 @@ enum Effect {
 }
 
 impl Effect {
-    fn changes(&self) -> bool {
+    fn can_change(&self) -> bool {
         match self {
             Effect::Find(_) => false,
             Effect::Write(_) => true,
-            Effect::Update { op, .. } => op.writes(),
+            Effect::Update { op, .. } => op.can_write(),
         }
     }
 
@@ -59,7 +59,7 @@ impl Effect {
             Effect::Write(element) => Some(element),
             Effect::Update { op, datatype, operands: [operand, compare], found } => {
                 let is_possible = found.is_none_or(|found| found == before);
-                is_possible.then(|| updated(op, datatype, [before, operand, compare]))
+                is_possible.then(|| apply_atomic(op, datatype, [before, operand, compare]))
             }
         }
     }
@@ -69,7 +69,7 @@ impl Known<'_> {
     /// Checks every element at the place.
     pub(crate) fn check_elements(&self) {
         for row in &ROWS {
-            for place in row.places() {
+            for place in row.element_offsets() {
                 self.check_element(place, row.datatype);
             }
         }
@@ -82,7 +82,7 @@ impl Known<'_> {
             let Event::Access(number) = *event else { continue };
             let access = &self.history.accesses[number];
             if access.covers(&range)
-                && let Some(does) = does(number, access, place, datatype)
+                && let Some(does) = effect_on_element(number, access, place, datatype)
             {
                 nodes.push((node, number, does));
             }
@@ -100,7 +100,7 @@ impl Known<'_> {
         }
         let is_exact = |(one, _, does): &(usize, usize, Effect)| {
             let is_clear =
-                || nodes.iter().all(|(other, _, beside)| !is_beside(*one, *other) || !beside.changes());
+                || nodes.iter().all(|(other, _, beside)| !is_beside(*one, *other) || !beside.can_change());
             !matches!(does, Effect::Find(_)) || is_clear()
         };
         let exact: Vec<bool> = nodes.iter().map(is_exact).collect();
@@ -112,7 +112,7 @@ impl Known<'_> {
         };
         let afters: Vec<u64> = nodes.iter().map(|((node, ..), _)| after(*node)).collect();
         let deeds = nodes.into_iter().zip(afters).map(|(((_, access, does), _), after)| {
-            let is_sure = self.is_sure(&self.history.accesses[access]);
+            let is_sure = self.is_known_to_take_effect(&self.history.accesses[access]);
             ElementOp { access, does, is_sure, after }
         });
         let deeds: Vec<ElementOp> = deeds.collect();
@@ -124,7 +124,7 @@ impl Known<'_> {
             deeds.iter().map(of).collect::<String>()
         };
         assert!(
-            has_order(&deeds, 0, 0, &mut HashSet::new()),
+            has_possible_order(&deeds, 0, 0, &mut HashSet::new()),
             "in no order does the {datatype} at {place}, which was 0, become what was found: {}",
             explained()
         );
@@ -132,16 +132,16 @@ impl Known<'_> {
 }
 
 /// The effect of an access on an element. `None` if the result of its read is unknown.
-fn does(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
+fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
     let found = access.found.as_ref().map(|found| {
         let first = place - access.place;
-        element(&found[first..first + datatype.size_bytes()])
+        element_from_bytes(&found[first..first + datatype.size_bytes()])
     });
     match access.access {
         Access::Read => found.map(Effect::Find),
-        Access::Write => Some(Effect::Write(operand(number, place))),
+        Access::Write => Some(Effect::Write(operand_value(number, place))),
         Access::Update(op) | Access::Fetch(op) => {
-            let operands = [operand(number, place), compare(number, place)];
+            let operands = [operand_value(number, place), compare_value(number, place)];
             Some(Effect::Update { op, datatype, operands, found })
         }
     }
@@ -149,7 +149,7 @@ fn does(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> O
 
 /// Whether the remaining operations can take effect in some order. `failed` has the states known to be dead
 /// ends.
-fn has_order(
+fn has_possible_order(
     deeds: &[ElementOp],
     mut done: u64,
     before: Element,
@@ -158,7 +158,7 @@ fn has_order(
     let is_next = |done: u64, bit: usize| done >> bit & 1 == 0 && deeds[bit].after & !done == 0;
     // A read as early as possible is no worse than a later one.
     while let Some(bit) = (0..deeds.len()).find(|&bit| {
-        let changes = deeds[bit].does.changes();
+        let changes = deeds[bit].does.can_change();
         is_next(done, bit) && !changes && deeds[bit].does.from(before).is_some()
     }) {
         done |= 1 << bit;
@@ -172,6 +172,9 @@ fn has_order(
     (0..deeds.len()).filter(|&bit| is_next(done, bit)).any(|bit| {
         let after = deeds[bit].does.from(before);
         let unless_done = (!deeds[bit].is_sure).then_some(before);
-        after.into_iter().chain(unless_done).any(|element| has_order(deeds, done | 1 << bit, element, failed))
+        after
+            .into_iter()
+            .chain(unless_done)
+            .any(|element| has_possible_order(deeds, done | 1 << bit, element, failed))
     })
 }

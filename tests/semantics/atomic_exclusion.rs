@@ -3,23 +3,23 @@
 use homespun::Bytes;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 
-use super::atomics::{EVERYTHING, KEY, adding, element, memory, number};
-use homespun_suite::payload::received;
+use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
+use homespun_suite::payload::received_bytes;
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
 
 /// Several parties add to the same elements. Each value is fetched once, in whichever process a party lives.
 pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
     const ROUNDS: usize = 30;
-    let target = net.party();
-    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
+    let target = net.open_party();
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.meet(&target);
-        target.meet(party);
+        party.insert_address_of(&target);
+        target.insert_address_of(party);
     }
     for memory_kind in Kind::ALL {
-        let region = target.register(memory(96, memory_kind)).unwrap();
-        region.put(0, &[0; 96]);
+        let region = target.register(make_region_spec(96, memory_kind)).unwrap();
+        region.write_at(0, &[0; 96]);
         // Aligned, misaligned, in two segments if it is raw, and longer than what the processor updates.
         let places = [
             (Datatype::Uint64, 0),
@@ -33,18 +33,18 @@ pub(crate) fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net)
         for _ in 0..ROUNDS {
             for party in &parties {
                 for (context, (datatype, at)) in (0..).zip(places) {
-                    let one = Bytes::from(element(1, datatype));
+                    let one = Bytes::from(encode_element(1, datatype));
                     let what = (AtomicOp::Sum, datatype);
                     let call = AtomicCall::new(AtomicKind::Fetch, what, one, party.peer(), &region, context);
-                    party.endpoint.atomic(call.at(region.at(at))).unwrap();
+                    party.endpoint.atomic(call.at_address(region.address_at(at))).unwrap();
                 }
             }
         }
         for party in &parties {
             for _ in 0..ROUNDS * places.len() {
-                let completion = party.completion();
+                let completion = party.next_completion();
                 let mut whole = [0; 16];
-                let bytes = received(&completion.buffer);
+                let bytes = received_bytes(&completion.buffer);
                 whole[..bytes.len()].copy_from_slice(&bytes);
                 fetched[completion.context as usize].push(u128::from_le_bytes(whole));
             }
@@ -64,17 +64,17 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     const ROUNDS: u64 = 200;
     const WORDS: usize = 3;
     let other = Net::new(&Transport::Tcp4, Turns::Threads);
-    let (target, second, elsewhere) = (net.party(), net.party(), other.party());
-    let region = target.register(memory(8 * WORDS, Kind::Raw)).unwrap();
-    region.put(0, &[0; 8 * WORDS]);
+    let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
+    let region = target.register(make_region_spec(8 * WORDS, Kind::Raw)).unwrap();
+    region.write_at(0, &[0; 8 * WORDS]);
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
     let initiators: Vec<(Party, &Region)> = (0..THREADS)
         .flat_map(|_| {
             let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
             known_as.map(|(net, target, region)| {
-                let party = net.party();
-                party.meet(target);
-                target.meet(&party);
+                let party = net.open_party();
+                party.insert_address_of(target);
+                target.insert_address_of(&party);
                 (party, region)
             })
         })
@@ -84,12 +84,12 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {
             for at in [0, 9] {
-                let call = adding(AtomicKind::Fetch, party, region, 1, 1);
-                party.endpoint.atomic(call.at(region.at(at))).unwrap();
+                let call = make_add_call(AtomicKind::Fetch, party, region, 1, 1);
+                party.endpoint.atomic(call.at_address(region.address_at(at))).unwrap();
                 let deadline = Deadline::new();
-                while party.poll().is_none() {
+                while party.poll_completion().is_none() {
                     party.progress_all();
-                    deadline.pause("an update");
+                    deadline.yield_or_panic("an update");
                 }
             }
         }
@@ -102,7 +102,7 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
     drop(initiators);
     drop(again);
     let (content, _) = region.close_raw();
-    let total = number(3 * THREADS * ROUNDS);
+    let total = encode_number(3 * THREADS * ROUNDS);
     assert_eq!(content[..8], total);
     assert_eq!(content[9..17], total);
 }
@@ -111,45 +111,46 @@ pub(crate) fn concurrent_updates_over_two_transports_are_each_applied_once(net: 
 pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;
-    let target = net.party();
-    let region = target.register(memory(24, Kind::Owned)).unwrap();
-    region.put(0, &[0; 24]);
-    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
+    let target = net.open_party();
+    let region = target.register(make_region_spec(24, Kind::Owned)).unwrap();
+    region.write_at(0, &[0; 24]);
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.meet(&target);
-        target.meet(party);
+        party.insert_address_of(&target);
+        target.insert_address_of(party);
     }
     let next = |party: &Party| {
         let deadline = Deadline::new();
         loop {
-            if let Some(ended) = party.poll() {
+            if let Some(ended) = party.poll_completion() {
                 return ended.unwrap().0;
             }
             party.progress_all();
-            deadline.pause("a completion");
+            deadline.yield_or_panic("a completion");
         }
     };
     let work = |party: &Party| {
         let swap = |from, to| {
             let what = (AtomicOp::Cswap, Datatype::Uint64);
-            let call = AtomicCall::new(AtomicKind::Compare, what, number(to), party.peer(), &region, 1);
-            party.endpoint.atomic(AtomicCall { compares: vec![number(from)], ..call }).unwrap();
-            received(&next(party).buffer)
+            let call =
+                AtomicCall::new(AtomicKind::Compare, what, encode_number(to), party.peer(), &region, 1);
+            party.endpoint.atomic(AtomicCall { compares: vec![encode_number(from)], ..call }).unwrap();
+            received_bytes(&next(party).buffer)
         };
         for _ in 0..ROUNDS {
             let deadline = Deadline::new();
-            while swap(0, 1) != *number(0) {
-                deadline.pause("the lock");
+            while swap(0, 1) != *encode_number(0) {
+                deadline.yield_or_panic("the lock");
             }
             for at in [8, 16] {
-                let read = RmaCall::new(RmaBy::Read, number(0), party.peer(), &region, 1);
-                party.endpoint.rma(RmaCall { address: region.at(at), ..read }).unwrap();
-                let value = u64::from_le_bytes(received(&next(party).buffer).try_into().unwrap());
-                let write = RmaCall::new(RmaBy::Write, number(value + 1), party.peer(), &region, 1);
-                party.endpoint.rma(RmaCall { address: region.at(at), ..write }).unwrap();
+                let read = RmaCall::new(RmaBy::Read, encode_number(0), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.address_at(at), ..read }).unwrap();
+                let value = u64::from_le_bytes(received_bytes(&next(party).buffer).try_into().unwrap());
+                let write = RmaCall::new(RmaBy::Write, encode_number(value + 1), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.address_at(at), ..write }).unwrap();
                 next(party);
             }
-            assert_eq!(swap(1, 0), *number(1));
+            assert_eq!(swap(1, 0), *encode_number(1));
         }
     };
     std::thread::scope(|scope| {
@@ -157,6 +158,6 @@ pub(crate) fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
             scope.spawn(|| work(party));
         }
     });
-    let total = number(PARTIES as u64 * ROUNDS);
+    let total = encode_number(PARTIES as u64 * ROUNDS);
     assert_eq!(region.content(), [&[0; 8][..], &total, &total].concat());
 }

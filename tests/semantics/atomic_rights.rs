@@ -10,15 +10,16 @@ use homespun::{
 };
 
 use super::atomics::{
-    ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, adding, ended, flags_of, memory, number, perform,
+    ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags, make_add_call,
+    make_region_spec, perform_and_wait,
 };
-use homespun_suite::payload::{payload, pieces, room};
+use homespun_suite::payload::{marked_buffer, payload, split_unevenly};
 use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, Setup};
 
 pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for memory_kind in Kind::ALL {
-        let of = |access, key| RegionSpec { access, key, ..memory(100, memory_kind) };
+        let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
         let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
@@ -42,30 +43,35 @@ pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(ne
                 if call.kind.fetches() {
                     cases.push((by_key(unreadable.key()), Refusal::Access, Errno::EACCES));
                 }
-                if call.target.op.writes() {
+                if call.target.op.can_write() {
                     cases.push((by_key(unwritable.key()), Refusal::Access, Errno::EACCES));
                 }
-                for address in [region.at(0).wrapping_sub(1), region.at(100 - 7), region.at(101), u64::MAX] {
-                    cases.push((call.clone().at(address), Refusal::Range, Errno::EINVAL));
+                for address in [
+                    region.address_at(0).wrapping_sub(1),
+                    region.address_at(100 - 7),
+                    region.address_at(101),
+                    u64::MAX,
+                ] {
+                    cases.push((call.clone().at_address(address), Refusal::Range, Errno::EINVAL));
                 }
             }
             for (call, refusal, errno) in cases {
                 alice.endpoint.atomic(call.clone()).unwrap();
-                let failed = alice.failure();
+                let failed = alice.next_failure();
                 assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
                 assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
-                assert_eq!(failed.completion.flags, flags_of(call.kind));
+                assert_eq!(failed.completion.flags, expected_flags(call.kind));
             }
         }
         // Reads of the read-only region succeed.
         let (read, bytes) = ((AtomicOp::Read, Datatype::Uint8), Bytes::from(vec![0; 100]));
         let call = AtomicCall::new(AtomicKind::Fetch, read, bytes, alice.peer(), &unwritable, 2);
-        assert!(perform(&alice, call) == room(100));
+        assert!(perform_and_wait(&alice, call) == marked_buffer(100));
         for region in [region, unreadable, unwritable] {
-            assert!(region.content() == room(100));
+            assert!(region.content() == marked_buffer(100));
         }
     }
-    alice.exchange(&bob);
+    alice.exchange_long_messages(&bob);
 }
 
 pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
@@ -77,11 +83,11 @@ pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
         (Caps::RMA | Caps::REMOTE_READ | Caps::REMOTE_WRITE, false, false),
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
-        let (alice, bob) = net.pair_of(Setup::default(), setup);
-        let region = bob.register(memory(8, Kind::Owned)).unwrap();
-        region.put(0, &[0; 8]);
-        let reading = AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1);
-        let calls = [(reading, may_read), (adding(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
+        let (alice, bob) = net.open_pair_with(Setup::default(), setup);
+        let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+        region.write_at(0, &[0; 8]);
+        let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);
+        let calls = [(reading, may_read), (make_add_call(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
         for (call, may) in calls {
             alice.endpoint.atomic(call).unwrap();
             match alice.next() {
@@ -89,10 +95,10 @@ pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
                 Err(failed) => assert_eq!((failed.errno(), may), (Errno::EACCES, false)),
             }
         }
-        alice.endpoint.atomic(adding(AtomicKind::Fetch, &alice, &region, 5, 1)).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EACCES, "that needs both");
-        assert_eq!(region.content(), *number(if may_add { 5 } else { 0 }));
-        let own = bob.endpoint.atomic(adding(AtomicKind::Base, &bob, &region, 1, 1)).err();
+        alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 5, 1)).unwrap();
+        assert_eq!(alice.next_failure().errno(), Errno::EACCES, "that needs both");
+        assert_eq!(region.content(), *encode_number(if may_add { 5 } else { 0 }));
+        let own = bob.endpoint.atomic(make_add_call(AtomicKind::Base, &bob, &region, 1, 1)).err();
         let lacking = if caps.contains(Caps::ATOMIC) { Caps::WRITE } else { Caps::ATOMIC | Caps::WRITE };
         assert_eq!(own, Some(Misuse::NoCapability(lacking).into()));
     }
@@ -106,18 +112,18 @@ pub(crate) fn initiator_without_read_or_write_capability_is_refused(net: &Net) {
         (Caps::READ | Caps::WRITE, [None; 3]),
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup, Setup::default());
-        let region = bob.register(memory(8, Kind::Owned)).unwrap();
+        let (alice, bob) = net.open_pair_with(setup, Setup::default());
+        let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
         let read = (AtomicOp::Read, Datatype::Uint64);
         let calls = [
-            adding(AtomicKind::Base, &alice, &region, 1, 1),
-            adding(AtomicKind::Fetch, &alice, &region, 1, 1),
-            AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1),
+            make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
+            make_add_call(AtomicKind::Fetch, &alice, &region, 1, 1),
+            AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1),
         ];
         for (call, lacking) in calls.into_iter().zip(lacking) {
             let kind = call.kind;
             match (alice.endpoint.atomic(call), lacking) {
-                (Ok(_), None) => _ = ended(&alice, kind, 1),
+                (Ok(_), None) => _ = expect_completion(&alice, kind, 1),
                 (posted, lacking) => {
                     assert_eq!(posted.err(), lacking.map(|lacking| Misuse::NoCapability(lacking).into()));
                 }
@@ -128,19 +134,22 @@ pub(crate) fn initiator_without_read_or_write_capability_is_refused(net: &Net) {
 
 pub(crate) fn atomic_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG | Caps::RMA;
-    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
+    let (alice, bob) =
+        net.open_pair_with(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
+    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
     for kind in [AtomicKind::Base, AtomicKind::Fetch] {
-        let posted = alice.endpoint.atomic(adding(kind, &alice, &region, 1, 1));
+        let posted = alice.endpoint.atomic(make_add_call(kind, &alice, &region, 1, 1));
         assert_eq!(posted.err(), Some(Misuse::NoCapability(Caps::ATOMIC).into()));
     }
-    alice.exchange(&bob);
+    alice.exchange_long_messages(&bob);
 }
 
 pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net
-        .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(
+        Setup { tx_depth_ops: 2, ..Setup::default() },
+        Setup { asleep: true, ..Setup::default() },
+    );
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =
         |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
@@ -187,14 +196,14 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
     }
     let full = alice.endpoint.atomic(wide).err();
     assert_eq!(full, Some(Error::Again(Again::QueueFull)));
-    net.wake(&bob);
-    (0..2).for_each(|_| _ = ended(&alice, AtomicKind::Base, 1));
-    alice.silence();
+    net.start_driving(&bob);
+    (0..2).for_each(|_| _ = expect_completion(&alice, AtomicKind::Base, 1));
+    alice.assert_no_completion();
 }
 
 pub(crate) fn query_atomic_names_every_supported_operation(net: &Net) {
-    let (alice, _bob) = net.pair();
-    let (endpoint, domain) = (alice.endpoint.as_here(), net.domain());
+    let (alice, _bob) = net.open_pair();
+    let (endpoint, domain) = (alice.endpoint.as_here(), net.open_other_domain());
     for (datatype, op) in
         Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
     {
@@ -218,31 +227,32 @@ pub(crate) fn query_atomic_names_every_supported_operation(net: &Net) {
             }
         }
     }
-    let plain = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
+    let plain = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
     let valid = plain.endpoint.as_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
     assert_eq!(valid, Err(Misuse::NoCapability(Caps::ATOMIC).into()));
 }
 
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
-    let alice = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
+    let alice = net.open_party_with(Setup { caps: Caps::MSG, ..Setup::default() });
     let endpoint = alice.endpoint.as_here();
     let (op, datatype) = SUM;
     let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
-    let (bytes, several) = (payload(1, 8), pieces(&payload(2, 8), 2));
+    let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes.clone()));
     let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
     assert_eq!(rejected.returned, several);
     let back = |operand, compare| Fetched {
-        result: Buffer::Received(room(8)),
+        result: Buffer::Received(marked_buffer(8)),
         operand: Buffer::Sent(operand),
         compare,
     };
-    let rejected = endpoint.fetch_atomic(bytes.clone(), room(8), target, 1).unwrap_err();
+    let rejected = endpoint.fetch_atomic(bytes.clone(), marked_buffer(8), target, 1).unwrap_err();
     assert_eq!(*rejected.returned, back(bytes.clone(), Buffer::None));
-    let rejected = endpoint.compare_atomic(bytes.clone(), payload(3, 8), room(8), target, 1).unwrap_err();
+    let rejected =
+        endpoint.compare_atomic(bytes.clone(), payload(3, 8), marked_buffer(8), target, 1).unwrap_err();
     assert_eq!(*rejected.returned, back(bytes, Buffer::Sent(payload(3, 8))));
-    let results = vec![room(3), room(5)];
+    let results = vec![marked_buffer(3), marked_buffer(5)];
     let flags = OpFlags::empty();
     let fetch =
         FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
@@ -251,7 +261,7 @@ pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     assert_eq!((rejected.returned.target, rejected.returned.context), (target, 4));
     // Too many segments in any of the vectors.
     let many = vec![payload(1, 2); 5];
-    let rooms = vec![room(2); 5];
+    let rooms = vec![marked_buffer(2); 5];
     for (operands, compares, results) in [
         (many.clone(), several.clone(), results.clone()),
         (several.clone(), many, results),

@@ -6,7 +6,7 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, Refusal};
 
-use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{
     AtomicBy, AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
 };
@@ -18,65 +18,65 @@ pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::RE
 pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
 pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
 
-pub(super) fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+pub(super) fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
-pub(super) fn number(number: u64) -> Bytes {
+pub(super) fn encode_number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
 /// Adds to the number at the beginning of a region.
-pub(super) fn adding(
+pub(super) fn make_add_call(
     kind: AtomicKind,
     party: &Party,
     region: &Region,
     summand: u64,
     context: u64,
 ) -> AtomicCall {
-    AtomicCall::new(kind, SUM, number(summand), party.peer(), region, context)
+    AtomicCall::new(kind, SUM, encode_number(summand), party.peer(), region, context)
 }
 
-pub(super) fn flags_of(kind: AtomicKind) -> CompletionFlags {
+pub(super) fn expected_flags(kind: AtomicKind) -> CompletionFlags {
     let direction = if kind.fetches() { CompletionFlags::READ } else { CompletionFlags::WRITE };
     CompletionFlags::ATOMIC | direction
 }
 
 /// Waits for the completion of the last posted operation.
 #[track_caller]
-pub(super) fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion {
-    let completion = party.completion();
-    assert_eq!((completion.context, completion.flags), (context, flags_of(kind)));
+pub(super) fn expect_completion(party: &Party, kind: AtomicKind, context: u64) -> Completion {
+    let completion = party.next_completion();
+    assert_eq!((completion.context, completion.flags), (context, expected_flags(kind)));
     assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
     completion
 }
 
 /// Posts an operation, waits for it, and returns the fetched bytes.
 #[track_caller]
-pub(super) fn perform(party: &Party, call: AtomicCall) -> Vec<u8> {
+pub(super) fn perform_and_wait(party: &Party, call: AtomicCall) -> Vec<u8> {
     let (kind, context) = (call.kind, call.context);
     party.endpoint.atomic(call).unwrap();
-    let completion = ended(party, kind, context);
-    if kind.fetches() { received(&completion.buffer) } else { Vec::new() }
+    let completion = expect_completion(party, kind, context);
+    if kind.fetches() { received_bytes(&completion.buffer) } else { Vec::new() }
 }
 
-fn sums(left: &[u8], right: &[u8]) -> Vec<u8> {
+fn wrapping_sums(left: &[u8], right: &[u8]) -> Vec<u8> {
     left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
 }
 
 pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
     const LEN_BYTES: usize = 60;
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
     let mut context = 0;
     for memory_kind in Kind::ALL {
-        let region = bob.register(memory(100, memory_kind)).unwrap();
+        let region = bob.register(make_region_spec(100, memory_kind)).unwrap();
         for kind in AtomicKind::ALL {
             for by in ways {
                 context += 1;
                 let count = if by == AtomicBy::Single { 1 } else { 3 };
                 let before = payload(context, 100);
-                region.put(0, &before);
+                region.write_at(0, &before);
                 let operand = payload(context + 1000, LEN_BYTES);
                 let mut compare = before[20..20 + LEN_BYTES].to_vec();
                 let what = if kind == AtomicKind::Compare {
@@ -90,9 +90,9 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                 let call = AtomicCall::new(kind, what, operand.clone(), alice.peer(), &region, context);
                 let call = AtomicCall {
                     by,
-                    operands: pieces(&operand, count),
+                    operands: split_unevenly(&operand, count),
                     compares: match kind {
-                        AtomicKind::Compare => pieces(&Bytes::from(compare.clone()), count),
+                        AtomicKind::Compare => split_unevenly(&Bytes::from(compare.clone()), count),
                         _ => Vec::new(),
                     },
                     results_bytes: match (kind.fetches(), count) {
@@ -100,10 +100,10 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                         (true, 1) => vec![LEN_BYTES],
                         (true, _) => vec![5, LEN_BYTES - 5],
                     },
-                    ..call.at(region.at(20))
+                    ..call.at_address(region.address_at(20))
                 };
                 let posted = alice.endpoint.atomic(call.clone()).unwrap();
-                let completion = ended(&alice, kind, context);
+                let completion = expect_completion(&alice, kind, context);
                 let inside = match kind {
                     AtomicKind::Compare => {
                         let mut swapped = operand.to_vec();
@@ -112,24 +112,24 @@ pub(crate) fn every_atomic_call_updates_the_region(net: &Net) {
                         }
                         swapped
                     }
-                    _ => sums(&before[20..20 + LEN_BYTES], &operand),
+                    _ => wrapping_sums(&before[20..20 + LEN_BYTES], &operand),
                 };
                 let expected = [&before[..20], &inside, &before[20 + LEN_BYTES..]].concat();
                 assert!(region.content() == expected, "{by:?} {kind} on {memory_kind:?}");
                 let fetched = match posted {
-                    Some(room) => room.released(completion.context, LEN_BYTES),
-                    None if kind.fetches() => received(&completion.buffer),
+                    Some(room) => room.into_filled_bytes(completion.context, LEN_BYTES),
+                    None if kind.fetches() => received_bytes(&completion.buffer),
                     None => before[20..20 + LEN_BYTES].to_vec(),
                 };
                 assert!(fetched == before[20..20 + LEN_BYTES], "{by:?} {kind} on {memory_kind:?}");
-                assert_comes_back(by, &call, &completion.buffer);
+                assert_buffers_returned(by, &call, &completion.buffer);
             }
         }
     }
 }
 
 /// Checks that the completion returns the buffers of its call.
-fn assert_comes_back(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
+fn assert_buffers_returned(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
     let sent = |pieces: &[Bytes]| match by {
         AtomicBy::Single => Buffer::Sent(pieces.concat().into()),
         _ => Buffer::SentVector(pieces.to_vec()),
@@ -155,7 +155,7 @@ fn assert_comes_back(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
 }
 
 /// A small number, not negative, as an element.
-pub(super) fn element(value: i64, datatype: Datatype) -> Vec<u8> {
+pub(super) fn encode_element(value: i64, datatype: Datatype) -> Vec<u8> {
     let real = |size_bytes: usize| match size_bytes {
         4 => (value as f32).to_le_bytes().to_vec(),
         8 => (value as f64).to_le_bytes().to_vec(),
@@ -179,7 +179,7 @@ pub(super) fn element(value: i64, datatype: Datatype) -> Vec<u8> {
 }
 
 /// The result of an operation on small, non-negative numbers, by the manual page.
-fn updated(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
+fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     let swapped_if = |is_so: bool| if is_so { operand } else { element };
     match op {
         AtomicOp::Min => element.min(operand),
@@ -206,19 +206,19 @@ fn updated(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
 
 pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(VALUES.len() * 32 + 8, Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, Kind::Owned)).unwrap();
     let mut context = 0;
     for datatype in Datatype::ALL {
         let len_bytes = VALUES.len() * datatype.size_bytes();
         let column = |place: usize| -> Vec<u8> {
-            VALUES.iter().flat_map(|values| element(values[place], datatype)).collect()
+            VALUES.iter().flat_map(|values| encode_element(values[place], datatype)).collect()
         };
         for (op, kind) in AtomicOp::ALL.into_iter().flat_map(|op| AtomicKind::ALL.map(|kind| (op, kind))) {
             let Some(count_max) = kind.count_max(op, datatype) else { continue };
             assert!(count_max >= VALUES.len());
             context += 1;
-            region.put(8, &column(0));
+            region.write_at(8, &column(0));
             let operand = if op == AtomicOp::Read { Bytes::new() } else { column(1).into() };
             let mut call = AtomicCall::new(kind, (op, datatype), operand, alice.peer(), &region, context);
             if kind.fetches() {
@@ -227,26 +227,28 @@ pub(crate) fn every_operation_updates_every_datatype(net: &Net) {
             if kind == AtomicKind::Compare {
                 call.compares = vec![column(2).into()];
             }
-            let fetched = perform(&alice, call.at(region.at(8)));
+            let fetched = perform_and_wait(&alice, call.at_address(region.address_at(8)));
             if kind.fetches() {
                 assert!(fetched == column(0), "{kind} {op} of {datatype}");
             }
-            let expected: Vec<u8> =
-                VALUES.iter().flat_map(|values| element(updated(op, *values), datatype)).collect();
+            let expected: Vec<u8> = VALUES
+                .iter()
+                .flat_map(|values| encode_element(apply_atomic(op, *values), datatype))
+                .collect();
             assert_eq!(region.content()[8..8 + len_bytes], expected, "{kind} {op} of {datatype}");
         }
     }
 }
 
 pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for memory_kind in Kind::ALL {
-        let region = bob.register(memory(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
+        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
         let counts = [1, 2, 7, 8, 100, 1024, 1500, ATOMIC_MAX_BYTES / 8];
         for (context, (count, at)) in (1..).zip(counts.into_iter().zip([0, 8, 3, 1, 16, 0, 7, 20])) {
             let len_bytes = count * 8;
             let before = payload(context, ATOMIC_MAX_BYTES + 20);
-            region.put(0, &before);
+            region.write_at(0, &before);
             let (operand, inside) = (payload(context + 99, len_bytes), &before[at..at + len_bytes]);
             let call = AtomicCall::new(
                 AtomicKind::Compare,
@@ -257,8 +259,8 @@ pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
                 context,
             );
             let mask = payload(context + 999, len_bytes);
-            let call = AtomicCall { compares: vec![mask.clone()], ..call.at(region.at(at)) };
-            assert!(perform(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
+            let call = AtomicCall { compares: vec![mask.clone()], ..call.at_address(region.address_at(at)) };
+            assert!(perform_and_wait(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
             let masked: Vec<u8> = inside
                 .iter()
                 .zip(operand.iter().zip(&mask))
@@ -271,196 +273,205 @@ pub(crate) fn arrays_of_every_length_are_updated_completely(net: &Net) {
 }
 
 pub(crate) fn injected_atomic_lets_its_buffer_be_reused_at_once(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(INJECT_MAX_BYTES, Kind::Raw)).unwrap();
-    region.put(0, &[0; INJECT_MAX_BYTES]);
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, Kind::Raw)).unwrap();
+    region.write_at(0, &[0; INJECT_MAX_BYTES]);
     let mut expected = vec![0; INJECT_MAX_BYTES];
     for len_bytes in [1, 8, 200, INJECT_MAX_BYTES] {
         let operand = payload(len_bytes as u64, len_bytes);
         let call = AtomicCall::new(AtomicKind::Base, SUM_OF_BYTES, operand.clone(), alice.peer(), &region, 0);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Inject, ..call }).unwrap();
-        let summed = sums(&expected[..len_bytes], &operand);
+        let summed = wrapping_sums(&expected[..len_bytes], &operand);
         expected[..len_bytes].copy_from_slice(&summed);
     }
     // A fetching call may inject its operands, too.
     let flags = OpFlags::INJECT;
     let call = AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, payload(7, 20), alice.peer(), &region, 5);
-    let fetched = perform(&alice, AtomicCall { by: AtomicBy::Message, flags, ..call });
+    let fetched = perform_and_wait(&alice, AtomicCall { by: AtomicBy::Message, flags, ..call });
     assert!(fetched == expected[..20], "nothing is heard of the others, and they came first");
-    let summed = sums(&expected[..20], &payload(7, 20));
+    let summed = wrapping_sums(&expected[..20], &payload(7, 20));
     expected[..20].copy_from_slice(&summed);
     assert!(region.content() == expected);
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
     const COUNT: u64 = 100;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    region.put(0, &number(0));
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
     for context in 0..COUNT {
         let by = if context % 2 == 0 { AtomicBy::Inject } else { AtomicBy::Single };
-        let call = adding(AtomicKind::Base, &alice, &region, 1, context);
+        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
         alice.endpoint.atomic(AtomicCall { by, ..call }).unwrap();
     }
     drop(alice);
     let deadline = Deadline::new();
-    while region.content() != *number(COUNT) {
+    while region.content() != *encode_number(COUNT) {
         bob.progress_all();
-        deadline.pause("the last update");
+        deadline.yield_or_panic("the last update");
     }
 }
 
 pub(crate) fn atomic_waits_for_a_sleeping_target(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    region.put(0, &number(40));
-    alice.endpoint.atomic(adding(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
-    alice.endpoint.atomic(adding(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
-    alice.silence();
-    assert_eq!(region.content(), *number(40));
-    net.wake(&bob);
-    ended(&alice, AtomicKind::Base, 1);
-    assert_eq!(received(&ended(&alice, AtomicKind::Fetch, 2).buffer), *number(41));
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    region.write_at(0, &encode_number(40));
+    alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
+    alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
+    alice.assert_no_completion();
+    assert_eq!(region.content(), *encode_number(40));
+    net.start_driving(&bob);
+    expect_completion(&alice, AtomicKind::Base, 1);
+    assert_eq!(received_bytes(&expect_completion(&alice, AtomicKind::Fetch, 2).buffer), *encode_number(41));
 }
 
 pub(crate) fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, Kind::Raw)).unwrap();
-    region.put(0, &number(0));
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
+    region.write_at(0, &encode_number(0));
     // Each operation finds the result of the one before it, and a later message arrives after all of them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
-        let call =
-            AtomicCall::new(AtomicKind::Compare, what, number(value + 1), alice.peer(), &region, value);
-        let compares = vec![number(value)];
+        let call = AtomicCall::new(
+            AtomicKind::Compare,
+            what,
+            encode_number(value + 1),
+            alice.peer(),
+            &region,
+            value,
+        );
+        let compares = vec![encode_number(value)];
         alice.endpoint.atomic(AtomicCall { compares, ..call }).unwrap();
     }
     alice.endpoint.send(payload(1, 8), alice.peer(), COUNT).unwrap();
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
-    bob.completion();
-    assert_eq!(region.content(), *number(COUNT));
-    let mut contexts: Vec<u64> = (0..=COUNT).map(|_| alice.completion().context).collect();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    bob.next_completion();
+    assert_eq!(region.content(), *encode_number(COUNT));
+    let mut contexts: Vec<u64> = (0..=COUNT).map(|_| alice.next_completion().context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
 }
 
 pub(crate) fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
-    region.put(0, &vec![0; ATOMIC_MAX_BYTES]);
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Owned)).unwrap();
+    region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
     // Too many operations at a time, and then too many bytes.
     let (many, long) = (RMA_LINK_MAX_OPS + 200, 2 * ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES + 3);
     let mut left = many + long;
     for _ in 0..many {
-        alice.endpoint.atomic(adding(AtomicKind::Fetch, &alice, &region, 1, 1)).unwrap();
-        left -= usize::from(alice.poll().is_some());
+        alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 1)).unwrap();
+        left -= usize::from(alice.poll_completion().is_some());
     }
-    let ones = Bytes::from(number(1).repeat(ATOMIC_MAX_BYTES / 8));
+    let ones = Bytes::from(encode_number(1).repeat(ATOMIC_MAX_BYTES / 8));
     for _ in 0..long {
         let call = AtomicCall::new(AtomicKind::Fetch, SUM, ones.clone(), alice.peer(), &region, 2);
         alice.endpoint.atomic(call).unwrap();
     }
-    (0..left).for_each(|_| _ = alice.completion());
-    let expected = [&number((many + long) as u64)[..], &number(long as u64).repeat(ATOMIC_MAX_BYTES / 8 - 1)];
+    (0..left).for_each(|_| _ = alice.next_completion());
+    let expected = [
+        &encode_number((many + long) as u64)[..],
+        &encode_number(long as u64).repeat(ATOMIC_MAX_BYTES / 8 - 1),
+    ];
     assert!(region.content() == expected.concat());
 }
 
 pub(crate) fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const LEN_BYTES: usize = 20_000;
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     // Each side has two regions: one for atomics, the other for writes.
     let region = |party: &Party, key, len_bytes| {
-        party.register(RegionSpec { key, ..memory(len_bytes, Kind::Raw) }).unwrap()
+        party.register(RegionSpec { key, ..make_region_spec(len_bytes, Kind::Raw) }).unwrap()
     };
     let counters = [region(&bob, 1, 8), region(&alice, 2, 8)];
     let written = [region(&bob, 3, LEN_BYTES), region(&alice, 4, LEN_BYTES)];
     let sides = [&alice, &bob];
     for counter in &counters {
-        counter.put(0, &number(0));
+        counter.write_at(0, &encode_number(0));
     }
     for number in 0..COUNT {
         for (side, party) in sides.into_iter().enumerate() {
             let kind = AtomicKind::ALL[number as usize % 2];
-            party.endpoint.atomic(adding(kind, party, &counters[side], 1, number)).unwrap();
+            party.endpoint.atomic(make_add_call(kind, party, &counters[side], 1, number)).unwrap();
             let bytes = payload(number, [8, LEN_BYTES][number as usize % 2]);
             let write = RmaCall::new(RmaBy::Write, bytes.clone(), party.peer(), &written[side], number);
             party.endpoint.rma(write).unwrap();
-            party.endpoint.recv(room(bytes.len()), ANY, number).unwrap();
+            party.endpoint.recv(marked_buffer(bytes.len()), ANY, number).unwrap();
             party.endpoint.send(bytes, party.peer(), number).unwrap();
         }
     }
     for party in sides {
         let mut fetched = Vec::new();
         for _ in 0..4 * COUNT {
-            let completion = party.completion();
-            if completion.flags == flags_of(AtomicKind::Fetch) {
-                fetched.push(received(&completion.buffer));
+            let completion = party.next_completion();
+            if completion.flags == expected_flags(AtomicKind::Fetch) {
+                fetched.push(received_bytes(&completion.buffer));
             }
         }
         // Every other operation fetches, so the fetched values are the odd numbers.
-        let expected: Vec<_> = (0..COUNT / 2).map(|value| number(2 * value + 1)).collect();
+        let expected: Vec<_> = (0..COUNT / 2).map(|value| encode_number(2 * value + 1)).collect();
         assert_eq!(fetched, expected);
     }
     for counter in counters {
-        assert_eq!(counter.content(), *number(COUNT));
+        assert_eq!(counter.content(), *encode_number(COUNT));
     }
 }
 
 pub(crate) fn endpoint_updates_its_own_region(net: &Net) {
-    let alice = net.party();
-    let own = alice.meet(&alice);
-    let region = alice.register(memory(8, Kind::Raw)).unwrap();
-    region.put(0, &number(1));
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    let region = alice.register(make_region_spec(8, Kind::Raw)).unwrap();
+    region.write_at(0, &encode_number(1));
     for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
-        let call = AtomicCall::new(kind, SUM, number(1), own, &region, value);
-        let fetched = perform(&alice, call);
-        assert!(fetched.is_empty() || fetched == *number(value));
+        let call = AtomicCall::new(kind, SUM, encode_number(1), own, &region, value);
+        let fetched = perform_and_wait(&alice, call);
+        assert!(fetched.is_empty() || fetched == *encode_number(value));
     }
-    assert_eq!(region.content(), *number(4));
+    assert_eq!(region.content(), *encode_number(4));
 }
 
 pub(crate) fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    region.put(0, &number(0));
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
     for round in 1..4 {
         for context in 0..COUNT {
-            alice.endpoint.atomic(adding(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
+            alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
         }
         let flags = OpFlags::FENCE;
         // A fenced read or atomic finds them all, and the receiver of a fenced message does too.
-        let read = RmaCall::new(RmaBy::Readmsg, number(0), alice.peer(), &region, 50);
+        let read = RmaCall::new(RmaBy::Readmsg, encode_number(0), alice.peer(), &region, 50);
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
-        let fenced = adding(AtomicKind::Fetch, &alice, &region, 1, 60);
+        let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..fenced }).unwrap();
         let send = SendMsg { to: alice.peer(), context: 70, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
-        bob.endpoint.recv(room(0), ANY, 7).unwrap();
-        assert_eq!(bob.completion().context, 7);
+        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
+        assert_eq!(bob.next_completion().context, 7);
         let before = round * (COUNT + 1) - 1;
-        assert_eq!(region.content(), *number(before + 1));
-        let mut contexts: Vec<u64> = (0..COUNT).map(|_| alice.completion().context).collect();
+        assert_eq!(region.content(), *encode_number(before + 1));
+        let mut contexts: Vec<u64> = (0..COUNT).map(|_| alice.next_completion().context).collect();
         contexts.sort_unstable();
         assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
         for context in [50, 60] {
-            let completion = alice.completion();
+            let completion = alice.next_completion();
             assert_eq!(
-                (completion.context, received(&completion.buffer)),
-                (context, number(before).to_vec())
+                (completion.context, received_bytes(&completion.buffer)),
+                (context, encode_number(before).to_vec())
             );
         }
-        assert_eq!(alice.completion().context, 70);
+        assert_eq!(alice.next_completion().context, 70);
     }
 }
 
 pub(crate) fn atomics_complete_at_every_level(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    region.put(0, &number(0));
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
     let levels = [
         OpFlags::INJECT_COMPLETE,
         OpFlags::TRANSMIT_COMPLETE,
@@ -468,25 +479,25 @@ pub(crate) fn atomics_complete_at_every_level(net: &Net) {
         OpFlags::MATCH_COMPLETE,
     ];
     for (context, flags) in (0..).zip(levels) {
-        let call = adding(AtomicKind::Base, &alice, &region, 1, context);
+        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
-        ended(&alice, AtomicKind::Base, context);
-        assert_eq!(region.content(), *number(context + 1), "it was carried out, whatever the level");
+        expect_completion(&alice, AtomicKind::Base, context);
+        assert_eq!(region.content(), *encode_number(context + 1), "it was carried out, whatever the level");
     }
 }
 
 pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    region.put(0, &number(0));
-    let call = |kind, context| adding(kind, &alice, &region, 1, context);
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    region.write_at(0, &encode_number(0));
+    let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);
     alice.endpoint.atomic(call(AtomicKind::Base, 1)).unwrap();
     alice.endpoint.atomic(call(AtomicKind::Fetch, 2)).unwrap();
     let flags = OpFlags::COMPLETION;
     for (context, kind) in [(3, AtomicKind::Base), (4, AtomicKind::Fetch)] {
         let call = AtomicCall { by: AtomicBy::Message, flags, ..call(kind, context) };
         alice.endpoint.atomic(call).unwrap();
-        ended(&alice, kind, context);
+        expect_completion(&alice, kind, context);
     }
     for by in [AtomicBy::Single, AtomicBy::Inject] {
         let mut call = AtomicCall { by, ..call(AtomicKind::Base, 5) };
@@ -494,16 +505,16 @@ pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) 
         alice.endpoint.atomic(call).unwrap();
         // Injected operations have no context.
         let context = if by == AtomicBy::Single { 5 } else { 0 };
-        assert_eq!(alice.failure().completion.context, context);
+        assert_eq!(alice.next_failure().completion.context, context);
     }
-    alice.silence();
-    assert_eq!(region.content(), *number(4));
+    alice.assert_no_completion();
+    assert_eq!(region.content(), *encode_number(4));
 }
 
 pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     for rounds in 0..4 {
-        let (alice, bob) = net.pair();
-        let region = bob.register(memory(ATOMIC_MAX_BYTES, Kind::Raw)).unwrap();
+        let (alice, bob) = net.open_pair();
+        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, Kind::Raw)).unwrap();
         let ones = Bytes::from(vec![1; ATOMIC_MAX_BYTES]);
         let call = |context| {
             AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, ones.clone(), alice.peer(), &region, context)
@@ -525,29 +536,29 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             }
         }
         alice.endpoint.atomic(last).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED);
+        assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED);
         assert!(closed.content() == before);
         assert!(before.iter().all(|byte| *byte == 0xee_u8.wrapping_add(done)), "each was whole or was not");
-        alice.exchange(&bob);
+        alice.exchange_long_messages(&bob);
     }
 }
 
 pub(crate) fn atomics_fail_when_the_target_closes(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, Kind::Raw)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, Kind::Raw)).unwrap();
     let calls = [
-        adding(AtomicKind::Base, &alice, &region, 1, 1),
-        adding(AtomicKind::Base, &alice, &region, 1, 2),
-        adding(AtomicKind::Fetch, &alice, &region, 1, 3),
+        make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
+        make_add_call(AtomicKind::Base, &alice, &region, 1, 2),
+        make_add_call(AtomicKind::Fetch, &alice, &region, 1, 3),
     ];
-    perform(&alice, calls[0].clone());
+    perform_and_wait(&alice, calls[0].clone());
     drop(region);
     drop(bob);
     for call in &calls[1..] {
         match alice.endpoint.atomic(call.clone()) {
-            Ok(_) => assert_eq!(alice.failure().completion.context, call.context),
+            Ok(_) => assert_eq!(alice.next_failure().completion.context, call.context),
             Err(error) => panic!("{error}"),
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }

@@ -7,33 +7,33 @@ use homespun::{
 };
 
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::PATIENCE;
 use homespun_suite::{Deadline, Net, RmaBy, RmaCall};
 
-pub(crate) fn errno<T>(result: Result<T, Error>) -> Errno {
+pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
 /// A counter of this domain, by this wait object.
-pub(crate) fn open(domain: &Domain, wait: WaitObject) -> Counter {
+pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
     domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
 }
 
-pub(crate) fn register(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
+pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
     let attr = MrAttr { access: EVERYTHING, requested_key: key, flags, ..MrAttr::default() };
     domain.register(64, &attr).expect("a region")
 }
 
 pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
-    let (domain, av_attr) = (net.domain(), AvAttr::default());
+    let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
     let bound = |info: &homespun::Info, events: CounterEvents| {
         let endpoint = domain.endpoint(info).unwrap();
         let av = domain.open_av(&av_attr).unwrap();
         endpoint.bind_av(&av).unwrap();
-        let counter = open(&domain, WaitObject::Unspec);
+        let counter = open_counter(&domain, WaitObject::Unspec);
         endpoint.bind_counter(&counter, events).unwrap();
         (endpoint, av, counter)
     };
@@ -47,7 +47,7 @@ pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
         (net.info(), SEND | RECV | REMOTE_READ | REMOTE_WRITE),
     ] {
         let (endpoint, _av, _counter) = bound(info, events);
-        assert_eq!(errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
         // A queue for the other direction is not enough; one for this direction is.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
@@ -59,23 +59,23 @@ pub(crate) fn endpoint_with_counters_needs_no_queues(net: &Net) {
     const COUNT: u64 = 20;
     for context in 0..COUNT {
         for len_bytes in [8, 100_000] {
-            endpoint.recv(room(len_bytes), ANY, context).unwrap();
+            endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
             endpoint.send(payload(context, len_bytes), own, context).unwrap();
         }
     }
     assert_eq!(counter.wait(4 * COUNT, Some(PATIENCE)), Ok(()));
     // An application without a queue still counts failures.
-    endpoint.recv(room(4), ANY, 1).unwrap();
+    endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
     endpoint.send(payload(1, 8), own, 2).unwrap();
     let deadline = Deadline::new();
     while (counter.read(), counter.read_error()) != (4 * COUNT + 1, 1) {
-        deadline.pause("a failure without an entry");
+        deadline.yield_or_panic("a failure without an entry");
     }
 }
 
 pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
-    let domain = net.domain();
-    let counter = open(&domain, WaitObject::Unspec);
+    let domain = net.open_other_domain();
+    let counter = open_counter(&domain, WaitObject::Unspec);
     let av = domain.open_av(&AvAttr::default()).unwrap();
     let cq = domain.open_cq(&CqAttr { size_entries: 4096, ..CqAttr::default() }).unwrap();
     let endpoints = [(); 3].map(|()| {
@@ -87,18 +87,18 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
         endpoint.enable().unwrap();
         endpoint
     });
-    let regions = [1, 2].map(|key| register(&domain, key, MrFlags::empty()));
+    let regions = [1, 2].map(|key| register_region(&domain, key, MrFlags::empty()));
     regions[0].bind_counter(&counter, REMOTE_WRITE).unwrap();
     regions[1].bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
     let mut events = 0;
     for endpoint in &endpoints {
         let to = av.insert_one(endpoint.name().unwrap()).unwrap();
         for from in &endpoints {
-            endpoint.recv(room(8), ANY, 1).unwrap();
+            endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
             from.send(payload(1, 8), to, 2).unwrap();
             for region in &regions {
                 from.write(payload(1, 8), to, region.remote(), 3).unwrap();
-                from.read(room(8), to, region.remote(), 4).unwrap();
+                from.read(marked_buffer(8), to, region.remote(), 4).unwrap();
             }
             // A send, a receive, two writes to each region, and a read counted at its target.
             events += 2 + 2 * 2 + 1;
@@ -115,52 +115,53 @@ pub(crate) fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
 }
 
 pub(crate) fn invalid_counter_bindings_are_refused(net: &Net) {
-    let (domain, other_domain) = (net.domain(), net.domain());
-    let (counter, foreign) = (open(&domain, WaitObject::None), open(&other_domain, WaitObject::None));
+    let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
+    let (counter, foreign) =
+        (open_counter(&domain, WaitObject::None), open_counter(&other_domain, WaitObject::None));
     let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
     let endpoint = domain.endpoint(net.info()).unwrap();
-    assert_eq!(errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
-    assert_eq!(errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
+    assert_eq!(expect_errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
     endpoint.bind_counter(&counter, SEND | READ | REMOTE_WRITE).unwrap();
-    let second = open(&domain, WaitObject::None);
+    let second = open_counter(&domain, WaitObject::None);
     for events in [SEND, READ | WRITE, REMOTE_WRITE | REMOTE_READ] {
-        assert_eq!(errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
+        assert_eq!(expect_errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
     }
     endpoint.bind_counter(&second, RECV | WRITE | REMOTE_READ).unwrap();
     endpoint.bind_av(&domain.open_av(&AvAttr::default()).unwrap()).unwrap();
     endpoint.enable().unwrap();
-    assert_eq!(errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
 
     // An endpoint that is no target has no events of remote accesses.
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG;
     let no_target = domain.endpoint(&messages).unwrap();
     for events in [REMOTE_READ, SEND | REMOTE_WRITE] {
-        assert_eq!(errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
+        assert_eq!(expect_errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
     }
     no_target.bind_counter(&counter, SEND | RECV | READ | WRITE).unwrap();
 
-    let region = register(&domain, 1, MrFlags::empty());
-    assert_eq!(errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
+    let region = register_region(&domain, 1, MrFlags::empty());
+    assert_eq!(expect_errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
     for events in [CounterEvents::empty(), SEND, REMOTE_WRITE | WRITE, unknown] {
-        assert_eq!(errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
+        assert_eq!(expect_errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
     }
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    assert_eq!(errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
+    assert_eq!(expect_errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
     region.bind_counter(&second, REMOTE_READ).unwrap();
     region.bind_endpoint(&endpoint).unwrap();
     let elsewhere = other_domain.endpoint(net.info()).unwrap();
-    assert_eq!(errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
     for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
         let attr = CounterAttr { wait, ..CounterAttr::default() };
-        assert_eq!(errno(domain.open_counter(&attr)), refused);
+        assert_eq!(expect_errno(domain.open_counter(&attr)), refused);
     }
 }
 
 pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let domain = bob.domain_here();
-    let region = register(domain, KEY, MrFlags::RMA_EVENT);
+    let region = register_region(domain, KEY, MrFlags::RMA_EVENT);
     let call = || RmaCall {
         by: RmaBy::Write,
         buffers: vec![payload(1, 8)],
@@ -172,16 +173,16 @@ pub(crate) fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
         flags: OpFlags::empty(),
     };
     alice.endpoint.rma(call()).unwrap();
-    assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
-    let counter = open(domain, WaitObject::None);
+    assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
+    let counter = open_counter(domain, WaitObject::None);
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
     region.bind_endpoint(bob.endpoint.as_here()).unwrap();
     region.enable();
     region.enable();
     alice.endpoint.rma(call()).unwrap();
-    assert_eq!(alice.completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.
-    assert_eq!(errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
-    assert_eq!(errno(region.bind_endpoint(bob.endpoint.as_here())), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.as_here())), Errno::EOPBADSTATE);
 }

@@ -4,7 +4,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{Again, Errno, Error, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -25,7 +25,8 @@ pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error
 
 pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     let depth = 4;
-    let (alice, bob) = net.pair_of(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
+    let (alice, bob) =
+        net.open_pair_with(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
     // None of these ends before bob receives, and they are more than the queue has entries.
     let count = 2 * depth as u64;
     for context in 0..count {
@@ -38,19 +39,19 @@ pub(crate) fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &
     }
     for context in 10..13 {
         bob.endpoint.inject(&payload(context, 8), bob.peer(), None, None).unwrap();
-        alice.endpoint.recv(room(8), ANY, context).unwrap();
-        let completion = alice.completion();
+        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let completion = alice.next_completion();
         assert_eq!(completion.context, context);
-        assert!(received(&completion.buffer) == payload(context, 8));
-        alice.endpoint.recv(room(8), ANY, context).unwrap();
+        assert!(received_bytes(&completion.buffer) == payload(context, 8));
+        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.cancel(context).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::ECANCELED);
+        assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
     }
     for context in 0..count {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        assert!(received(&bob.completion().buffer) == payload(context, 8));
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
     }
-    let mut contexts: Vec<u64> = (0..count).map(|_| alice.completion().context).collect();
+    let mut contexts: Vec<u64> = (0..count).map(|_| alice.next_completion().context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (0..count).collect::<Vec<_>>());
 }
@@ -59,11 +60,11 @@ pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 4;
     let tx_depth_ops = 10;
     let setup = Setup { cq_depth_entries: depth, tx_depth_ops, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup, Setup::default());
+    let (alice, bob) = net.open_pair_with(setup, Setup::default());
     assert_eq!(alice.cq.depth_entries(), depth);
     let count = 60;
     for n in 0..count {
-        bob.endpoint.recv(room(10_000), ANY, n).unwrap();
+        bob.endpoint.recv(marked_buffer(10_000), ANY, n).unwrap();
     }
     let len_bytes = |n: u64| n as usize * 150;
     let (mut sent, mut ended, mut refused) = (0, 0, 0);
@@ -85,39 +86,40 @@ pub(crate) fn sends_wait_for_room_in_the_completion_queue(net: &Net) {
             }
         }
         bob.cq.progress();
-        if let Some(ending) = alice.poll() {
+        if let Some(ending) = alice.poll_completion() {
             contexts.push(ending.unwrap().0.context);
             ended += 1;
         }
-        deadline.pause("sends");
+        deadline.yield_or_panic("sends");
     }
     assert!(refused > 0);
     contexts.sort_unstable();
     assert_eq!(contexts, (0..count).collect::<Vec<_>>());
-    let mut taken: Vec<_> = (0..count).map(|_| bob.completion()).collect();
+    let mut taken: Vec<_> = (0..count).map(|_| bob.next_completion()).collect();
     taken.sort_unstable_by_key(|completion| completion.context);
     for (n, completion) in (0..).zip(taken) {
         assert_eq!(completion.context, n);
-        assert!(received(&completion.buffer) == payload(n, len_bytes(n)));
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes(n)));
     }
-    bob.silence();
-    alice.silence();
+    bob.assert_no_completion();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
     let depth = 3;
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
     let count = 20;
     for n in 0..count {
         // Every fourth message is truncated: errors wait for room like successes.
-        bob.endpoint.recv(room(if n % 4 == 3 { 10 } else { 24 }), ANY, n).unwrap();
+        bob.endpoint.recv(marked_buffer(if n % 4 == 3 { 10 } else { 24 }), ANY, n).unwrap();
     }
     for n in 0..count {
         send_acknowledged(&alice, n).unwrap();
     }
     // No link waits for the full queue.
     for _ in 0..count {
-        alice.completion();
+        alice.next_completion();
     }
     for n in 0..count {
         match bob.next() {
@@ -125,26 +127,27 @@ pub(crate) fn receives_wait_for_room_in_the_completion_queue(net: &Net) {
             Err(failed) => assert_eq!((failed.completion.context, n % 4), (n, 3)),
         }
     }
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
-    let first = net.open(Setup { cq_depth_entries: depth, ..Setup::default() });
-    let second = net.open(Setup { shares_cq: Some(first.cq.as_here().clone()), ..Setup::default() });
-    let peer = net.party();
+    let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
+    let second =
+        net.open_party_with(Setup { shares_cq: Some(first.cq.as_here().clone()), ..Setup::default() });
+    let peer = net.open_party();
     for party in [&first, &second] {
-        party.meet(&peer);
-        peer.meet(party);
+        party.insert_address_of(&peer);
+        peer.insert_address_of(party);
     }
     let per_sender = 10;
     for n in 0..2 * per_sender {
-        peer.endpoint.recv(room(64), ANY, n).unwrap();
-        first.endpoint.recv(room(64), ANY, 2000 + n).unwrap();
+        peer.endpoint.recv(marked_buffer(64), ANY, n).unwrap();
+        first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
     }
     // One endpoint receives while both send, so the queue holds entries of both.
     for n in 0..2 * per_sender {
-        peer.endpoint.send(payload(n, 64), peer.address_of(&first), 3000 + n).unwrap();
+        peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }
     let (mut sent, mut ended, mut incoming) = ([0; 2], [0; 2], 0);
     let deadline = Deadline::new();
@@ -159,7 +162,7 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
             }
         }
         peer.cq.progress();
-        if let Some(ending) = first.poll() {
+        if let Some(ending) = first.poll_completion() {
             let (completion, source) = ending.unwrap();
             match completion.context {
                 context @ 2000.. => {
@@ -173,55 +176,55 @@ pub(crate) fn endpoints_sharing_a_full_queue_all_complete(net: &Net) {
                 }
             }
         }
-        deadline.pause("both endpoints");
+        deadline.yield_or_panic("both endpoints");
     }
-    let (sends, receives) = peer.completions(4 * per_sender as usize);
+    let (sends, receives) = peer.next_sends_and_others(4 * per_sender as usize);
     assert_eq!((sends.len(), receives.len()), (2 * per_sender as usize, 2 * per_sender as usize));
-    let mut senders: Vec<Vec<u8>> = receives.iter().map(|entry| received(&entry.buffer)).collect();
+    let mut senders: Vec<Vec<u8>> = receives.iter().map(|entry| received_bytes(&entry.buffer)).collect();
     senders.sort();
     senders.dedup();
     assert_eq!(senders.len(), 2 * per_sender as usize, "no message came twice");
-    first.silence();
+    first.assert_no_completion();
 }
 
 pub(crate) fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
-    let alice = net.open(Setup { tx_depth_ops: 3, ..Setup::default() });
-    let bob = net.open(Setup { asleep: true, ..Setup::default() });
-    alice.meet(&bob);
+    let alice = net.open_party_with(Setup { tx_depth_ops: 3, ..Setup::default() });
+    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    alice.insert_address_of(&bob);
     for context in 0..3 {
         send_acknowledged(&alice, context).unwrap();
     }
     assert_eq!(send_acknowledged(&alice, 3), QUEUE_FULL);
     assert_eq!(alice.endpoint.inject(b"", alice.peer(), None, None), QUEUE_FULL);
-    alice.silence();
-    net.wake(&bob);
+    alice.assert_no_completion();
+    net.start_driving(&bob);
     for context in 0..3 {
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(alice.next_completion().context, context);
     }
     for context in 0..100 {
         send_acknowledged(&alice, context).unwrap();
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(alice.next_completion().context, context);
     }
 }
 
 pub(crate) fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
     for context in 0..3 {
-        bob.endpoint.trecv(room(24), ANY, context, 0, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(24), ANY, context, 0, context).unwrap();
     }
-    assert_eq!(bob.endpoint.trecv(room(24), ANY, 9, 0, 9), QUEUE_FULL);
-    assert_eq!(bob.endpoint.recv(room(24), ANY, 9), QUEUE_FULL, "both kinds count");
+    assert_eq!(bob.endpoint.trecv(marked_buffer(24), ANY, 9, 0, 9), QUEUE_FULL);
+    assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL, "both kinds count");
     for round in 0..20 {
         let tag = round % 3;
         alice.endpoint.tsend(payload(tag, 24), alice.peer(), tag, 1).unwrap();
-        assert_eq!(bob.completion().context, tag);
-        alice.completion();
-        bob.endpoint.trecv(room(24), ANY, tag, 0, tag).unwrap();
-        assert_eq!(bob.endpoint.recv(room(24), ANY, 9), QUEUE_FULL);
+        assert_eq!(bob.next_completion().context, tag);
+        alice.next_completion();
+        bob.endpoint.trecv(marked_buffer(24), ANY, tag, 0, tag).unwrap();
+        assert_eq!(bob.endpoint.recv(marked_buffer(24), ANY, 9), QUEUE_FULL);
     }
     bob.endpoint.cancel(0).unwrap();
-    bob.failure();
-    bob.endpoint.recv(room(24), ANY, 9).unwrap();
+    bob.next_failure();
+    bob.endpoint.recv(marked_buffer(24), ANY, 9).unwrap();
 }
 
 /// Posts messages and receives until one is refused, by whichever limit, and retries later. Each attempt has
@@ -234,9 +237,9 @@ pub(crate) fn refused_posts_have_no_effect(net: &Net) {
     let tx_depth = Setup { tx_depth_ops: 3, ..Setup::default() };
     let short_queue = Setup { cq_depth_entries: 1, ..tx_depth.clone() };
     for setup in [tx_depth, short_queue] {
-        let alice = net.open(setup);
-        let bob = net.open(Setup { rx_depth_ops: 4, asleep: true, ..Setup::default() });
-        alice.meet(&bob);
+        let alice = net.open_party_with(setup);
+        let bob = net.open_party_with(Setup { rx_depth_ops: 4, asleep: true, ..Setup::default() });
+        alice.insert_address_of(&bob);
         let send = |place, number| {
             alice.endpoint.sendmsg(SendMsg {
                 buffers: vec![payload(number, len_bytes(place))],
@@ -246,29 +249,29 @@ pub(crate) fn refused_posts_have_no_effect(net: &Net) {
                 ..SendMsg::default()
             })
         };
-        let receive = |_, number| bob.endpoint.recv(room(LENS_BYTES[2]), ANY, number);
+        let receive = |_, number| bob.endpoint.recv(marked_buffer(LENS_BYTES[2]), ANY, number);
         let (mut sends, mut receives) = (Attempts::default(), Attempts::default());
-        sends.until_full(COUNT, &QUEUE_FULL, send);
-        receives.until_full(COUNT, &QUEUE_FULL, receive);
+        sends.post_until_full(COUNT, &QUEUE_FULL, send);
+        receives.post_until_full(COUNT, &QUEUE_FULL, receive);
         assert_eq!((sends.taken.len(), receives.taken.len()), (3, 4));
-        net.wake(&bob);
+        net.start_driving(&bob);
 
         let (mut sent, mut received_by_context) = (Vec::new(), Vec::new());
         let deadline = Deadline::new();
         while sent.len() < COUNT || received_by_context.len() < COUNT {
-            if let Some(ending) = alice.poll() {
+            if let Some(ending) = alice.poll_completion() {
                 sent.push(ending.unwrap().0.context);
             }
-            if let Some(ending) = bob.poll() {
+            if let Some(ending) = bob.poll_completion() {
                 let (completion, _) = ending.unwrap();
-                received_by_context.push((completion.context, received(&completion.buffer)));
+                received_by_context.push((completion.context, received_bytes(&completion.buffer)));
             }
-            sends.until_full(COUNT, &QUEUE_FULL, send);
-            receives.until_full(COUNT, &QUEUE_FULL, receive);
-            deadline.pause("messages that were refused at first");
+            sends.post_until_full(COUNT, &QUEUE_FULL, send);
+            receives.post_until_full(COUNT, &QUEUE_FULL, receive);
+            deadline.yield_or_panic("messages that were refused at first");
         }
-        alice.silence();
-        bob.silence();
+        alice.assert_no_completion();
+        bob.assert_no_completion();
         sent.sort_unstable();
         assert_eq!(sent, sends.taken);
         received_by_context.sort_unstable();
@@ -292,7 +295,7 @@ impl Attempts {
     /// Posts until `max` operations were accepted in all, or one is refused for lack of room. `post` gets the
     /// index among the accepted operations and the number of the attempt.
     #[track_caller]
-    fn until_full(
+    fn post_until_full(
         &mut self,
         max: usize,
         full: &Result<(), Error>,

@@ -4,7 +4,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
 
-use homespun_suite::payload::{payload, pieces, received, room, room_in_pieces};
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use homespun_suite::raw::Post;
 use homespun_suite::{Net, Party, ReceiveBuffer};
 
@@ -62,7 +62,7 @@ const RECEIVE_CALLS: [ReceiveCall; 4] =
 impl Message {
     fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
         let Message { bytes, tag, data } = self.clone();
-        let (endpoint, parts) = (&by.endpoint, pieces(&bytes, 3));
+        let (endpoint, parts) = (&by.endpoint, split_unevenly(&bytes, 3));
         let message = |buffers| SendMsg { buffers, to, tag, data, context, flags: OpFlags::empty() };
         let accepted = match (call, tag, data) {
             (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
@@ -82,10 +82,10 @@ impl Message {
     }
 
     /// Posts a receive with this much more room than the message needs.
-    fn receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
+    fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
         let from = FabricAddress::UNSPECIFIED;
         let len_bytes = self.bytes.len() + spare_bytes;
-        let parts = || room_in_pieces(len_bytes, 4);
+        let parts = || marked_buffers(len_bytes, 4);
         let message = |buffers| {
             let tagged = self.tag.map(|tag| Tag(tag).into());
             RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() }
@@ -93,11 +93,13 @@ impl Message {
         let endpoint = &by.endpoint;
         let mut raw = None;
         let accepted = match (call, self.tag) {
-            (ReceiveCall::Single, None) => endpoint.recv(room(len_bytes), from, context),
-            (ReceiveCall::Single, Some(tag)) => endpoint.trecv(room(len_bytes), from, tag, 0, context),
+            (ReceiveCall::Single, None) => endpoint.recv(marked_buffer(len_bytes), from, context),
+            (ReceiveCall::Single, Some(tag)) => {
+                endpoint.trecv(marked_buffer(len_bytes), from, tag, 0, context)
+            }
             (ReceiveCall::Vector, None) => endpoint.recvv(parts(), from, context),
             (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, tag, 0, context),
-            (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![room(len_bytes)])),
+            (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![marked_buffer(len_bytes)])),
             (ReceiveCall::Raw, tag) => {
                 let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
                 let post = Post { tag, context, ..Post::default() };
@@ -114,7 +116,7 @@ impl Message {
         let buffer = match (call, self.data) {
             (SendCall::Single, _) => Buffer::Sent(self.bytes.clone()),
             (SendCall::Message, _) => Buffer::SentVector(vec![self.bytes.clone()]),
-            (SendCall::Vector, _) => Buffer::SentVector(pieces(&self.bytes, 3)),
+            (SendCall::Vector, _) => Buffer::SentVector(split_unevenly(&self.bytes, 3)),
             (SendCall::Raw | SendCall::Inject, _) => Buffer::None,
         };
         let flags = CompletionFlags::SEND | kind;
@@ -134,9 +136,9 @@ impl Message {
         let bytes = match posted.raw {
             Some(raw) => {
                 assert_eq!(completion.buffer, Buffer::None);
-                raw.taken(completion)
+                raw.into_message(completion)
             }
-            None => received(&completion.buffer),
+            None => received_bytes(&completion.buffer),
         };
         assert!(bytes == self.bytes, "other bytes than those sent, of {} bytes", self.bytes.len());
     }
@@ -145,13 +147,19 @@ impl Message {
 /// Sends one message, with the receive posted before it is sent or after it has arrived, and checks
 /// all entries.
 #[track_caller]
-fn exchange(net: &Net, message: &Message, calls: (SendCall, ReceiveCall), early: bool, spare_bytes: usize) {
-    let (alice, bob) = net.pair();
-    exchange_between(&alice, &bob, message, calls, early, spare_bytes);
+fn exchange_and_check(
+    net: &Net,
+    message: &Message,
+    calls: (SendCall, ReceiveCall),
+    early: bool,
+    spare_bytes: usize,
+) {
+    let (alice, bob) = net.open_pair();
+    exchange_and_check_between(&alice, &bob, message, calls, early, spare_bytes);
 }
 
 #[track_caller]
-fn exchange_between(
+fn exchange_and_check_between(
     alice: &Party,
     bob: &Party,
     message: &Message,
@@ -159,21 +167,25 @@ fn exchange_between(
     early: bool,
     spare_bytes: usize,
 ) {
-    let posted = early.then(|| message.receive(bob, receive, spare_bytes, 21));
+    let posted = early.then(|| message.post_receive(bob, receive, spare_bytes, 21));
     message.send(alice, send, alice.peer(), 11);
     if send != SendCall::Inject {
-        message.check_sent(send, &alice.completion(), 11);
+        message.check_sent(send, &alice.next_completion(), 11);
     }
     let posted = posted.unwrap_or_else(|| {
         // The next message is acknowledged only after all of this one has arrived.
-        alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(MARKER), ..SendMsg::default() });
-        message.receive(bob, receive, spare_bytes, 22)
+        alice.send_and_wait_for_delivery(SendMsg {
+            to: alice.peer(),
+            tag: Some(MARKER),
+            ..SendMsg::default()
+        });
+        message.post_receive(bob, receive, spare_bytes, 22)
     });
-    message.check_received(posted, &bob.completion());
+    message.check_received(posted, &bob.next_completion());
 }
 
 pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let mut identity = 0;
     for send in SEND_CALLS {
         for receive in RECEIVE_CALLS {
@@ -183,7 +195,7 @@ pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
                         for len_bytes in [0, 1, 7, 8, 900] {
                             identity += 1;
                             let message = Message { bytes: payload(identity, len_bytes), tag, data };
-                            exchange_between(&alice, &bob, &message, (send, receive), early, 5);
+                            exchange_and_check_between(&alice, &bob, &message, (send, receive), early, 5);
                         }
                     }
                 }
@@ -193,7 +205,7 @@ pub(crate) fn every_send_call_reaches_every_receive_call(net: &Net) {
 }
 
 pub(crate) fn messages_of_every_size_arrive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     for boundary in [4096_usize, 8192, 65_536] {
         for len_bytes in boundary - 40..=boundary + 40 {
@@ -205,14 +217,14 @@ pub(crate) fn messages_of_every_size_arrive(net: &Net) {
                 let message =
                     Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data: Some(7) };
                 let calls = (SendCall::Single, ReceiveCall::Single);
-                exchange_between(&alice, &bob, &message, calls, early, 0);
+                exchange_and_check_between(&alice, &bob, &message, calls, early, 0);
             }
         }
     }
     for call in SEND_CALLS {
         for len_bytes in [inject_size_bytes - 1, inject_size_bytes] {
             let message = Message { bytes: payload(9, len_bytes), tag: Some(4), data: None };
-            exchange_between(&alice, &bob, &message, (call, ReceiveCall::Raw), true, 1);
+            exchange_and_check_between(&alice, &bob, &message, (call, ReceiveCall::Raw), true, 1);
         }
     }
 }
@@ -225,13 +237,13 @@ pub(crate) fn largest_messages_arrive(net: &Net) {
             ((SendCall::Vector, ReceiveCall::Vector), false),
         ] {
             let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data: None };
-            exchange(net, &message, calls, early, 0);
+            exchange_and_check(net, &message, calls, early, 0);
         }
     }
 }
 
 pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let message = payload(77, 20_000);
     let cuts: [&[usize]; 5] =
         [&[], &[20_000], &[0, 0, 20_000], &[1, 19_998, 1, 0], &[5000, 5000, 5000, 5000]];
@@ -240,28 +252,28 @@ pub(crate) fn vectors_gather_and_scatter_messages(net: &Net) {
             let mut rest = message.clone();
             let buffers: Vec<Bytes> = sent.iter().map(|&len_bytes| rest.split_to(len_bytes)).collect();
             let len_bytes = sent.iter().sum::<usize>();
-            let rooms: Vec<_> = taken.iter().map(|&len_bytes| room(len_bytes)).collect();
+            let rooms: Vec<_> = taken.iter().map(|&len_bytes| marked_buffer(len_bytes)).collect();
             if taken.iter().sum::<usize>() < len_bytes {
                 continue;
             }
             bob.endpoint.recvv(rooms, FabricAddress::UNSPECIFIED, context).unwrap();
             alice.endpoint.sendv(buffers, alice.peer(), context).unwrap();
-            let completion = bob.completion();
+            let completion = bob.next_completion();
             assert_eq!(completion.len_bytes, len_bytes);
-            assert!(received(&completion.buffer) == message[..len_bytes]);
+            assert!(received_bytes(&completion.buffer) == message[..len_bytes]);
             let Buffer::ReceivedVector(filled) = completion.buffer else { panic!("posted as a vector") };
             let mut left = len_bytes;
             for (filled, &room_bytes) in filled.iter().zip(taken) {
                 assert_eq!(filled.len(), room_bytes.min(left), "buffers are filled in order");
                 left -= filled.len();
             }
-            alice.completion();
+            alice.next_completion();
         }
     }
 }
 
 pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
         // The receive matches before, while or after the message arrives, depending on the network.
         alice.endpoint.send(payload(context, len_bytes + 3000), alice.peer(), context).unwrap();
@@ -269,18 +281,18 @@ pub(crate) fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
         let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
         let post = Post { context, ..Post::default() };
         let raw = bob.endpoint.receive_raw(&lens, 0, post).unwrap();
-        let failed = bob.failure();
+        let failed = bob.next_failure();
         assert_eq!(failed.completion.len_bytes, len_bytes);
         assert_eq!(failed.overflow_bytes(), 3000);
-        assert!(raw.taken(&failed.completion) == payload(context, len_bytes));
-        alice.completion();
+        assert!(raw.into_message(&failed.completion) == payload(context, len_bytes));
+        alice.next_completion();
     }
 }
 
 pub(crate) fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for context in 1..=5 {
-        bob.endpoint.recv(room(100), FabricAddress::UNSPECIFIED, context).unwrap();
+        bob.endpoint.recv(marked_buffer(100), FabricAddress::UNSPECIFIED, context).unwrap();
         let buffers = vec![payload(context, 100)];
         let flags = OpFlags::MORE;
         alice
@@ -289,9 +301,9 @@ pub(crate) fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
             .unwrap();
     }
     for context in 1..=5 {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!(completion.context, context);
-        assert_eq!(received(&completion.buffer), payload(context, 100));
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(received_bytes(&completion.buffer), payload(context, 100));
+        assert_eq!(alice.next_completion().context, context);
     }
 }

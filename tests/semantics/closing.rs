@@ -7,7 +7,7 @@ use homespun::endpoint;
 use homespun::flags::{BindFlags, OpFlags};
 use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -23,7 +23,7 @@ pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
         [2, 3, 0, 4, 1],
     ];
     for order in orders {
-        let bob = net.open(Setup { asleep: true, ..Setup::default() });
+        let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
         let fabric = net.fabric.clone();
         let domain = fabric.domain(&net.info).unwrap();
         let (cq, av) =
@@ -35,8 +35,8 @@ pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
         let to_bob = av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
         bob.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
         for context in 0..3 {
-            endpoint.recv(room(100), ANY, context).unwrap();
-            endpoint.trecv(room(100), ANY, Tag(context), context).unwrap();
+            endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+            endpoint.trecv(marked_buffer(100), ANY, Tag(context), context).unwrap();
             endpoint.send(payload(context, 100), to_bob, context).unwrap();
             bob.endpoint.send(payload(context, 100), bob.peer(), context).unwrap();
         }
@@ -64,7 +64,7 @@ pub(crate) fn objects_may_be_dropped_in_any_order(net: &Net) {
 }
 
 pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 200_000, 0, 9000, 400_000];
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
@@ -72,10 +72,10 @@ pub(crate) fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     // Closing waits until everything is sent, so bob must read meanwhile.
     let closing = thread::spawn(move || drop(alice));
     for (n, len_bytes) in (0..).zip(lens_bytes) {
-        bob.endpoint.recv(room(400_000), ANY, n).unwrap();
-        let completion = bob.completion();
+        bob.endpoint.recv(marked_buffer(400_000), ANY, n).unwrap();
+        let completion = bob.next_completion();
         assert_eq!(completion.context, n);
-        assert!(received(&completion.buffer) == payload(n, len_bytes));
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     }
     closing.join().unwrap();
 }
@@ -87,19 +87,19 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
         from.endpoint.sendmsg(send).unwrap();
     };
     let receive = |at: &Party, n: u64, len_bytes: usize| {
-        at.endpoint.recv(room(1 << 20), ANY, n).unwrap();
-        let completion = at.completion();
+        at.endpoint.recv(marked_buffer(1 << 20), ANY, n).unwrap();
+        let completion = at.next_completion();
         assert_eq!(completion.context, n);
-        assert!(received(&completion.buffer) == payload(n, len_bytes));
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     };
     // Short messages need no more progress of the sender.
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 0, 900];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
     drop(alice);
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
     // Long ones may need it until they are received.
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
     (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
     thread::scope(|scope| {
@@ -110,22 +110,22 @@ pub(crate) fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
 }
 
 pub(crate) fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for n in 0..5 {
         alice.endpoint.inject(&payload(n, 50), alice.peer(), Some(n), Some(n)).unwrap();
     }
     // The link may not be up yet.
     drop(alice);
     for n in 0..5 {
-        bob.endpoint.trecv(room(50), ANY, n, 0, n).unwrap();
-        let (completion, source) = bob.completion_from();
+        bob.endpoint.trecv(marked_buffer(50), ANY, n, 0, n).unwrap();
+        let (completion, source) = bob.next_completion_with_source();
         assert_eq!((completion.context, completion.data, source), (n, n, bob.peer()));
-        assert_eq!(received(&completion.buffer), payload(n, 50));
+        assert_eq!(received_bytes(&completion.buffer), payload(n, 50));
     }
 }
 
 pub(crate) fn disabled_endpoint_may_be_dropped(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
@@ -134,6 +134,6 @@ pub(crate) fn disabled_endpoint_may_be_dropped(net: &Net) {
     drop(endpoint);
     av.close().unwrap();
     cq.close().unwrap();
-    let next = net.open(Setup { at: Some(name), ..Setup::default() });
+    let next = net.open_party_with(Setup { at: Some(name), ..Setup::default() });
     assert_eq!(next.endpoint.name().unwrap(), name, "its address is free again");
 }

@@ -3,9 +3,11 @@
 
 use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
 
-use crate::shared_connections::connected;
-use homespun_suite::connecting::{Side, close, completion, end, pair};
-use homespun_suite::payload::{payload, received, room};
+use crate::shared_connections::connect_with_shared_context;
+use homespun_suite::connecting::{
+    Side, close_with_progress, connect_pair, next_completion, next_operation_end,
+};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
@@ -35,40 +37,43 @@ const ROUNDS: usize = 3;
 const COUNT: u64 = (ROUNDS * LENS_BYTES.len()) as u64;
 const LONGEST_BYTES: usize = (1 << 20) + 1;
 
-fn len_bytes(number: u64) -> usize {
+fn message_len_bytes(number: u64) -> usize {
     LENS_BYTES[number as usize % LENS_BYTES.len()]
 }
 
 /// Posts a send, driving both sides until there is room.
-fn send(from: &Endpoint, number: u64, tag: Option<u64>, sides: &[&Side; 2]) {
-    let message = payload(number, len_bytes(number));
-    post(sides, || match tag {
+fn send_with_progress(from: &Endpoint, number: u64, tag: Option<u64>, sides: &[&Side; 2]) {
+    let message = payload(number, message_len_bytes(number));
+    post_with_progress(sides, || match tag {
         Some(tag) => from.tsend(message.clone(), NOWHERE, Tag(tag), number).map_err(Error::from),
         None => from.send(message.clone(), NOWHERE, number).map_err(Error::from),
     });
 }
 
 /// Posts an operation, driving both sides until there is room.
-fn post(sides: &[&Side; 2], mut operation: impl FnMut() -> Result<(), Error>) {
+fn post_with_progress(sides: &[&Side; 2], mut operation: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
     while let Err(error) = operation() {
         assert_eq!(error.errno(), Errno::EAGAIN);
         sides.iter().for_each(|side| side.progress());
-        deadline.pause("room for a send");
+        deadline.yield_or_panic("room for a send");
     }
 }
 
 #[track_caller]
 fn assert_is_message(completion: &Completion, number: u64) {
-    assert_eq!(completion.len_bytes, len_bytes(number), "the length of message {number}");
-    assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
+    assert_eq!(completion.len_bytes, message_len_bytes(number), "the length of message {number}");
+    assert!(
+        received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
+        "message {number}"
+    );
 }
 
 /// Checks that the receives of all messages complete at the first side, in this order of contexts.
 #[track_caller]
 fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side; 2]) {
     for (number, context) in contexts.enumerate() {
-        let completion = completion(sides);
+        let completion = next_completion(sides);
         assert_eq!(completion.context, context, "the receive that completes as number {number}");
         assert_is_message(&completion, number as u64);
     }
@@ -76,22 +81,22 @@ fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side;
 
 pub(crate) fn receives_posted_early_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     for context in 0..COUNT {
-        other.recv(room(LONGEST_BYTES), NOWHERE, context).unwrap();
+        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, context).unwrap();
     }
     for number in 0..COUNT {
-        send(&one, number, None, &[&client, &server]);
+        send_with_progress(&one, number, None, &[&client, &server]);
     }
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
 pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     for rest in 0..2 {
         for number in 0..COUNT {
-            send(&one, number, None, &[&client, &server]);
+            send_with_progress(&one, number, None, &[&client, &server]);
         }
         // In the second round some messages are still in flight.
         for _ in 0..[100, 3][rest] {
@@ -99,7 +104,7 @@ pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
             server.progress();
         }
         for context in 0..COUNT {
-            other.recv(room(LONGEST_BYTES), NOWHERE, context).unwrap();
+            other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, context).unwrap();
         }
         assert_complete_in_order(0..COUNT, &[&server, &client]);
     }
@@ -107,27 +112,27 @@ pub(crate) fn receives_posted_late_complete_in_send_order(net: &Net) {
 
 pub(crate) fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     let is_tagged = |number: u64| number % 3 != 1;
     for number in (0..COUNT).rev().filter(|number| is_tagged(*number)) {
-        other.trecv(room(LONGEST_BYTES), NOWHERE, Tag(number), number).unwrap();
+        other.trecv(marked_buffer(LONGEST_BYTES), NOWHERE, Tag(number), number).unwrap();
     }
     for number in (0..COUNT).filter(|number| !is_tagged(*number)) {
-        other.recv(room(LONGEST_BYTES), NOWHERE, number).unwrap();
+        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
     }
     for number in 0..COUNT {
-        send(&one, number, is_tagged(number).then_some(number), &[&client, &server]);
+        send_with_progress(&one, number, is_tagged(number).then_some(number), &[&client, &server]);
     }
     assert_complete_in_order(0..COUNT, &[&server, &client]);
 }
 
 pub(crate) fn multi_receive_messages_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
-    let total_bytes: usize = (0..COUNT).map(|number| len_bytes(number) + 64).sum();
-    other.recv_multi(room(total_bytes), NOWHERE, 7).unwrap();
+    let (one, other) = connect_pair(&client, &server);
+    let total_bytes: usize = (0..COUNT).map(|number| message_len_bytes(number) + 64).sum();
+    other.recv_multi(marked_buffer(total_bytes), NOWHERE, 7).unwrap();
     for number in 0..COUNT {
-        send(&one, number, None, &[&client, &server]);
+        send_with_progress(&one, number, None, &[&client, &server]);
     }
     assert_complete_in_order((0..COUNT).map(|_| 7), &[&server, &client]);
     assert_eq!(other.cancel(7), Ok(()), "the buffer has room left");
@@ -135,17 +140,17 @@ pub(crate) fn multi_receive_messages_complete_in_send_order(net: &Net) {
 
 pub(crate) fn truncated_receives_complete_in_send_order(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     let has_room = |number: u64| number % 4 != 2;
     for number in 0..COUNT {
-        let room_bytes = if has_room(number) { LONGEST_BYTES } else { len_bytes(number) / 2 };
-        other.recv(room(room_bytes), NOWHERE, number).unwrap();
+        let room_bytes = if has_room(number) { LONGEST_BYTES } else { message_len_bytes(number) / 2 };
+        other.recv(marked_buffer(room_bytes), NOWHERE, number).unwrap();
     }
     for number in 0..COUNT {
-        send(&one, number, None, &[&client, &server]);
+        send_with_progress(&one, number, None, &[&client, &server]);
     }
     for number in 0..COUNT {
-        match end(&[&server, &client]) {
+        match next_operation_end(&[&server, &client]) {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, number);
                 assert_is_message(&completion, number);
@@ -163,15 +168,17 @@ pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     const SECOND: u64 = 1000 * LENS_BYTES.len() as u64;
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    let (first, first_served) = connected(&client, &server, &context);
-    let (second, second_served) = connected(&client, &server, &context);
+    let (first, first_served) = connect_with_shared_context(&client, &server, &context);
+    let (second, second_served) = connect_with_shared_context(&client, &server, &context);
     for number in 0..2 * COUNT {
-        context.recv(room(LONGEST_BYTES), NOWHERE, number).unwrap();
+        context.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
     }
     // The number travels as remote data, by which empty messages can be told apart.
     let send = |from: &Endpoint, number| {
-        let message = payload(number, len_bytes(number));
-        post(&[&client, &server], || Ok(from.senddata(message.clone(), number, NOWHERE, number)?));
+        let message = payload(number, message_len_bytes(number));
+        post_with_progress(&[&client, &server], || {
+            Ok(from.senddata(message.clone(), number, NOWHERE, number)?)
+        });
     };
     for number in 0..COUNT {
         send(&first, number);
@@ -179,11 +186,11 @@ pub(crate) fn connections_of_a_shared_context_keep_send_order(net: &Net) {
     }
     let mut next = [0, SECOND];
     for _ in 0..2 * COUNT {
-        let completion = completion(&[&server, &client]);
+        let completion = next_completion(&[&server, &client]);
         let next = &mut next[usize::from(completion.data >= SECOND)];
         assert_eq!(completion.data, *next, "the next message of its connection");
         assert_is_message(&completion, *next);
         *next += 1;
     }
-    close((first, second, first_served, second_served), &[&client, &server]);
+    close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }

@@ -15,9 +15,10 @@ use homespun::{
 };
 
 use homespun_suite::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request,
+    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion, next_event,
+    next_operation_end, next_request,
 };
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
@@ -26,23 +27,23 @@ const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 1, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
 
-fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
     ConnectionEvent::Connected { endpoint, data: data.into() }
 }
 
-fn shutdown(endpoint: u64) -> ConnectionEvent {
+fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
     ConnectionEvent::Shutdown { endpoint }
 }
 
 #[track_caller]
-fn errno<T>(result: Result<T, Error>) -> Errno {
+fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
 /// The error of a failed request, and the data of the rejection.
 #[track_caller]
-fn failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
-    match hear(sides) {
+fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
+    match next_event(sides) {
         Err(error) => {
             assert_eq!((error.object, error.prov_errno), (endpoint, error.errno.raw()));
             assert_eq!(sides[0].eq.strerror(error.prov_errno), error.errno.description());
@@ -53,11 +54,12 @@ fn failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
 }
 
 /// Sends a message of each length from one to the other.
-fn send_all(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
+fn exchange_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
-        to.1.recv(room(len_bytes), NOWHERE, context).expect("room for a receive");
-        to.1.trecv(room(len_bytes), NOWHERE, Tag(context), 100 + context).expect("room for a receive");
+        to.1.recv(marked_buffer(len_bytes), NOWHERE, context).expect("room for a receive");
+        to.1.trecv(marked_buffer(len_bytes), NOWHERE, Tag(context), 100 + context)
+            .expect("room for a receive");
         from.1
             .tsend(payload(!context, len_bytes), NOWHERE, Tag(context), 100 + context)
             .expect("room for a send");
@@ -68,11 +70,11 @@ fn send_all(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
     }
     let mut contents = Vec::new();
     for _ in 0..2 * LENS_BYTES.len() {
-        let completion = completion(&sides(to.0, from.0));
-        contents.push((completion.context, received(&completion.buffer)));
+        let completion = next_completion(&sides(to.0, from.0));
+        contents.push((completion.context, received_bytes(&completion.buffer)));
     }
     for _ in 0..2 * LENS_BYTES.len() {
-        completion(&sides(from.0, to.0));
+        next_completion(&sides(from.0, to.0));
     }
     contents.sort_unstable_by_key(|(context, _)| *context);
     for ((context, content), (expected, len_bytes)) in
@@ -88,20 +90,20 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for (asks, answers) in [(&b""[..], &b""[..]), (b"x", &longest), (&longest, b"y")] {
-        let listener = server.listener(LISTENER);
+        let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
-        let connecting = client.endpoint(CLIENT);
-        assert_eq!(errno(connecting.peer()), Errno::ENOTCONN);
+        let connecting = client.open_endpoint(CLIENT);
+        assert_eq!(expect_errno(connecting.peer()), Errno::ENOTCONN);
         connecting.connect(name, asks).unwrap();
-        let request = request(&[&server, &client]);
+        let request = next_request(&[&server, &client]);
         assert_eq!((request.data(), request.passive_endpoint()), (asks, LISTENER));
         let info = request.info();
         assert_eq!((info.src_addr, info.ep.ep_type), (Some(name), Some(EndpointType::Msg)));
         assert_eq!(info.dest_addr, Some(connecting.name().unwrap()));
-        let accepting = server.endpoint_for(&request, SERVER);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
         accepting.accept(answers).unwrap();
-        assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-        assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, answers)));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+        assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
         // Both ends have the requested address, as with sockets.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
@@ -109,89 +111,98 @@ pub(crate) fn accepted_request_connects_both_endpoints(net: &Net) {
             (Ok(info.dest_addr.unwrap()), Ok(info.dest_addr.unwrap()))
         );
         drop(connecting);
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
-        assert!(server.look().is_none() && client.look().is_none());
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
 }
 
 pub(crate) fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
+    let listener = server.open_listener(LISTENER);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for answers in [&b""[..], b"no", &longest] {
-        let connecting = client.endpoint(CLIENT);
+        let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"please").unwrap();
-        connecting.recv(room(8), NOWHERE, 1).unwrap();
-        let request = request(&[&server, &client]);
+        connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+        let request = next_request(&[&server, &client]);
         request.reject(answers).unwrap();
-        assert_eq!(errno(request.reject(answers)), Errno::EOPBADSTATE);
-        assert_eq!(errno(server.domain.endpoint_for_request(&request.info(), &request)), Errno::EOPBADSTATE);
-        assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, answers.to_vec()));
-        let failed = end(&[&client, &server]).expect_err("nothing will ever arrive for it");
+        assert_eq!(expect_errno(request.reject(answers)), Errno::EOPBADSTATE);
+        assert_eq!(
+            expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
+            Errno::EOPBADSTATE
+        );
+        assert_eq!(
+            expect_connection_failure(&[&client, &server], CLIENT),
+            (Errno::ECONNREFUSED, answers.to_vec())
+        );
+        let failed = next_operation_end(&[&client, &server]).expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
-        assert_eq!(errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-        assert_eq!(errno(connecting.send(payload(1, 1), NOWHERE, 2).map_err(Error::from)), Errno::ENOTCONN);
+        assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
+        assert_eq!(
+            expect_errno(connecting.send(payload(1, 1), NOWHERE, 2).map_err(Error::from)),
+            Errno::ENOTCONN
+        );
         assert_eq!(connecting.shutdown(), Ok(()), "there is nothing to end");
     }
     // Dropping a request rejects it.
-    let connecting = client.endpoint(CLIENT);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"please").unwrap();
-    drop(request(&[&server, &client]));
-    assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
+    drop(next_request(&[&server, &client]));
+    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
 }
 
 pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let vacancy = net.vacancy();
-    let connecting = client.endpoint(CLIENT);
+    let vacancy = net.reserve_vacant_address();
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
-    assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
+    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
     // An unconnected endpoint refuses requests too, and still works.
-    let (alice, bob) = net.pair();
-    let connecting = client.endpoint(CLIENT);
+    let (alice, bob) = net.open_pair();
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
     let deadline = Deadline::new();
     let heard = loop {
-        match client.look() {
+        match client.poll_event() {
             Some(heard) => break heard,
             None => alice.cq_here().progress(),
         }
-        deadline.pause("an answer");
+        deadline.yield_or_panic("an answer");
     };
     let refused = heard.expect_err("it has no connections");
     let name = alice.endpoint.name().unwrap();
     assert_eq!((refused.errno, refused.peer), (Errno::ECONNREFUSED, Some(name)));
     assert_eq!(refused.to_string(), format!("there is no connection to {name}: Connection refused"));
-    alice.exchange(&bob);
+    alice.exchange_long_messages(&bob);
     // Nor does one that has a connection.
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     for taken in [&one, &other] {
-        let connecting = client.endpoint(9);
+        let connecting = client.open_endpoint(9);
         let name = if std::ptr::eq(taken, &one) { one.name() } else { other.peer() };
         connecting.connect(name.unwrap(), b"hello?").unwrap();
-        let (errno, _) = failure(&[&client, &server], 9);
+        let (errno, _) = expect_connection_failure(&[&client, &server], 9);
         assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&errno), "{errno:?}");
     }
-    send_all((&client, &one), (&server, &other));
+    exchange_all_lengths((&client, &one), (&server, &other));
 }
 
 pub(crate) fn connection_carries_messages_both_ways(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
-    send_all((&client, &one), (&server, &other));
-    send_all((&server, &other), (&client, &one));
+    let (one, other) = connect_pair(&client, &server);
+    exchange_all_lengths((&client, &one), (&server, &other));
+    exchange_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
-    other.recv(room(8), NOWHERE, 1).unwrap();
-    assert_eq!(received(&completion(&[&server, &client]).buffer), b"injected");
+    other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), b"injected");
     // The other end is the only source, whatever address a receive names.
     one.inject(b"directed", NOWHERE, None, None).unwrap();
-    other.recv(room(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(received(&completion(&[&server, &client]).buffer), b"directed");
+    other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
+    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), b"directed");
 }
 
 pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
+    let (one, other) = connect_pair(&client, &server);
     let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
     let region = server.domain.register(1 << 20, &attr).unwrap();
     for (context, len_bytes) in (0..).zip([8, 5000, 1 << 20]) {
@@ -204,8 +215,8 @@ pub(crate) fn connection_carries_writes_with_remote_data(net: &Net) {
             flags: OpFlags::empty(),
         };
         one.writemsg(write).unwrap();
-        assert_eq!(completion(&[&server, &client]).data, context);
-        assert_eq!(completion(&[&client, &server]).context, context);
+        assert_eq!(next_completion(&[&server, &client]).data, context);
+        assert_eq!(next_completion(&[&client, &server]).context, context);
         let mut written = vec![0; len_bytes];
         region.read_at(0, &mut written).unwrap();
         assert!(written == payload(context, len_bytes));
@@ -218,14 +229,14 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
     let counter = client.domain.open_counter(&CounterAttr::default()).unwrap();
-    let listener = server.listener(LISTENER);
-    let one = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let one = client.open_endpoint(CLIENT);
     one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
     one.connect(listener.name().unwrap(), b"").unwrap();
-    let other = server.endpoint_for(&request(&[&server, &client]), SERVER);
+    let other = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
     other.accept(b"").unwrap();
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
 
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
@@ -249,9 +260,10 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
             datatype: Datatype::Uint64,
             op: AtomicOp::Sum,
         };
-        let (operands, results) = (vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])], vec![room(8)]);
+        let (operands, results) =
+            (vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])], vec![marked_buffer(8)]);
         one.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context: 2, flags }).unwrap();
-        let buffers = vec![room(LEN_BYTES)];
+        let buffers = vec![marked_buffer(LEN_BYTES)];
         one.readmsg(ReadMsg {
             buffers,
             from: NOWHERE,
@@ -260,64 +272,70 @@ pub(crate) fn connection_carries_fenced_rma_and_atomics(net: &Net) {
             flags,
         })
         .unwrap();
-        let ended = [(); 3].map(|()| completion(&[&client, &server]));
+        let ended = [(); 3].map(|()| next_completion(&[&client, &server]));
         assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
-        assert_eq!(received(&ended[1].buffer), number.to_le_bytes());
+        assert_eq!(received_bytes(&ended[1].buffer), number.to_le_bytes());
         content[..8].copy_from_slice(&(number + 5).to_le_bytes());
-        assert!(received(&ended[2].buffer) == content);
+        assert!(received_bytes(&ended[2].buffer) == content);
         assert_eq!(counter.read(), 3 * (round + 1));
     }
 }
 
 pub(crate) fn send_before_connection_fails_with_enotconn(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.enable().unwrap();
-    connecting.recv(room(8), NOWHERE, 1).unwrap();
+    connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     let refuse = |endpoint: &Endpoint| {
-        assert_eq!(errno(endpoint.send(payload(1, 8), NOWHERE, 2).map_err(Error::from)), Errno::ENOTCONN);
-        assert_eq!(errno(endpoint.inject(b"x", NOWHERE, None, None)), Errno::ENOTCONN);
-        assert_eq!(errno(endpoint.shutdown()), Errno::ENOTCONN);
+        assert_eq!(
+            expect_errno(endpoint.send(payload(1, 8), NOWHERE, 2).map_err(Error::from)),
+            Errno::ENOTCONN
+        );
+        assert_eq!(expect_errno(endpoint.inject(b"x", NOWHERE, None, None)), Errno::ENOTCONN);
+        assert_eq!(expect_errno(endpoint.shutdown()), Errno::ENOTCONN);
     };
     refuse(&connecting);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     refuse(&connecting);
-    let accepting = server.endpoint_for(&request(&[&server, &client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
     accepting.enable().unwrap();
-    accepting.recv(room(8), NOWHERE, 3).unwrap();
+    accepting.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     refuse(&accepting);
     accepting.accept(b"").unwrap();
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     // It may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
-    assert_eq!(completion(&[&server, &client]).context, 4);
-    assert_eq!(received(&completion(&[&client, &server]).buffer), payload(4, 8));
-    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    assert_eq!(next_completion(&[&server, &client]).context, 4);
+    assert_eq!(received_bytes(&next_completion(&[&client, &server]).buffer), payload(4, 8));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     connecting.send(payload(5, 8), NOWHERE, 5).unwrap();
-    assert_eq!(completion(&[&client, &server]).context, 5);
-    assert_eq!(received(&completion(&[&server, &client]).buffer), payload(5, 8));
+    assert_eq!(next_completion(&[&client, &server]).context, 5);
+    assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), payload(5, 8));
 }
 
 pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = request(&[&server, &client]);
+    let request = next_request(&[&server, &client]);
     drop(connecting);
-    let accepting = server.endpoint_for(&request, SERVER);
-    accepting.recv(room(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
+    let accepting = server.open_endpoint_for_request(&request, SERVER);
+    accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
     accepting.enable().unwrap();
-    accepting.recv(room(8), NOWHERE, 1).unwrap();
+    accepting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     accepting.accept(b"").unwrap();
-    assert_eq!(failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
-    assert_eq!(end(&[&server, &client]).expect_err("no sender is left").errno(), Errno::ECONNABORTED);
-    assert!(client.look().is_none(), "a closed endpoint reports nothing");
+    assert_eq!(expect_connection_failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
+    assert_eq!(
+        next_operation_end(&[&server, &client]).expect_err("no sender is left").errno(),
+        Errno::ECONNABORTED
+    );
+    assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
     // Rejecting it has no effect either, but is no error.
-    let connecting = client.endpoint(CLIENT);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::request(&[&server, &client]);
+    let request = homespun_suite::connecting::next_request(&[&server, &client]);
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
@@ -325,11 +343,11 @@ pub(crate) fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
 
 pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
+    let listener = server.open_listener(LISTENER);
     listener.set_backlog(1).unwrap();
     let name = listener.name().unwrap();
     let ask = |data: &[u8]| {
-        let connecting = client.endpoint(CLIENT);
+        let connecting = client.open_endpoint(CLIENT);
         connecting.connect(name, data).unwrap();
         let deadline = Deadline::new();
         loop {
@@ -339,104 +357,110 @@ pub(crate) fn withdrawn_request_leaves_the_event_queue_unread(net: &Net) {
                 assert_eq!(request.data(), data, "it is the only one");
                 return (connecting, request);
             }
-            deadline.pause("a request");
+            deadline.yield_or_panic("a request");
         }
     };
     for round in 0..20 {
         let (connecting, request) = ask(&[round]);
-        close(connecting, &[&client, &server]);
+        close_with_progress(connecting, &[&client, &server]);
         let deadline = Deadline::new();
         while server.eq.peek() != Ok(None) {
             server.progress();
-            deadline.pause("that the request is withdrawn");
+            deadline.yield_or_panic("that the request is withdrawn");
         }
         // A request that was peeked at before it was withdrawn accepts every call.
         match round {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
             2 => {
-                let accepting = server.endpoint_for(&request, SERVER);
+                let accepting = server.open_endpoint_for_request(&request, SERVER);
                 accepting.accept(b"too late").unwrap();
-                assert_eq!(failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
+                assert_eq!(
+                    expect_connection_failure(&[&server, &client], SERVER),
+                    (Errno::ECONNABORTED, Vec::new())
+                );
             }
             _ => {}
         }
     }
     // The one that is there can be read, and accepted.
     let (connecting, peeked) = ask(b"please");
-    let request = request(&[&server, &client]);
+    let request = next_request(&[&server, &client]);
     assert_eq!(request, peeked);
-    let accepting = server.endpoint_for(&request, SERVER);
+    let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     drop((connecting, accepting));
 }
 
 pub(crate) fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
+    let listener = server.open_listener(LISTENER);
     let name = listener.name().unwrap();
-    let waiting: Vec<Endpoint> = (0..4).map(|number| client.endpoint(number)).collect();
+    let waiting: Vec<Endpoint> = (0..4).map(|number| client.open_endpoint(number)).collect();
     for endpoint in &waiting {
         endpoint.connect(name, b"").unwrap();
     }
     // One request was read; the others may have arrived, or not.
-    let read = request(&[&server, &client]);
+    let read = next_request(&[&server, &client]);
     drop(listener);
     let mut refused = Vec::new();
     while refused.len() < 3 {
-        let error = hear(&[&client, &server]).expect_err("the listener is closed");
+        let error = next_event(&[&client, &server]).expect_err("the listener is closed");
         assert_eq!(error.errno, Errno::ECONNREFUSED, "{error:?}");
         refused.push(error.object);
     }
-    assert!(server.look().is_none(), "unread requests are withdrawn");
+    assert!(server.poll_event().is_none(), "unread requests are withdrawn");
     // The one that was read can still be accepted.
-    let accepting = server.endpoint_for(&read, SERVER);
+    let accepting = server.open_endpoint_for_request(&read, SERVER);
     accepting.accept(b"welcome").unwrap();
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
-    assert_eq!(hear(&[&client, &server]), Ok(connected(last, b"welcome")));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
     // The name is free again once its last user closes.
     drop((accepting, read));
     let deadline = Deadline::new();
-    while !net.is_free(name) {
-        deadline.pause("the address");
+    while !net.can_reopen_at(name) {
+        deadline.yield_or_panic("the address");
     }
 }
 
 pub(crate) fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = request(&[&server, &client]);
-    let first = server.endpoint_for(&request, 7);
-    assert_eq!(errno(server.domain.endpoint_for_request(&request.info(), &request)), Errno::EOPBADSTATE);
-    assert_eq!(errno(first.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-    assert_eq!(errno(first.set_name(listener.name().unwrap().with_port(0))), Errno::EOPBADSTATE);
+    let request = next_request(&[&server, &client]);
+    let first = server.open_endpoint_for_request(&request, 7);
+    assert_eq!(
+        expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
+        Errno::EOPBADSTATE
+    );
+    assert_eq!(expect_errno(first.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(first.set_name(listener.name().unwrap().with_port(0))), Errno::EOPBADSTATE);
     drop(first);
-    let second = server.endpoint_for(&request, SERVER);
+    let second = server.open_endpoint_for_request(&request, SERVER);
     second.accept(b"").unwrap();
-    assert_eq!(errno(second.accept(b"")), Errno::EOPBADSTATE);
-    assert_eq!(errno(request.reject(b"")), Errno::EOPBADSTATE);
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     // An endpoint for a request that was rejected meanwhile cannot accept it.
-    let connecting = client.endpoint(CLIENT);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = homespun_suite::connecting::request(&[&server, &client]);
-    let late = server.endpoint_for(&request, SERVER);
+    let request = homespun_suite::connecting::next_request(&[&server, &client]);
+    let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
-    assert_eq!(errno(late.accept(b"")), Errno::EOPBADSTATE);
-    assert_eq!(failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, b"no".to_vec()));
+    assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
+    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, b"no".to_vec()));
 }
 
 pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     const REQUESTERS: u64 = 60;
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let asking: Vec<Endpoint> = (0..REQUESTERS).map(|number| client.endpoint(number)).collect();
+    let listener = server.open_listener(LISTENER);
+    let asking: Vec<Endpoint> = (0..REQUESTERS).map(|number| client.open_endpoint(number)).collect();
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
     }
@@ -445,7 +469,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     let mut heard = (0, 0, 0);
     let deadline = Deadline::new();
     while heard != (REQUESTERS, REQUESTERS - REQUESTERS / 3, REQUESTERS) {
-        match server.look() {
+        match server.poll_event() {
             None => {}
             Some(Ok(ConnectionEvent::Request(request))) => {
                 heard.0 += 1;
@@ -453,7 +477,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
                 if number % 3 == 0 {
                     request.reject(&number.to_le_bytes()).unwrap();
                 } else {
-                    let endpoint = server.endpoint_for(&request, number);
+                    let endpoint = server.open_endpoint_for_request(&request, number);
                     endpoint.accept(&number.to_le_bytes()).unwrap();
                     accepted.push((number, endpoint));
                 }
@@ -461,7 +485,7 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
             Some(Ok(ConnectionEvent::Connected { .. })) => heard.1 += 1,
             Some(other) => panic!("{other:?}"),
         }
-        match client.look() {
+        match client.poll_event() {
             None => {}
             Some(Ok(ConnectionEvent::Connected { endpoint, data })) => {
                 assert!(endpoint % 3 != 0 && *data == endpoint.to_le_bytes());
@@ -473,49 +497,49 @@ pub(crate) fn sixty_concurrent_requests_are_all_answered(net: &Net) {
             }
             Some(other) => panic!("{other:?}"),
         }
-        deadline.pause_for(|| format!("all of them: {heard:?}"));
+        deadline.yield_or_panic_with(|| format!("all of them: {heard:?}"));
     }
     // Each server endpoint is connected to the requester that it accepted.
     for (number, endpoint) in &accepted {
-        asking[*number as usize].recv(room(8), NOWHERE, *number).unwrap();
+        asking[*number as usize].recv(marked_buffer(8), NOWHERE, *number).unwrap();
         endpoint.send(payload(*number, 8), NOWHERE, *number).unwrap();
     }
     for _ in &accepted {
-        let completion = completion(&[&client, &server]);
-        assert_eq!(received(&completion.buffer), payload(completion.context, 8));
+        let completion = next_completion(&[&client, &server]);
+        assert_eq!(received_bytes(&completion.buffer), payload(completion.context, 8));
     }
-    close((accepted, asking), &[&client, &server]);
+    close_with_progress((accepted, asking), &[&client, &server]);
 }
 
 pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    assert_eq!(errno(listener.set_backlog(0)), Errno::EINVAL);
+    let listener = server.open_listener(LISTENER);
+    assert_eq!(expect_errno(listener.set_backlog(0)), Errno::EINVAL);
     listener.set_backlog(2).unwrap();
     let ask = |number| {
-        let endpoint = client.endpoint(number);
+        let endpoint = client.open_endpoint(number);
         endpoint.connect(listener.name().unwrap(), b"").unwrap();
         endpoint
     };
     let first = ask(1);
-    let one = request(&[&server, &client]);
+    let one = next_request(&[&server, &client]);
     let second = ask(2);
-    let two = request(&[&server, &client]);
+    let two = next_request(&[&server, &client]);
     let third = ask(3);
-    assert_eq!(failure(&[&client, &server], 3), (Errno::ECONNREFUSED, Vec::new()));
+    assert_eq!(expect_connection_failure(&[&client, &server], 3), (Errno::ECONNREFUSED, Vec::new()));
     one.reject(b"").unwrap();
-    assert_eq!(failure(&[&client, &server], 1), (Errno::ECONNREFUSED, Vec::new()));
+    assert_eq!(expect_connection_failure(&[&client, &server], 1), (Errno::ECONNREFUSED, Vec::new()));
     let fourth = ask(4);
-    let four = request(&[&server, &client]);
-    let accepting = server.endpoint_for(&two, SERVER);
+    let four = next_request(&[&server, &client]);
+    let accepting = server.open_endpoint_for_request(&two, SERVER);
     accepting.accept(b"").unwrap();
     // A request that is being accepted counts no longer.
     let fifth = ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
-        match hear(&[&server, &client]) {
+        match next_event(&[&server, &client]) {
             Ok(ConnectionEvent::Request(request)) => five = Some(request),
-            event => is_connected = event == Ok(connected(SERVER, b"")),
+            event => is_connected = event == Ok(make_connected_event(SERVER, b"")),
         }
     }
     drop((four, five));
@@ -524,33 +548,36 @@ pub(crate) fn requests_beyond_the_backlog_are_refused(net: &Net) {
 
 pub(crate) fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
+    let listener = server.open_listener(LISTENER);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
     let name = reserved.name().unwrap();
-    assert_eq!(errno(reserved.set_name(name)), Errno::EOPBADSTATE, "it has its name");
-    let connecting = client.domain.endpoint_for_passive(&client.info, &reserved).unwrap();
-    let connecting = client.bound(connecting, CLIENT);
+    assert_eq!(expect_errno(reserved.set_name(name)), Errno::EOPBADSTATE, "it has its name");
+    let connecting = client.domain.endpoint_from_passive(&client.info, &reserved).unwrap();
+    let connecting = client.bind_endpoint(connecting, CLIENT);
     assert_eq!(connecting.name(), Ok(name));
     for refused in [
         reserved.bind_eq(&client.eq, 9),
         reserved.listen(),
         reserved.set_backlog(1),
-        client.domain.endpoint_for_passive(&client.info, &reserved).map(|_| ()),
+        client.domain.endpoint_from_passive(&client.info, &reserved).map(|_| ()),
     ] {
-        assert_eq!(errno(refused), Errno::EOPBADSTATE);
+        assert_eq!(expect_errno(refused), Errno::EOPBADSTATE);
     }
     drop(reserved);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = request(&[&server, &client]);
+    let request = next_request(&[&server, &client]);
     assert_eq!(request.info().dest_addr, Some(name));
-    let accepting = server.endpoint_for(&request, SERVER);
+    let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.accept(b"").unwrap();
-    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
-    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     assert_eq!(connecting.name(), Ok(name));
-    send_all((&client, &connecting), (&server, &accepting));
+    exchange_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
-    assert_eq!(errno(server.domain.endpoint_for_passive(&server.info, &listener)), Errno::EOPBADSTATE);
+    assert_eq!(
+        expect_errno(server.domain.endpoint_from_passive(&server.info, &listener)),
+        Errno::EOPBADSTATE
+    );
 }
 
 pub(crate) fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
@@ -562,76 +589,76 @@ pub(crate) fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     assert!(name.is_specific() && name.port() != 0);
     let taken = side.fabric.passive_endpoint(&side.info).unwrap();
     taken.set_name(name).unwrap();
-    assert_eq!(errno(taken.name()), Errno::EADDRINUSE);
+    assert_eq!(expect_errno(taken.name()), Errno::EADDRINUSE);
     taken.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(errno(taken.listen()), Errno::EADDRINUSE);
+    assert_eq!(expect_errno(taken.listen()), Errno::EADDRINUSE);
     drop(passive);
     taken.listen().unwrap();
     assert_eq!(taken.name(), Ok(name));
-    assert_eq!(errno(taken.listen()), Errno::EOPBADSTATE);
-    assert_eq!(errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(taken.listen()), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
 }
 
 pub(crate) fn invalid_connection_calls_are_refused(net: &Net) {
     let side = Side::new(net);
-    let listener = side.listener(LISTENER);
+    let listener = side.open_listener(LISTENER);
     let name = listener.name().unwrap();
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
     let both = BindFlags::TRANSMIT | BindFlags::RECV;
 
     let unbound = side.domain.endpoint(&side.info).unwrap();
-    assert_eq!(errno(unbound.enable()), Errno::ENOEQ);
+    assert_eq!(expect_errno(unbound.enable()), Errno::ENOEQ);
     unbound.bind_eq(&side.eq, 1).unwrap();
     unbound.bind_eq(&side.eq, 1).unwrap();
     let other_eq = side.fabric.open_eq(&EqAttr::default()).unwrap();
-    assert_eq!(errno(unbound.bind_eq(&other_eq, 1)), Errno::EBUSY);
-    assert_eq!(errno(unbound.connect(name, b"")), Errno::ENOCQ);
+    assert_eq!(expect_errno(unbound.bind_eq(&other_eq, 1)), Errno::EBUSY);
+    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::ENOCQ);
     unbound.bind_cq(&side.cq, both).unwrap();
-    assert_eq!(errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
-    assert_eq!(errno(unbound.connect(name, &too_much)), Errno::EINVAL);
-    assert_eq!(errno(unbound.connect(name.with_port(0), b"")), Errno::EINVAL);
+    assert_eq!(expect_errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
+    assert_eq!(expect_errno(unbound.connect(name, &too_much)), Errno::EINVAL);
+    assert_eq!(expect_errno(unbound.connect(name.with_port(0), b"")), Errno::EINVAL);
     let other_format = match name.socket_addr() {
         std::net::SocketAddr::V4(_) => "[::1]:9",
         std::net::SocketAddr::V6(_) => "127.0.0.1:9",
     };
     let other_format = other_format.parse::<std::net::SocketAddr>().unwrap().into();
-    assert_eq!(errno(unbound.connect(other_format, b"")), Errno::EINVAL);
+    assert_eq!(expect_errno(unbound.connect(other_format, b"")), Errno::EINVAL);
     unbound.connect(name, b"").unwrap();
-    assert_eq!(errno(unbound.connect(name, b"")), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::EOPBADSTATE);
 
     let passive = side.fabric.passive_endpoint(&side.info).unwrap();
-    assert_eq!(errno(passive.listen()), Errno::ENOEQ);
+    assert_eq!(expect_errno(passive.listen()), Errno::ENOEQ);
     passive.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(errno(passive.bind_eq(&side.eq, 1)), Errno::EBUSY);
-    assert_eq!(errno(passive.set_name(other_format)), Errno::EINVAL);
-    assert_eq!(errno(side.fabric.passive_endpoint(&net.info)), Errno::EINVAL, "another type");
+    assert_eq!(expect_errno(passive.bind_eq(&side.eq, 1)), Errno::EBUSY);
+    assert_eq!(expect_errno(passive.set_name(other_format)), Errno::EINVAL);
+    assert_eq!(expect_errno(side.fabric.passive_endpoint(&net.info)), Errno::EINVAL, "another type");
     let mut nowhere = side.info.clone();
     nowhere.domain.name = Some("nowhere".into());
-    assert_eq!(errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
-    assert_eq!(errno(side.domain.endpoint_for_passive(&net.info, &passive)), Errno::EINVAL);
+    assert_eq!(expect_errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
+    assert_eq!(expect_errno(side.domain.endpoint_from_passive(&net.info, &passive)), Errno::EINVAL);
 
     // Unconnected endpoints accept an event queue, but no connection calls.
     let unconnected = side.domain.endpoint(&net.info).unwrap();
     unconnected.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(errno(unconnected.connect(name, b"")), Errno::ENOSYS);
-    assert_eq!(errno(unconnected.accept(b"")), Errno::ENOSYS);
-    assert_eq!(errno(unconnected.shutdown()), Errno::ENOSYS);
+    assert_eq!(expect_errno(unconnected.connect(name, b"")), Errno::ENOSYS);
+    assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);
+    assert_eq!(expect_errno(unconnected.shutdown()), Errno::ENOSYS);
 
-    let request = request(&[&side]);
-    assert_eq!(errno(request.reject(&too_much)), Errno::EINVAL);
-    let accepting = side.endpoint_for(&request, SERVER);
-    assert_eq!(errno(accepting.accept(&too_much)), Errno::EINVAL);
-    assert_eq!(errno(accepting.enable().and_then(|()| accepting.accept(&too_much))), Errno::EINVAL);
+    let request = next_request(&[&side]);
+    assert_eq!(expect_errno(request.reject(&too_much)), Errno::EINVAL);
+    let accepting = side.open_endpoint_for_request(&request, SERVER);
+    assert_eq!(expect_errno(accepting.accept(&too_much)), Errno::EINVAL);
+    assert_eq!(expect_errno(accepting.enable().and_then(|()| accepting.accept(&too_much))), Errno::EINVAL);
     accepting.accept(b"").unwrap();
     let mut asked = side.info.clone();
     asked.caps = Caps::MSG | Caps::SOURCE;
-    assert_eq!(errno(side.domain.endpoint(&asked)), Errno::EINVAL);
+    assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
 }
 
 pub(crate) fn bound_event_queue_is_not_closed(net: &Net) {
     let side = Side::new(net);
-    let listener = side.listener(LISTENER);
-    let endpoint = side.endpoint(CLIENT);
+    let listener = side.open_listener(LISTENER);
+    let endpoint = side.open_endpoint(CLIENT);
     let Rejected { error, returned: eq } = side.eq.clone().close().expect_err("objects are bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(listener);
@@ -641,41 +668,41 @@ pub(crate) fn bound_event_queue_is_not_closed(net: &Net) {
 
 pub(crate) fn completion_queue_reads_drive_a_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting = server.endpoint_for(&request(&[&server, &client]), SERVER);
+    let accepting = server.open_endpoint_for_request(&next_request(&[&server, &client]), SERVER);
     accepting.accept(b"").unwrap();
     // No event is read.
     let deadline = Deadline::new();
     let (mut sent, mut is_received) = (false, false);
-    connecting.recv(room(8), NOWHERE, 1).unwrap();
+    connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     while !is_received {
         sent = sent || accepting.send(payload(1, 8), NOWHERE, 2).is_ok();
         server.cq.progress();
         is_received = client.cq.read().unwrap().is_some_and(|completion| completion.context == 1);
-        deadline.pause("a message over the connection");
+        deadline.yield_or_panic("a message over the connection");
     }
 }
 
 /// The library's own threads make the connection, where it has any.
 pub(crate) fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    connecting.recv(room(8), NOWHERE, 1).unwrap();
-    let accepting = server.endpoint_for(&request(&[&server]), SERVER);
+    connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    let accepting = server.open_endpoint_for_request(&next_request(&[&server]), SERVER);
     accepting.accept(b"").unwrap();
     let deadline = Deadline::new();
     while accepting.send(payload(1, 8), NOWHERE, 2).is_err() {
         thread::sleep(Duration::from_millis(1));
-        deadline.pause("a connection");
+        deadline.yield_or_panic("a connection");
     }
     // The client is connected too, before it has read any queue.
     while connecting.send(payload(2, 8), NOWHERE, 3).is_err() {
         thread::sleep(Duration::from_millis(1));
-        deadline.pause("a connection");
+        deadline.yield_or_panic("a connection");
     }
-    assert_eq!(hear(&[&client]), Ok(connected(CLIENT, b"")));
+    assert_eq!(next_event(&[&client]), Ok(make_connected_event(CLIENT, b"")));
 }

@@ -9,147 +9,152 @@ use homespun::flags::{MrFlags, OpFlags};
 use homespun::wait::Waitable;
 use homespun::{RemoteMemory, WaitObject};
 
-use crate::binding::{open, register};
+use crate::binding::{open_counter, register_region};
 use crate::counters::{
-    ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, access, counting, memory,
-    message,
+    ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, make_counting_setup,
+    make_region_spec, make_rma_call, make_send,
 };
-use homespun_suite::payload::{payload, room};
-use homespun_suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
+use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::sleeping::{
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+};
 use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
 
 /// All wait objects of counters.
-fn every_object() -> impl Iterator<Item = WaitObject> {
+fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
     WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
 /// Two parties with counters that make progress only in the calls of their waiting threads.
-fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
-    let setup = || Setup { asleep: true, wait, ..counting() };
-    net.pair_of(setup(), setup())
+fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
+    net.open_pair_with(setup(), setup())
 }
 
 /// Has the net drive both parties again: closing one may need the other's progress.
-fn wake(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.wake(party));
+fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
 /// Both wait for counters alone: of sends (some need responses of the peer), of receives, and of remote
 /// accesses.
 pub(crate) fn counter_waits_wake_for_endpoint_events(net: &Net) {
-    for wait in every_object() {
-        let (alice, bob) = sleepers(net, wait);
-        let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
+    for wait in all_wait_objects() {
+        let (alice, bob) = open_sleepers(net, wait);
+        let region = bob.register(make_region_spec(1 << 21, Kind::Raw)).unwrap();
         let lens_bytes = if net.can_sleep() { &LENS_BYTES[..] } else { &LENS_BYTES[..5] };
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for (number, &len_bytes) in (1..).zip(lens_bytes) {
-                    bob.endpoint.recv(room(len_bytes), ANY, number).unwrap();
-                    reach(bob.counter_here(RECV), number);
-                    reach(bob.counter_here(REMOTE_WRITE), number);
-                    reach(bob.counter_here(REMOTE_READ), number);
+                    bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
+                    wait_for_threshold(bob.counter_here(RECV), number);
+                    wait_for_threshold(bob.counter_here(REMOTE_WRITE), number);
+                    wait_for_threshold(bob.counter_here(REMOTE_READ), number);
                     bob.endpoint.send(payload(number, 8), bob.peer(), number).unwrap();
-                    reach(bob.counter_here(SEND), number);
+                    wait_for_threshold(bob.counter_here(SEND), number);
                 }
-                answer(bob.counter_here(RECV), &is_over);
+                drive_counter_until(bob.counter_here(RECV), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
-                let_sleep();
-                alice.endpoint.recv(room(8), ANY, number).unwrap();
-                alice.endpoint.sendmsg(message(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE)).unwrap();
-                reach(alice.counter_here(SEND), number);
-                alice.endpoint.rma(access(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
-                reach(alice.counter_here(WRITE), number);
-                alice.endpoint.rma(access(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
-                reach(alice.counter_here(READ), number);
-                reach(alice.counter_here(RECV), number);
+                give_time_to_sleep();
+                alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
+                alice
+                    .endpoint
+                    .sendmsg(make_send(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE))
+                    .unwrap();
+                wait_for_threshold(alice.counter_here(SEND), number);
+                alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
+                wait_for_threshold(alice.counter_here(WRITE), number);
+                alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
+                wait_for_threshold(alice.counter_here(READ), number);
+                wait_for_threshold(alice.counter_here(RECV), number);
             }
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
         for party in [&alice, &bob] {
-            assert!(no_failure(party), "{wait:?}");
+            assert!(has_no_failures(party), "{wait:?}");
         }
     }
 }
 
-fn no_failure(party: &Party) -> bool {
-    [SEND, RECV, READ, WRITE].iter().all(|event| party.counted(*event).1 == 0)
+fn has_no_failures(party: &Party) -> bool {
+    [SEND, RECV, READ, WRITE].iter().all(|event| party.read_counter(*event).1 == 0)
 }
 
 /// The target waits only for the counter of its region, to which no endpoint is bound.
 pub(crate) fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
-    for wait in every_object() {
+    for wait in all_wait_objects() {
         let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup(WaitObject::Unspec), setup(wait));
-        let region = register(bob.domain_here(), KEY, MrFlags::empty());
-        let counter = open(bob.domain_here(), wait);
+        let (alice, bob) = net.open_pair_with(setup(WaitObject::Unspec), setup(wait));
+        let region = register_region(bob.domain_here(), KEY, MrFlags::empty());
+        let counter = open_counter(bob.domain_here(), wait);
         region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                reach(&counter, 10);
-                answer(&counter, &is_over);
+                wait_for_threshold(&counter, 10);
+                drive_counter_until(&counter, &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..5 {
-                let_sleep();
+                give_time_to_sleep();
                 let endpoint = alice.endpoint.as_here();
                 let (to, address, key) = (alice.peer(), region.address(), region.key());
                 endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
-                endpoint.read(room(8), to, RemoteMemory { address, key }, context).unwrap();
+                endpoint.read(marked_buffer(8), to, RemoteMemory { address, key }, context).unwrap();
                 for _ in 0..2 {
                     sleeping::next(alice.cq_here()).expect("no failure");
                 }
             }
         });
         assert_eq!((counter.read(), counter.read_error()), (10, 0));
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 pub(crate) fn counter_wait_ends_when_an_operation_fails(net: &Net) {
-    for wait in every_object() {
-        let (alice, bob) = sleepers(net, wait);
+    for wait in all_wait_objects() {
+        let (alice, bob) = open_sleepers(net, wait);
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.counter_here(RECV).wait(1, Some(PATIENCE)));
-            let_sleep();
+            give_time_to_sleep();
             // A failure before the wait does not end it.
             let deadline = Deadline::new();
             while !waits.is_finished() {
-                bob.endpoint.recv(room(4), ANY, 1).unwrap();
+                bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
                 bob.endpoint.cancel(1).unwrap();
                 thread::sleep(Duration::from_millis(1));
-                deadline.pause("a wait to end");
+                deadline.yield_or_panic("a wait to end");
             }
             assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
         });
-        assert!(bob.counted(RECV).1 > 0);
+        assert!(bob.read_counter(RECV).1 > 0);
         // An address without a listener.
-        let vacancy = net.vacancy();
+        let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let waited = alice.counter_here(SEND).wait(1, Some(PATIENCE));
         assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
-    let (alice, bob) = sleepers(net, WaitObject::Fd);
+    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
     let both: [&dyn Waitable; 2] = [bob.cq_here(), bob.counter_here(RECV)];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&both) != Ok(true) {
-            deadline.pause("an idle queue and an idle counter");
+            deadline.yield_or_panic("an idle queue and an idle counter");
         }
         bob.counter_here(RECV).add(1);
         assert_eq!(net.fabric.try_wait(&both), Ok(false));
         assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
         bob.counter_here(RECV).add_error(1);
         assert_eq!(net.fabric.try_wait(&both[1..]), Ok(false));
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
         assert!(sleeping::next(bob.cq_here()).is_err());
@@ -157,76 +162,77 @@ pub(crate) fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
     assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
-    wake(net, [&alice, &bob]);
+    start_driving_both(net, [&alice, &bob]);
 }
 
 pub(crate) fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 200;
     for wait in [WaitObject::Unspec, WaitObject::Fd] {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         for context in 0..MESSAGES {
-            bob.endpoint.recv(room(8), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         }
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             // This thread drives the endpoint, and tries to read every event first.
             scope.spawn(|| {
                 while !is_over.load(Ordering::SeqCst) {
-                    bob.poll();
+                    bob.poll_completion();
                     thread::yield_now();
                 }
             });
             let _over = StopOnDrop(&is_over);
             let waits = scope.spawn(|| {
                 for number in 1..=MESSAGES {
-                    reach(bob.counter_here(RECV), number);
+                    wait_for_threshold(bob.counter_here(RECV), number);
                 }
             });
             for context in 0..MESSAGES {
                 alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
                 if context % 50 == 0 {
-                    let_sleep();
+                    give_time_to_sleep();
                 }
-                reach(alice.counter_here(SEND), context + 1);
+                wait_for_threshold(alice.counter_here(SEND), context + 1);
             }
             let deadline = Deadline::new();
             while !waits.is_finished() {
-                alice.poll();
-                deadline.pause("all to be counted");
+                alice.poll_completion();
+                deadline.yield_or_panic("all to be counted");
             }
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 pub(crate) fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
     const ROUNDS: u64 = 10;
-    let bob = net.open(Setup { asleep: true, ..Setup::default() });
+    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let domain = bob.domain_here();
-    let counter = open(domain, WaitObject::Unspec);
-    let always = register(domain, 1, MrFlags::empty());
+    let counter = open_counter(domain, WaitObject::Unspec);
+    let always = register_region(domain, 1, MrFlags::empty());
     always.bind_counter(&counter, REMOTE_WRITE).unwrap();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let waited = counter.wait(2 * ROUNDS, Some(PATIENCE));
-            answer(&counter, &is_over);
+            drive_counter_until(&counter, &is_over);
             waited
         });
         let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
             // An endpoint for these two accesses alone, and a region for one of them.
-            let target = net.open(Setup { asleep: true, ..Setup::default() });
-            let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
-            let to = alice.meet(&target);
-            let region = register(domain, 2, MrFlags::empty());
+            let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+            let alice =
+                net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+            let to = alice.insert_address_of(&target);
+            let region = register_region(domain, 2, MrFlags::empty());
             region.bind_counter(&counter, REMOTE_WRITE).unwrap();
             for region in [&always, &region] {
                 let endpoint = alice.endpoint.as_here();
                 endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
                 sleeping::next(alice.cq_here()).expect("no failure");
             }
-            wake(net, [&target, &alice]);
+            start_driving_both(net, [&target, &alice]);
         }
         drop(over);
         assert_eq!(waits.join().expect("no panic"), Ok(()));

@@ -5,7 +5,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{CounterEvents, Errno, FabricAddress, Tag};
 
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -29,80 +29,90 @@ const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-pub(crate) fn counting() -> Setup {
+pub(crate) fn make_counting_setup() -> Setup {
     Setup { counts: true, ..Setup::default() }
 }
 
-pub(crate) fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+pub(crate) fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
 }
 
-pub(crate) fn access(by: RmaBy, party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+pub(crate) fn make_rma_call(
+    by: RmaBy,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    len_bytes: usize,
+) -> RmaCall {
     RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context)
 }
 
-pub(crate) fn message(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
+pub(crate) fn make_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
     let buffers = vec![payload(context, len_bytes)];
     SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
 }
 
 /// Drives all parties until the region has counted so many accesses.
 #[track_caller]
-fn region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
+fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
     let deadline = Deadline::new();
-    while [REMOTE_READ, REMOTE_WRITE].map(|event| region.counted(event)) != [(reads, 0), (writes, 0)] {
+    while [REMOTE_READ, REMOTE_WRITE].map(|event| region.read_counter(event)) != [(reads, 0), (writes, 0)] {
         party.progress_all();
-        deadline.pause("accesses to a region");
+        deadline.yield_or_panic("accesses to a region");
     }
 }
 
 pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
-    let (alice, bob) = net.pair_of(counting(), counting());
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     let mut sent = 0;
     for flags in LEVELS {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
             let tag = (context % 2 == 0).then_some(context);
             let tagged = tag.map(|tag| Tag(tag).into());
-            let receive = RecvMsg { buffers: vec![room(len_bytes)], tagged, context, ..RecvMsg::default() };
+            let receive =
+                RecvMsg { buffers: vec![marked_buffer(len_bytes)], tagged, context, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
-            alice.endpoint.sendmsg(SendMsg { tag, ..message(&alice, context, len_bytes, flags) }).unwrap();
-            assert_eq!((bob.completion().context, alice.completion().context), (context, context));
+            alice.endpoint.sendmsg(SendMsg { tag, ..make_send(&alice, context, len_bytes, flags) }).unwrap();
+            assert_eq!((bob.next_completion().context, alice.next_completion().context), (context, context));
             sent += 1;
             // A reported operation is already counted.
-            assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((sent, 0), (sent, 0)));
+            assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((sent, 0), (sent, 0)));
         }
     }
-    alice.counts(&[(SEND, (sent, 0))]);
-    bob.counts(&[(RECV, (sent, 0))]);
+    alice.wait_for_counts(&[(SEND, (sent, 0))]);
+    bob.wait_for_counts(&[(RECV, (sent, 0))]);
 }
 
 pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     const LEN_BYTES: usize = 1 << 21;
     for kind in Kind::ALL {
-        let (alice, bob) = net.pair_of(counting(), counting());
-        let region = bob.register(memory(LEN_BYTES, kind)).unwrap();
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(LEN_BYTES, kind)).unwrap();
         let mut done = 0;
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-            alice.endpoint.rma(access(RmaBy::Write, &alice, &region, context, len_bytes)).unwrap();
-            alice.endpoint.rma(access(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
-            let _both = [alice.completion(), alice.completion()];
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, len_bytes)).unwrap();
+            alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
+            let _both = [alice.next_completion(), alice.next_completion()];
             done += 1;
             // An access that has completed is already counted at its target.
-            assert_eq!((bob.counted(REMOTE_WRITE), region.counted(REMOTE_WRITE)), ((done, 0), (done, 0)));
-            bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
-            region_counts(&bob, &region, done, done);
+            assert_eq!(
+                (bob.read_counter(REMOTE_WRITE), region.read_counter(REMOTE_WRITE)),
+                ((done, 0), (done, 0))
+            );
+            bob.wait_for_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
+            await_region_counts(&bob, &region, done, done);
         }
         // Remote data makes a completion as well.
         for by in [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite] {
-            let call = RmaCall { data: Some(7), ..access(by, &alice, &region, 9, 8) };
+            let call = RmaCall { data: Some(7), ..make_rma_call(by, &alice, &region, 9, 8) };
             alice.endpoint.rma(call).unwrap();
-            assert_eq!(bob.completion().data, 7);
+            assert_eq!(bob.next_completion().data, 7);
             done += 1;
         }
         let reads = LENS_BYTES.len() as u64;
-        bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
-        region_counts(&bob, &region, reads, done);
-        alice.counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
+        bob.wait_for_counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
+        await_region_counts(&bob, &region, reads, done);
+        alice.wait_for_counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
     }
 }
 
@@ -110,8 +120,8 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
 /// (`fi_endpoint(3)`).
 pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in Kind::ALL {
-        let (alice, bob) = net.pair_of(counting(), counting());
-        let region = bob.register(memory(8, kind)).unwrap();
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(8, kind)).unwrap();
         let (mut reads, mut writes, mut fetches, mut updates) = (0, 0, 0, 0);
         for round in 0..3 {
             for (atomic, op) in [
@@ -126,111 +136,119 @@ pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
                 let what = (op, Datatype::Uint64);
                 let call = AtomicCall::new(atomic, what, operand, alice.peer(), &region, round);
                 alice.endpoint.atomic(call).unwrap();
-                assert_eq!(alice.completion().context, round);
+                assert_eq!(alice.next_completion().context, round);
                 reads += u64::from(atomic.fetches());
                 fetches += u64::from(atomic.fetches());
                 writes += u64::from(op != AtomicOp::Read);
                 updates += u64::from(!atomic.fetches());
                 // An operation that has completed is already counted at its target.
-                region_counts(&bob, &region, reads, writes);
-                bob.counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
+                await_region_counts(&bob, &region, reads, writes);
+                bob.wait_for_counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
             }
         }
     }
 }
 
 pub(crate) fn accesses_to_a_mapped_region_are_counted(net: &Net) {
-    let (alice, bob) = net.pair_of(counting(), Setup::default());
-    let mut region = bob.register(RegionSpec { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), Setup::default());
+    let mut region =
+        bob.register(RegionSpec { is_counted: false, ..make_region_spec(64, Kind::Shareable) }).unwrap();
     let mut written = 0;
     let mut write = |region: &Region| {
         for context in 0..10 {
-            alice.endpoint.rma(access(RmaBy::Write, &alice, region, context, 8)).unwrap();
-            assert_eq!(alice.completion().context, context);
-            alice.endpoint.rma(access(RmaBy::InjectWrite, &alice, region, context, 8)).unwrap();
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, region, context, 8)).unwrap();
+            assert_eq!(alice.next_completion().context, context);
+            alice.endpoint.rma(make_rma_call(RmaBy::InjectWrite, &alice, region, context, 8)).unwrap();
             written += 2;
-            alice.counts(&[(WRITE, (written, 0))]);
+            alice.wait_for_counts(&[(WRITE, (written, 0))]);
         }
     };
     write(&region);
     // By now it is mapped, if the transport can map it.
-    region.count();
+    region.start_counting();
     write(&region);
-    region_counts(&alice, &region, 0, 20);
+    await_region_counts(&alice, &region, 0, 20);
 }
 
 pub(crate) fn unreported_operations_are_counted(net: &Net) {
-    let silent = || Setup { selective: true, ..counting() };
-    let (alice, bob) = net.pair_of(silent(), silent());
-    let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let region = bob.register(make_region_spec(1 << 21, Kind::Raw)).unwrap();
     let (mut sent, mut received, mut accessed) = (0, 0, 0);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
         for flags in LEVELS {
-            bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
-            alice.endpoint.sendmsg(message(&alice, context, len_bytes, flags)).unwrap();
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+            alice.endpoint.sendmsg(make_send(&alice, context, len_bytes, flags)).unwrap();
         }
-        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
         alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
         (sent, received) = (sent + 5, received + 5);
         if len_bytes <= alice.endpoint.info().tx.inject_size_bytes {
-            bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
             alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), None, None).unwrap();
-            bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, context).unwrap();
+            bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, context).unwrap();
             alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), Some(5), Some(6)).unwrap();
-            alice.endpoint.rma(access(RmaBy::InjectWrite, &alice, &region, context, len_bytes)).unwrap();
+            alice
+                .endpoint
+                .rma(make_rma_call(RmaBy::InjectWrite, &alice, &region, context, len_bytes))
+                .unwrap();
             (sent, received, accessed) = (sent + 2, received + 2, accessed + 1);
         }
         for by in [RmaBy::Write, RmaBy::Read] {
-            alice.endpoint.rma(access(by, &alice, &region, context, len_bytes)).unwrap();
+            alice.endpoint.rma(make_rma_call(by, &alice, &region, context, len_bytes)).unwrap();
         }
         accessed += 1;
         let reads = context;
-        alice.counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
-        bob.counts(&[(RECV, (received, 0)), (REMOTE_WRITE, (accessed, 0)), (REMOTE_READ, (reads, 0))]);
+        alice.wait_for_counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
+        bob.wait_for_counts(&[
+            (RECV, (received, 0)),
+            (REMOTE_WRITE, (accessed, 0)),
+            (REMOTE_READ, (reads, 0)),
+        ]);
     }
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn failures_are_counted_as_errors(net: &Net) {
-    let silent = || Setup { selective: true, ..counting() };
-    let (alice, bob) = net.pair_of(silent(), silent());
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
     // A truncated and a cancelled receive.
-    bob.endpoint.recv(room(4), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
-    assert_eq!(bob.failure().errno(), Errno::ETRUNC);
-    bob.endpoint.recv(room(4), ANY, 2).unwrap();
+    assert_eq!(bob.next_failure().errno(), Errno::ETRUNC);
+    bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
     bob.endpoint.cancel(2).unwrap();
-    assert_eq!(bob.failure().errno(), Errno::ECANCELED);
-    bob.counts(&[(RECV, (0, 2))]);
-    alice.counts(&[(SEND, (1, 0))]);
+    assert_eq!(bob.next_failure().errno(), Errno::ECANCELED);
+    bob.wait_for_counts(&[(RECV, (0, 2))]);
+    alice.wait_for_counts(&[(SEND, (1, 0))]);
     // A refused access does not count at the target.
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
+    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
     for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
-        let call = access(by, &alice, &region, 3, 8);
+        let call = make_rma_call(by, &alice, &region, 3, 8);
         alice.endpoint.rma(RmaCall { key: KEY + 1, ..call.clone() }).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED);
-        alice.endpoint.rma(RmaCall { address: region.at(5), ..call }).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EINVAL);
+        assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED);
+        alice.endpoint.rma(RmaCall { address: region.address_at(5), ..call }).unwrap();
+        assert_eq!(alice.next_failure().errno(), Errno::EINVAL);
     }
-    alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
-    bob.counts(&[(RECV, (0, 2))]);
-    region_counts(&bob, &region, 0, 0);
+    alice.wait_for_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    bob.wait_for_counts(&[(RECV, (0, 2))]);
+    await_region_counts(&bob, &region, 0, 0);
     // A refused post does not count.
     let unknown = FabricAddress(99);
     assert!(alice.endpoint.send(payload(1, 8), unknown, 4).is_err());
     assert!(alice.endpoint.inject(&payload(1, 8), unknown, None, None).is_err());
-    alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    alice.wait_for_counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
 }
 
 pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
-    let alice = net.open(counting());
-    let vacancy = net.vacancy();
+    let alice = net.open_party_with(make_counting_setup());
+    let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
-    assert_eq!(alice.failure().completion.context, 1);
+    assert_eq!(alice.next_failure().completion.context, 1);
     alice.endpoint.inject(&payload(1, 8), absent, None, None).unwrap();
-    alice.failure();
+    alice.next_failure();
     let call = RmaCall {
         by: RmaBy::Write,
         buffers: vec![payload(1, 8)],
@@ -242,111 +260,116 @@ pub(crate) fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net)
         flags: OpFlags::empty(),
     };
     alice.endpoint.rma(call.clone()).unwrap();
-    assert_eq!(alice.failure().completion.context, 2);
+    assert_eq!(alice.next_failure().completion.context, 2);
     alice.endpoint.rma(RmaCall { by: RmaBy::Read, ..call }).unwrap();
-    alice.failure();
-    alice.counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
+    alice.next_failure();
+    alice.wait_for_counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
 }
 
 pub(crate) fn peeks_are_not_counted_as_receives(net: &Net) {
-    let (alice, bob) = net.pair_of(counting(), counting());
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
     let look = |flags| {
         let receive = RecvMsg { tagged: Some(Tag(5).into()), context: 7, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap();
     };
     look(OpFlags::PEEK);
-    assert_eq!(bob.failure().errno(), Errno::ENOMSG);
+    assert_eq!(bob.next_failure().errno(), Errno::ENOMSG);
     for flags in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
-        let send = message(&alice, 1, 8, OpFlags::empty());
-        alice.send_and_wait(SendMsg { tag: Some(5), ..send });
+        let send = make_send(&alice, 1, 8, OpFlags::empty());
+        alice.send_and_wait_for_delivery(SendMsg { tag: Some(5), ..send });
         look(OpFlags::PEEK | flags);
-        assert_eq!(bob.completion().context, 7);
+        assert_eq!(bob.next_completion().context, 7);
     }
-    bob.counts(&[]);
+    bob.wait_for_counts(&[]);
     // One message was only peeked at, and one was claimed.
-    bob.endpoint.trecv(room(8), ANY, 5, 0, 8).unwrap();
-    assert_eq!(bob.completion().context, 8);
-    bob.counts(&[(RECV, (1, 0))]);
-    let receive =
-        RecvMsg { buffers: vec![room(8)], tagged: Some(Tag(5).into()), context: 7, ..RecvMsg::default() };
+    bob.endpoint.trecv(marked_buffer(8), ANY, 5, 0, 8).unwrap();
+    assert_eq!(bob.next_completion().context, 8);
+    bob.wait_for_counts(&[(RECV, (1, 0))]);
+    let receive = RecvMsg {
+        buffers: vec![marked_buffer(8)],
+        tagged: Some(Tag(5).into()),
+        context: 7,
+        ..RecvMsg::default()
+    };
     bob.endpoint.recvmsg(RecvMsg { flags: OpFlags::CLAIM, ..receive }).unwrap();
-    assert_eq!(bob.completion().context, 7);
-    bob.counts(&[(RECV, (2, 0))]);
-    alice.counts(&[(SEND, (3, 0))]);
+    assert_eq!(bob.next_completion().context, 7);
+    bob.wait_for_counts(&[(RECV, (2, 0))]);
+    alice.wait_for_counts(&[(SEND, (3, 0))]);
 }
 
 pub(crate) fn multi_receive_counts_each_message(net: &Net) {
     for selective in [false, true] {
-        let (alice, bob) = net.pair_of(counting(), Setup { selective, ..counting() });
+        let (alice, bob) =
+            net.open_pair_with(make_counting_setup(), Setup { selective, ..make_counting_setup() });
         bob.endpoint.set_min_multi_recv_bytes(64);
-        bob.endpoint.recv_multi(room(10 * 64), ANY, 1).unwrap();
+        bob.endpoint.recv_multi(marked_buffer(10 * 64), ANY, 1).unwrap();
         for context in 0..10 {
             alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
-            alice.completion();
+            alice.next_completion();
         }
-        bob.counts(&[(RECV, (10, 0))]);
+        bob.wait_for_counts(&[(RECV, (10, 0))]);
         // The release of a buffer is not counted; a cancelled buffer counts as an error.
-        bob.endpoint.recv_multi(room(100), ANY, 2).unwrap();
+        bob.endpoint.recv_multi(marked_buffer(100), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
-        bob.counts(&[(RECV, (10, 1))]);
+        bob.wait_for_counts(&[(RECV, (10, 1))]);
         while bob.next().is_ok() {}
     }
 }
 
 pub(crate) fn full_completion_queue_delays_no_counting(net: &Net) {
     const COUNT: u64 = 100;
-    let setup = || Setup { cq_depth_entries: 2, ..counting() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let setup = || Setup { cq_depth_entries: 2, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     for context in 0..COUNT {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
     }
-    alice.counts(&[(SEND, (COUNT, 0))]);
-    bob.counts(&[(RECV, (COUNT, 0))]);
+    alice.wait_for_counts(&[(SEND, (COUNT, 0))]);
+    bob.wait_for_counts(&[(RECV, (COUNT, 0))]);
     for _ in 0..COUNT {
-        alice.completion();
-        bob.completion();
+        alice.next_completion();
+        bob.next_completion();
     }
-    assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((COUNT, 0), (COUNT, 0)));
+    assert_eq!((alice.read_counter(SEND), bob.read_counter(RECV)), ((COUNT, 0), (COUNT, 0)));
 }
 
 pub(crate) fn send_is_counted_only_at_its_completion_level(net: &Net) {
-    let silent = || Setup { selective: true, ..counting() };
-    let (alice, bob) = net.pair_of(silent(), silent());
-    alice.endpoint.sendmsg(message(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
-    alice.endpoint.sendmsg(message(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
-    alice.counts(&[(SEND, (1, 0))]);
-    alice.silence();
-    alice.counts(&[(SEND, (1, 0))]);
-    bob.endpoint.recv(room(8), ANY, 3).unwrap();
-    alice.counts(&[(SEND, (2, 0))]);
-    bob.counts(&[(RECV, (1, 0))]);
+    let silent = || Setup { selective: true, ..make_counting_setup() };
+    let (alice, bob) = net.open_pair_with(silent(), silent());
+    alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(make_send(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
+    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    alice.assert_no_completion();
+    alice.wait_for_counts(&[(SEND, (1, 0))]);
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    alice.wait_for_counts(&[(SEND, (2, 0))]);
+    bob.wait_for_counts(&[(RECV, (1, 0))]);
 }
 
 pub(crate) fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
-    let alice = net.open(counting());
-    alice.meet(&alice);
-    let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
+    let alice = net.open_party_with(make_counting_setup());
+    alice.insert_address_of(&alice);
+    let region = alice.register(make_region_spec(100_000, Kind::Raw)).unwrap();
     for (done, len_bytes) in (1..).zip([8, 100_000]) {
-        alice.endpoint.recv(room(len_bytes), ANY, 1).unwrap();
+        alice.endpoint.recv(marked_buffer(len_bytes), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, len_bytes), alice.peer(), 2).unwrap();
-        alice.endpoint.rma(access(RmaBy::Write, &alice, &region, 3, len_bytes)).unwrap();
-        alice.endpoint.rma(access(RmaBy::Read, &alice, &region, 4, len_bytes)).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 3, len_bytes)).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 4, len_bytes)).unwrap();
         let every = [SEND, RECV, WRITE, READ, REMOTE_WRITE, REMOTE_READ].map(|event| (event, (done, 0)));
-        alice.counts(&every);
-        region_counts(&alice, &region, done, done);
+        alice.wait_for_counts(&every);
+        await_region_counts(&alice, &region, done, done);
     }
 }
 
 pub(crate) fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
-    let (alice, bob) = net.pair_of(counting(), counting());
-    alice.exchange(&bob);
-    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    alice.endpoint.sendmsg(message(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
-    alice.endpoint.sendmsg(message(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
+    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+    alice.exchange_long_messages(&bob);
+    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.endpoint.sendmsg(make_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(make_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
     drop(bob);
-    alice.counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
-    let mut failed = [alice.failure().completion.context, alice.failure().completion.context];
+    alice.wait_for_counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
+    let mut failed = [alice.next_failure().completion.context, alice.next_failure().completion.context];
     failed.sort_unstable();
     assert_eq!(failed, [3, 4]);
 }

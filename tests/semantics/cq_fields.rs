@@ -9,7 +9,7 @@ use homespun::{
     OperationError, ReadError, Rejected, Tag, TagMatch,
 };
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
 use homespun_suite::{Deadline, Net, Party, Setup};
 
@@ -27,18 +27,18 @@ const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
 type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
 /// An entry without its buffer.
-fn entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
+fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
     Completion { context, flags, len_bytes, data, tag, ..Completion::default() }
 }
 
 /// The next entry, without its buffer.
 #[track_caller]
 fn next(party: &Party) -> Completion {
-    Completion { buffer: Buffer::None, ..party.completion() }
+    Completion { buffer: Buffer::None, ..party.next_completion() }
 }
 
 pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let (to, message) = (alice.peer(), || payload(1, 50));
     let msg =
         |tag, data| SendMsg { buffers: vec![message()], to, tag, data, context: 5, ..SendMsg::default() };
@@ -74,28 +74,31 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
         let tagged = tag.map(|_| TagMatch::ANY);
         let receives: [&dyn Fn(); 3] = [
             &|| match tagged {
-                Some(TagMatch { tag, ignore }) => bob.endpoint.trecv(room(64), ANY, tag, ignore, 7).unwrap(),
-                None => bob.endpoint.recv(room(64), ANY, 7).unwrap(),
+                Some(TagMatch { tag, ignore }) => {
+                    bob.endpoint.trecv(marked_buffer(64), ANY, tag, ignore, 7).unwrap();
+                }
+                None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
             },
             &|| match tagged {
                 Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecvv(vec![room(64)], ANY, tag, ignore, 7).unwrap();
+                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, tag, ignore, 7).unwrap();
                 }
-                None => bob.endpoint.recvv(vec![room(64)], ANY, 7).unwrap(),
+                None => bob.endpoint.recvv(vec![marked_buffer(64)], ANY, 7).unwrap(),
             },
             &|| {
-                let receive = RecvMsg { buffers: vec![room(64)], tagged, context: 7, ..RecvMsg::default() };
+                let receive =
+                    RecvMsg { buffers: vec![marked_buffer(64)], tagged, context: 7, ..RecvMsg::default() };
                 bob.endpoint.recvmsg(receive).unwrap();
             },
         ];
         for receive in receives {
             receive();
             send();
-            let expected = entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
+            let expected = make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
             assert_eq!(next(&bob), expected, "{call}");
             // Length, data and tag are valid only at the receiver.
             let kind = if tag.is_some() { TSENT } else { SENT };
-            assert_eq!(next(&alice), entry(5, kind, 0, 0, 0), "{call}");
+            assert_eq!(next(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
         }
     }
     // An injected message completes at the receiver alone.
@@ -104,19 +107,19 @@ pub(crate) fn completion_fields_suit_every_operation(net: &Net) {
         let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
         flags.set(WITH_DATA, data.is_some());
         match tag {
-            Some(tag) => bob.endpoint.trecv(room(64), ANY, tag, 0, 7).unwrap(),
-            None => bob.endpoint.recv(room(64), ANY, 7).unwrap(),
+            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, tag, 0, 7).unwrap(),
+            None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
         }
-        assert_eq!(next(&bob), entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
+        assert_eq!(next(&bob), make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let send = |tag| {
         let buffers = vec![payload(1, 50)];
-        alice.send_and_wait(SendMsg {
+        alice.send_and_wait_for_delivery(SendMsg {
             buffers,
             to: alice.peer(),
             tag,
@@ -125,13 +128,13 @@ pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
         });
     };
     let arrived = |context, tag: Option<u64>, flags| {
-        let buffers = if flags == OpFlags::CLAIM { vec![room(64)] } else { Vec::new() };
+        let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };
         let tagged = tag.map(|tag| Tag(tag).into());
         bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
         next(&bob)
     };
     for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
-        let told = |context| entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
+        let told = |context| make_entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
         send(tag);
         assert_eq!(arrived(1, tag, OpFlags::PEEK), told(1));
         assert_eq!(arrived(2, tag, OpFlags::PEEK | OpFlags::CLAIM), told(2));
@@ -143,68 +146,68 @@ pub(crate) fn completion_fields_suit_peeks_and_claims(net: &Net) {
         let discarded = arrived(4, tag, OpFlags::CLAIM | OpFlags::DISCARD);
         assert_eq!((discarded.context, discarded.flags - WITH_DATA), (4, kind));
     }
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 /// An error entry has all that is known of the operation, also under selective completion.
 pub(crate) fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
         let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup(), setup());
+        let (alice, bob) = net.open_pair_with(setup(), setup());
         let check = |failed: CompletionError, error, expected: Completion| {
             assert_eq!(failed.error, error);
             assert_eq!(Completion { buffer: Buffer::None, ..failed.completion }, expected);
         };
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
-        check(bob.failure(), OperationError::Cancelled, entry(1, RECEIVED, 0, 0, 0));
-        bob.endpoint.trecv(room(8), ANY, TAG, 0, 2).unwrap();
+        check(bob.next_failure(), OperationError::Cancelled, make_entry(1, RECEIVED, 0, 0, 0));
+        bob.endpoint.trecv(marked_buffer(8), ANY, TAG, 0, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
-        check(bob.failure(), OperationError::Cancelled, entry(2, TRECEIVED, 0, 0, 0));
+        check(bob.next_failure(), OperationError::Cancelled, make_entry(2, TRECEIVED, 0, 0, 0));
 
-        bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 3).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 3).unwrap();
         alice.endpoint.tsenddata(payload(3, 20), DATA, alice.peer(), TAG, 3).unwrap();
         let cut = OperationError::Truncated { overflow_bytes: 12 };
-        check(bob.failure(), cut, entry(3, TRECEIVED | WITH_DATA, 8, DATA, TAG));
+        check(bob.next_failure(), cut, make_entry(3, TRECEIVED | WITH_DATA, 8, DATA, TAG));
         if !selective {
-            assert_eq!(alice.completion().context, 3);
+            assert_eq!(alice.next_completion().context, 3);
         }
 
         let look =
             RecvMsg { tagged: Some(Tag(1).into()), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
         bob.endpoint.recvmsg(look).unwrap();
-        check(bob.failure(), OperationError::NoMessage, entry(4, TRECEIVED, 0, 0, 0));
+        check(bob.next_failure(), OperationError::NoMessage, make_entry(4, TRECEIVED, 0, 0, 0));
 
-        let vacancy = net.vacancy();
+        let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.tsend(payload(5, 8), absent, TAG, 5).unwrap();
-        let refused = alice.failure();
+        let refused = alice.next_failure();
         assert_eq!(refused.errno(), Errno::ECONNREFUSED);
         assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));
-        assert_eq!(refused.completion.flags, TSENT);
+        let told = Completion { buffer: Buffer::None, ..refused.completion };
+        assert_eq!(told, make_entry(5, TSENT, 0, 0, 0));
         // An operation without a context reports 0.
         alice.endpoint.inject(&payload(6, 8), absent, None, None).unwrap();
-        let refused = alice.failure();
-        assert_eq!((refused.completion.context, refused.completion.flags), (0, SENT));
+        assert_eq!(alice.next_failure().completion, make_entry(0, SENT, 0, 0, 0));
     }
 }
 
 pub(crate) fn remote_data_is_valid_with_its_flag_alone(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
-        bob.endpoint.recv(room(300_000), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(300_000), ANY, 1).unwrap();
         alice.endpoint.senddata(payload(1, len_bytes), data, alice.peer(), 2).unwrap();
-        assert_eq!(next(&bob), entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
-        assert_eq!(next(&alice), entry(2, SENT, 0, 0, 0));
+        assert_eq!(next(&bob), make_entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
+        assert_eq!(next(&alice), make_entry(2, SENT, 0, 0, 0));
     }
 }
 
 /// Errors are read one at a time, each by a call of its own.
 pub(crate) fn errors_are_read_one_by_one(net: &Net) {
-    let (_alice, bob) = net.pair();
+    let (_alice, bob) = net.open_pair();
     assert_eq!(bob.cq.read_error(), Ok(None), "there is none to begin with");
     for context in 1..4 {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         bob.endpoint.cancel(context).unwrap();
     }
     for context in 1..4 {
@@ -220,17 +223,17 @@ pub(crate) fn errors_are_read_one_by_one(net: &Net) {
 }
 
 pub(crate) fn strerror_describes_every_provider_error(net: &Net) {
-    let party = net.party();
+    let party = net.open_party();
     for number in (-2..600).chain([i32::MIN, i32::MAX]) {
         assert!(!party.cq.strerror(number).is_empty(), "{number}");
     }
-    party.endpoint.recv(room(8), ANY, 1).unwrap();
+    party.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     party.endpoint.cancel(1).unwrap();
-    assert!(party.cq.strerror(party.failure().prov_errno()).contains("cancelled"));
+    assert!(party.cq.strerror(party.next_failure().prov_errno()).contains("cancelled"));
 }
 
 pub(crate) fn queue_holds_as_many_entries_as_asked(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
         let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
         assert_eq!(cq.depth_entries(), held);
@@ -242,7 +245,7 @@ pub(crate) fn queue_holds_as_many_entries_as_asked(net: &Net) {
 }
 
 pub(crate) fn queue_without_endpoints_is_empty(net: &Net) {
-    let cq = net.domain().open_cq(&CqAttr::default()).unwrap();
+    let cq = net.open_other_domain().open_cq(&CqAttr::default()).unwrap();
     assert_eq!(cq.read(), Ok(None));
     assert_eq!(cq.read_error(), Ok(None));
     cq.progress();
@@ -251,12 +254,12 @@ pub(crate) fn queue_without_endpoints_is_empty(net: &Net) {
 
 pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
     for is_read in [true, false] {
-        let (alice, bob) = net.pair();
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
-        bob.endpoint.recv(room(8), ANY, 2).unwrap();
+        let (alice, bob) = net.open_pair();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         let (buffers, to) = (vec![payload(1, 8)], alice.peer());
-        alice.send_and_wait(SendMsg { buffers, to, ..SendMsg::default() });
+        alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
         let Party { endpoint, cq, .. } = bob;
         let cq = cq.as_here().clone();
         let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
@@ -264,7 +267,7 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
         drop(endpoint);
         if is_read {
             assert_eq!(cq.read_error().unwrap().unwrap().completion.context, 2);
-            assert_eq!(received(&cq.read().unwrap().unwrap().buffer), payload(1, 8));
+            assert_eq!(received_bytes(&cq.read().unwrap().unwrap().buffer), payload(1, 8));
             assert_eq!(cq.read(), Ok(None));
         }
         cq.close().unwrap();
@@ -273,7 +276,7 @@ pub(crate) fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &N
 
 /// The buffers of unread entries are freed.
 pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
@@ -281,11 +284,11 @@ pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
     endpoint.enable().unwrap();
     let own = av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
     let message = Bytes::from(vec![7; 8]);
-    endpoint.recv(room(8), ANY, 1).unwrap();
+    endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     endpoint.send(message.clone(), own, 2).unwrap();
     let deadline = Deadline::new();
     while cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(Some(0)) {
-        deadline.pause("a completion");
+        deadline.yield_or_panic("a completion");
     }
     drop(endpoint);
     cq.close().unwrap();

@@ -8,7 +8,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError, TagMatch};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -31,22 +31,22 @@ const REFUSED_ROUNDS: usize = 60;
 /// How many messages can be accepted at most while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
 
-fn receiver() -> Setup {
+fn make_receiver_setup() -> Setup {
     Setup { unexpected_bytes: BUDGET_BYTES, ..Setup::default() }
 }
 
-fn sender() -> Setup {
+fn sender_setup() -> Setup {
     Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
 }
 
 /// All lengths differ, so that no message is mistaken for another.
-fn len_bytes(number: u64) -> usize {
+fn message_len_bytes(number: u64) -> usize {
     LEN_BYTES + number as usize % 50
 }
 
 /// Sends the message of this number, in the order of the numbers.
 fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
-    let buffers = vec![payload(number, len_bytes(number))];
+    let buffers = vec![payload(number, message_len_bytes(number))];
     let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
     match from.endpoint.sendmsg(send) {
         Ok(()) => true,
@@ -56,7 +56,7 @@ fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> boo
 }
 
 /// Sends until no more is accepted. Returns the number of accepted messages, and those that have completed.
-fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
+fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
     while refused_rounds < REFUSED_ROUNDS {
@@ -68,7 +68,7 @@ fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
             refused_rounds += 1;
         }
         from.progress_all();
-        while let Some(ending) = from.poll() {
+        while let Some(ending) = from.poll_completion() {
             ended.push(ending.unwrap().0.context);
         }
     }
@@ -77,24 +77,27 @@ fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
 
 /// Receives the next message, which must have this number.
 #[track_caller]
-fn receive(party: &Party, number: u64) {
-    party.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
-    let completion = party.completion();
+fn receive_and_check(party: &Party, number: u64) {
+    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
+    let completion = party.next_completion();
     assert_eq!((completion.context, completion.data), (number, number));
-    assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
+    assert!(
+        received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
+        "message {number}"
+    );
 }
 
 /// Checks that each of `count` sends that has not `ended` ends once.
 #[track_caller]
-fn end_all(party: &Party, mut ended: Vec<u64>, count: u64) {
+fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
     while ended.len() < count as usize {
-        let completion = party.completion();
+        let completion = party.next_completion();
         assert!(completion.flags.contains(CompletionFlags::SEND));
         ended.push(completion.context);
     }
     ended.sort_unstable();
     assert_eq!(ended, (0..count).collect::<Vec<_>>());
-    party.silence();
+    party.assert_no_completion();
 }
 
 pub(crate) fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
@@ -104,25 +107,25 @@ pub(crate) fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net
         OpFlags::DELIVERY_COMPLETE,
         OpFlags::MATCH_COMPLETE,
     ] {
-        let (alice, bob) = net.pair_of(sender(), receiver());
-        let (accepted, ended) = flood(&alice, alice.peer(), level);
+        let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+        let (accepted, ended) = send_until_refused(&alice, alice.peer(), level);
         if level == OpFlags::MATCH_COMPLETE {
             assert_eq!((accepted, ended.len()), (TX_DEPTH as u64, 0));
         }
-        bob.silence();
+        bob.assert_no_completion();
         for number in 0..accepted {
-            receive(&bob, number);
+            receive_and_check(&bob, number);
         }
-        end_all(&alice, ended, accepted);
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
-        bob.silence();
+        check_all_sends_end(&alice, ended, accepted);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.assert_no_completion();
     }
 }
 
 pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let count = 400;
-    let (mut sent, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (mut sent, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     let mut ended = ended.len();
     let mut taken = 0;
     let deadline = Deadline::new();
@@ -130,7 +133,7 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
         // Sometimes fewer receives than messages, sometimes so many that messages find them posted.
         let batch = (1 + taken % 30).min(count - taken);
         for number in taken..taken + batch {
-            bob.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
+            bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
         }
         // A message sent on request may complete later than the next one.
         let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
@@ -142,74 +145,78 @@ pub(crate) fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
                 sent += 1;
             }
             let completion = loop {
-                if let Some(next) = bob.poll() {
+                if let Some(next) = bob.poll_completion() {
                     break next.unwrap().0;
                 }
                 alice.progress_all();
                 while sent < count && try_send(&alice, alice.peer(), sent, OpFlags::empty()) {
                     sent += 1;
                 }
-                while let Some(ending) = alice.poll() {
+                while let Some(ending) = alice.poll_completion() {
                     ending.unwrap();
                     ended += 1;
                 }
-                deadline.pause("a message of the flood");
+                deadline.yield_or_panic("a message of the flood");
             };
             let number = completion.context;
             assert_eq!(completion.data, number);
             assert!(missing.remove(&number), "receive {number} has completed twice");
-            assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
         }
         taken += batch;
     }
     assert_eq!((sent, taken), (count, count));
     for _ in ended..count as usize {
-        alice.completion();
+        alice.next_completion();
     }
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
-    let carol = net.party();
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let carol = net.open_party();
     for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
-        one.meet(other);
+        one.insert_address_of(other);
     }
-    let (accepted, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
-        bob.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let to = carol.address_of(&bob);
+        let to = carol.fabric_address_of(&bob);
         let send = SendMsg { buffers, to, tag: Some(tag), context: tag, flags, ..SendMsg::default() };
         carol.endpoint.sendmsg(send).unwrap();
-        assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
-        assert_eq!(carol.completion().context, tag);
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
+        assert_eq!(carol.next_completion().context, tag);
     }
-    carol.send_and_wait(SendMsg { to: carol.address_of(&bob), tag: Some(50), ..SendMsg::default() });
+    carol.send_and_wait_for_delivery(SendMsg {
+        to: carol.fabric_address_of(&bob),
+        tag: Some(50),
+        ..SendMsg::default()
+    });
     // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
         let to = bob.peer();
         let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
-        bob.send_and_wait(SendMsg { buffers: buffers.clone(), to, tag, ..SendMsg::default() });
-        alice.endpoint.trecv(room(len_bytes), ANY, 7, 0, 1007).unwrap();
-        let completion = alice.completion();
+        bob.send_and_wait_for_delivery(SendMsg { buffers: buffers.clone(), to, tag, ..SendMsg::default() });
+        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, 7, 0, 1007).unwrap();
+        let completion = alice.next_completion();
         assert_eq!(completion.context, 1007);
-        assert!(received(&completion.buffer) == buffers[0]);
+        assert!(received_bytes(&completion.buffer) == buffers[0]);
     }
     // ... and bob receives what has arrived of the flood, which lets the rest come.
     for number in 0..accepted {
-        receive(&bob, number);
+        receive_and_check(&bob, number);
     }
-    end_all(&alice, ended, accepted);
-    bob.endpoint.trecv(room(8), ANY, 50, 0, 50).unwrap();
-    assert_eq!(bob.completion().context, 50);
-    alice.exchange(&carol);
+    check_all_sends_end(&alice, ended, accepted);
+    bob.endpoint.trecv(marked_buffer(8), ANY, 50, 0, 50).unwrap();
+    assert_eq!(bob.next_completion().context, 50);
+    alice.exchange_long_messages(&carol);
 }
 
 pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), receiver());
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
     for level in [
         OpFlags::INJECT_COMPLETE,
@@ -227,7 +234,7 @@ pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
         let mut ended: Vec<u64> = Vec::new();
         for _ in 0..REFUSED_ROUNDS {
             alice.progress_all();
-            ended.extend(alice.poll().map(|ending| ending.unwrap().0.context));
+            ended.extend(alice.poll_completion().map(|ending| ending.unwrap().0.context));
         }
         for &number in &ended {
             let len_bytes = lens_bytes[number as usize];
@@ -236,19 +243,19 @@ pub(crate) fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
                 "{len_bytes} at {level:?}"
             );
         }
-        bob.silence();
+        bob.assert_no_completion();
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            bob.endpoint.recv(room(len_bytes), ANY, number).unwrap();
-            let completion = bob.completion();
+            bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
+            let completion = bob.next_completion();
             assert_eq!((completion.context, completion.data), (number, number));
-            assert!(received(&completion.buffer) == payload(number, len_bytes));
+            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes));
         }
-        end_all(&alice, ended, lens_bytes.len() as u64);
+        check_all_sends_end(&alice, ended, lens_bytes.len() as u64);
     }
 }
 
 pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), receiver());
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let count = 120;
     let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
     for number in 0..count {
@@ -259,28 +266,28 @@ pub(crate) fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
             .sendmsg(SendMsg { buffers, to, tag, context: number, flags, ..SendMsg::default() })
             .unwrap();
     }
-    alice.silence();
+    alice.assert_no_completion();
     for number in 0..count {
-        bob.endpoint.trecv(room(2 * BUDGET_BYTES), ANY, 0, u64::MAX, number).unwrap();
-        let completion = bob.completion();
+        bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, 0, u64::MAX, number).unwrap();
+        let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag), (number, number));
-        assert!(received(&completion.buffer) == long(number));
+        assert!(received_bytes(&completion.buffer) == long(number));
     }
-    end_all(&alice, Vec::new(), count);
+    check_all_sends_end(&alice, Vec::new(), count);
 }
 
 pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     // Injected messages wait at the sender, even where others are fetched from their buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
-    let (accepted, ended) = flood(&alice, alice.peer(), flags);
+    let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
     let last = accepted - 1;
     let waiting: Vec<u64> = (0..accepted).filter(|number| !ended.contains(number)).collect();
     assert!(waiting.contains(&last), "{waiting:?}");
     let mut cancelled = Vec::new();
     for &number in waiting.iter().rev().step_by(2) {
         if alice.endpoint.cancel(number).is_ok() {
-            let failed = alice.failure();
+            let failed = alice.next_failure();
             assert_eq!((failed.completion.context, failed.error), (number, OperationError::Cancelled));
             cancelled.push(number);
         } else {
@@ -290,45 +297,45 @@ pub(crate) fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     // The cancelled sends make room.
     assert!(try_send(&alice, alice.peer(), accepted, flags));
     for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
-        receive(&bob, number);
+        receive_and_check(&bob, number);
     }
-    end_all(&alice, [ended, cancelled].concat(), accepted + 1);
-    bob.silence();
+    check_all_sends_end(&alice, [ended, cancelled].concat(), accepted + 1);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn closing_sender_waits_for_credit(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
-    let (accepted, _ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     thread::scope(|scope| {
         let closing = scope.spawn(move || drop(alice));
         for number in 0..accepted {
-            receive(&bob, number);
+            receive_and_check(&bob, number);
         }
         closing.join().unwrap();
     });
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
-    let (accepted, mut ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     drop(bob);
     while ended.len() < accepted as usize {
-        let failed = alice.failure();
+        let failed = alice.next_failure();
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
         ended.push(failed.completion.context);
     }
-    end_all(&alice, ended, accepted);
+    check_all_sends_end(&alice, ended, accepted);
 }
 
 pub(crate) fn discarded_messages_return_credit(net: &Net) {
-    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let count = 100;
     let (mut sent, mut seen) = (0, 0);
     let deadline = Deadline::new();
     while seen < count {
         if sent < count {
-            let (buffers, tag) = (vec![payload(sent, len_bytes(sent))], Some(sent));
+            let (buffers, tag) = (vec![payload(sent, message_len_bytes(sent))], Some(sent));
             let send = SendMsg { buffers, to: alice.peer(), tag, ..SendMsg::default() };
             sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
         }
@@ -336,66 +343,66 @@ pub(crate) fn discarded_messages_return_credit(net: &Net) {
         bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
         match bob.next() {
             Ok((completion, _)) => {
-                assert_eq!((completion.tag, completion.len_bytes), (seen, len_bytes(seen)));
+                assert_eq!((completion.tag, completion.len_bytes), (seen, message_len_bytes(seen)));
                 seen += 1;
             }
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
         }
-        if let Some(ending) = alice.poll() {
+        if let Some(ending) = alice.poll_completion() {
             ending.unwrap();
         }
-        deadline.pause("messages to throw away");
+        deadline.yield_or_panic("messages to throw away");
     }
     assert_eq!(sent, count);
 }
 
 pub(crate) fn floods_in_both_directions_all_arrive(net: &Net) {
-    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
-    let (alice, bob) = net.pair_of(setup(), setup());
-    let (from_alice, ended_of_alice) = flood(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
-    let (from_bob, ended_of_bob) = flood(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
+    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
+    let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
     let mut ended = [ended_of_alice, ended_of_bob];
     let accepted = [from_alice, from_bob];
     let parties = [&alice, &bob];
     for number in 0..from_alice.max(from_bob) {
         for (who, party) in parties.into_iter().enumerate() {
             if number < accepted[1 - who] {
-                party.endpoint.recv(room(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
+                party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
                 loop {
-                    let completion = party.completion();
+                    let completion = party.next_completion();
                     if completion.context < 10_000 {
                         ended[who].push(completion.context);
                         continue;
                     }
                     assert_eq!((completion.context, completion.data), (10_000 + number, number));
-                    assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+                    assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
                     break;
                 }
             }
         }
     }
     for (who, party) in parties.into_iter().enumerate() {
-        end_all(party, ended[who].clone(), accepted[who]);
+        check_all_sends_end(party, ended[who].clone(), accepted[who]);
     }
 }
 
 pub(crate) fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
-    let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
-    let narcissus = net.open(setup);
-    let own = narcissus.meet(&narcissus);
-    let (accepted, mut ended) = flood(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
+    let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
+    let narcissus = net.open_party_with(setup);
+    let own = narcissus.insert_address_of(&narcissus);
+    let (accepted, mut ended) = send_until_refused(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
     for number in 0..accepted {
-        narcissus.endpoint.recv(room(2 * LEN_BYTES), own, 10_000 + number).unwrap();
+        narcissus.endpoint.recv(marked_buffer(2 * LEN_BYTES), own, 10_000 + number).unwrap();
         loop {
-            let completion = narcissus.completion();
+            let completion = narcissus.next_completion();
             if completion.context < 10_000 {
                 ended.push(completion.context);
                 continue;
             }
             assert_eq!((completion.context, completion.data), (10_000 + number, number));
-            assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
             break;
         }
     }
-    end_all(&narcissus, ended, accepted);
+    check_all_sends_end(&narcissus, ended, accepted);
 }

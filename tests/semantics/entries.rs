@@ -4,15 +4,15 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{Bytes, Completion, CqFormat, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Queue, Setup};
 
 pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
         let setup = || Setup { cq_format: Some(format), ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup(), setup());
+        let (alice, bob) = net.open_pair_with(setup(), setup());
         assert_eq!(bob.cq.format(), format);
-        bob.endpoint.trecv(room(64), FabricAddress::UNSPECIFIED, 0x1234, 0, 5).unwrap();
+        bob.endpoint.trecv(marked_buffer(64), FabricAddress::UNSPECIFIED, 0x1234, 0, 5).unwrap();
         alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), 0x1234, 6).unwrap();
 
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
@@ -39,21 +39,21 @@ pub(crate) fn completion_has_the_fields_of_its_format(net: &Net) {
             (expected.flags, expected.len_bytes) = (CompletionFlags::empty(), 0);
             sent.flags = CompletionFlags::empty();
         }
-        let (completion, source) = bob.completion_from();
+        let (completion, source) = bob.next_completion_with_source();
         assert_eq!(source, bob.peer(), "the source is no part of the format");
-        assert_eq!(received(&completion.buffer), payload(1, 50), "nor is the buffer");
+        assert_eq!(received_bytes(&completion.buffer), payload(1, 50), "nor is the buffer");
         assert_eq!(Completion { buffer: Default::default(), ..completion }, expected);
-        assert_eq!(Completion { buffer: Default::default(), ..alice.completion() }, sent);
+        assert_eq!(Completion { buffer: Default::default(), ..alice.next_completion() }, sent);
     }
 }
 
 pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for context in 1..=10 {
-        bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();
         let send =
             SendMsg { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait(send);
+        alice.send_and_wait_for_delivery(send);
     }
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
@@ -64,7 +64,7 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
             contexts.push(completion.context);
         }) {
             Ok(Some(count)) => assert!((1..=max).contains(&count)),
-            Ok(None) => deadline.pause("ten receives"),
+            Ok(None) => deadline.yield_or_panic("ten receives"),
             Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
     }
@@ -75,14 +75,14 @@ pub(crate) fn one_read_returns_many_entries_in_order(net: &Net) {
 
 pub(crate) fn separate_queues_report_sends_and_receives(net: &Net) {
     let setup = || Setup { separate_queues: true, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let receive_cq = |party: &homespun_suite::Party| party.receive_cq.clone().expect("it has two queues");
     for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
-        receiver.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+        receiver.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
         sender.endpoint.send(Bytes::from_static(b"12345678"), sender.peer(), 2).unwrap();
-        let (completion, _) = receiver.next_of(&receive_cq(receiver)).unwrap();
+        let (completion, _) = receiver.next_ended_of(&receive_cq(receiver)).unwrap();
         assert_eq!((completion.context, completion.len_bytes), (1, 8));
-        let (completion, source) = sender.next_of(&sender.cq).unwrap();
+        let (completion, source) = sender.next_ended_of(&sender.cq).unwrap();
         assert_eq!((completion.context, source), (2, FabricAddress::UNSPECIFIED));
     }
     for party in [&alice, &bob] {
@@ -92,14 +92,14 @@ pub(crate) fn separate_queues_report_sends_and_receives(net: &Net) {
 }
 
 pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
-    let (alice, bob) = net.pair();
-    bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     let deadline = Deadline::new();
     let drive = |cq: &Queue| cq.read_each(0, |_, _| panic!("none was asked for"));
     // A read of zero entries leaves the entry in the queue.
     while [drive(&bob.cq), drive(&alice.cq)] != [Ok(Some(0)); 2] {
-        deadline.pause("entries in both queues");
+        deadline.yield_or_panic("entries in both queues");
     }
     assert_eq!(bob.cq.read().unwrap().unwrap().context, 1);
     assert_eq!(alice.cq.read().unwrap().unwrap().context, 2);
@@ -107,30 +107,30 @@ pub(crate) fn read_of_zero_entries_drives_progress(net: &Net) {
 
 /// An application that always finds completions of its own sends must still receive.
 pub(crate) fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup { asleep: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
     let any = FabricAddress::UNSPECIFIED;
-    bob.endpoint.recv(room(8), any, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), any, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
-    alice.completion();
-    alice.endpoint.recv(room(8), any, 100).unwrap();
+    alice.next_completion();
+    alice.endpoint.recv(marked_buffer(8), any, 100).unwrap();
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     let deadline = Deadline::new();
     loop {
-        bob.endpoint.recv(room(8), any, 3).unwrap();
+        bob.endpoint.recv(marked_buffer(8), any, 3).unwrap();
         alice.endpoint.send(payload(3, 8), alice.peer(), 3).unwrap();
         if alice.cq.read().unwrap().is_some_and(|completion| completion.context == 100) {
             break;
         }
-        while bob.poll().is_some() {}
-        deadline.pause("a message beside completions that are always there");
+        while bob.poll_completion().is_some() {}
+        deadline.yield_or_panic("a message beside completions that are always there");
     }
-    net.wake(&alice);
+    net.start_driving(&alice);
 }
 
 pub(crate) fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for context in 1..=6 {
-        bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
     }
     let (deadline, mut echoed) = (Deadline::new(), 0);
@@ -146,7 +146,7 @@ pub(crate) fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
             Ok(_) => {}
             Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
-        alice.poll();
-        deadline.pause("messages to echo");
+        alice.poll_completion();
+        deadline.yield_or_panic("messages to echo");
     }
 }

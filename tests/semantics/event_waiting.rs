@@ -9,22 +9,22 @@ use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
 
 use homespun_suite::Net;
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_sleep, next};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, give_time_to_sleep, next};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
-fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
     ConnectionEvent::Connected { endpoint, data: data.into() }
 }
 
-fn shutdown(endpoint: u64) -> ConnectionEvent {
+fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
     ConnectionEvent::Shutdown { endpoint }
 }
 
 #[track_caller]
-fn request(side: &Side) -> homespun::ConnectionRequest {
+fn sleep_for_request(side: &Side) -> homespun::ConnectionRequest {
     match sleep_for_event(side) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),
@@ -33,29 +33,29 @@ fn request(side: &Side) -> homespun::ConnectionRequest {
 
 pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let side = || Side::waiting_by(net, wait, WaitObject::None);
+        let side = || Side::with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
-        let listener = server.listener(LISTENER);
+        let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..3 {
-                    let request = request(&server);
-                    let_sleep();
-                    let accepting = server.endpoint_for(&request, SERVER);
+                    let request = sleep_for_request(&server);
+                    give_time_to_sleep();
+                    let accepting = server.open_endpoint_for_request(&request, SERVER);
                     accepting.accept(b"welcome").unwrap();
-                    assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
-                    assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                    assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
+                    assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
                 }
             });
             for _ in 0..3 {
-                let_sleep();
-                let connecting = client.endpoint(CLIENT);
+                give_time_to_sleep();
+                let connecting = client.open_endpoint(CLIENT);
                 connecting.connect(name, b"please").unwrap();
-                assert_eq!(sleep_for_event(&client), Ok(connected(CLIENT, b"welcome")));
-                let_sleep();
+                assert_eq!(sleep_for_event(&client), Ok(make_connected_event(CLIENT, b"welcome")));
+                give_time_to_sleep();
                 connecting.shutdown().unwrap();
-                assert_eq!(sleep_for_event(&client), Ok(shutdown(CLIENT)));
+                assert_eq!(sleep_for_event(&client), Ok(make_shutdown_event(CLIENT)));
             }
         });
     }
@@ -63,22 +63,22 @@ pub(crate) fn event_wait_wakes_for_connection_events(net: &Net) {
 
 pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let side = || Side::waiting_by(net, wait, WaitObject::None);
+        let side = || Side::with_wait_objects(net, wait, WaitObject::None);
         let (client, server) = (side(), side());
-        let listener = server.listener(LISTENER);
+        let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
-        let vacancy = net.vacancy();
+        let vacancy = net.reserve_vacant_address();
         let (arrived, is_arrived) = mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| {
                 let arrived = arrived;
-                let rejected = request(&server);
-                let_sleep();
+                let rejected = sleep_for_request(&server);
+                give_time_to_sleep();
                 rejected.reject(b"no").unwrap();
-                let gone = request(&server);
+                let gone = sleep_for_request(&server);
                 arrived.send(()).unwrap();
-                let_sleep();
-                let accepting = server.endpoint_for(&gone, SERVER);
+                give_time_to_sleep();
+                let accepting = server.open_endpoint_for_request(&gone, SERVER);
                 // The requester closes right after its request has arrived.
                 thread::sleep(Duration::from_millis(20));
                 accepting.accept(b"").unwrap();
@@ -86,13 +86,13 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
                     Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
                     // The requester was still open at that time.
                     Ok(event) => {
-                        assert_eq!(event, connected(SERVER, b""));
-                        assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                        assert_eq!(event, make_connected_event(SERVER, b""));
+                        assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
                     }
                 }
             });
             for (to, said) in [(vacancy.address, &b""[..]), (name, b"no")] {
-                let connecting = client.endpoint(CLIENT);
+                let connecting = client.open_endpoint(CLIENT);
                 connecting.connect(to, b"").unwrap();
                 let error = sleep_for_event(&client).expect_err("it is refused");
                 assert_eq!(
@@ -100,7 +100,7 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
                     (CLIENT, Errno::ECONNREFUSED, said)
                 );
             }
-            let connecting = client.endpoint(CLIENT);
+            let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
             // The request is sent while the client waits for another event.
             assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
@@ -112,25 +112,25 @@ pub(crate) fn event_wait_wakes_for_connection_failures(net: &Net) {
 
 pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let client = Side::waiting_by(net, WaitObject::None, wait);
-        let server = Side::waiting_by(net, WaitObject::Unspec, wait);
-        let listener = server.listener(LISTENER);
-        let connecting = client.endpoint(CLIENT);
+        let client = Side::with_wait_objects(net, WaitObject::None, wait);
+        let server = Side::with_wait_objects(net, WaitObject::Unspec, wait);
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let accepting = server.endpoint_for(&request(&server), SERVER);
+                let accepting = server.open_endpoint_for_request(&sleep_for_request(&server), SERVER);
                 accepting.accept(b"").unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
+                assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
                 assert_eq!(next(&server.cq).unwrap().0.context, 1);
-                assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
             });
             connecting.enable().unwrap();
-            connecting.recv(room(8), NOWHERE, 2).unwrap();
+            connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
             connecting.connect(listener.name().unwrap(), b"").unwrap();
             // The client reads no event meanwhile.
             let (completion, _) = next(&client.cq).unwrap();
-            assert_eq!(received(&completion.buffer), payload(1, 8));
+            assert_eq!(received_bytes(&completion.buffer), payload(1, 8));
             drop(connecting);
         });
     }
@@ -138,9 +138,9 @@ pub(crate) fn blocked_completion_read_completes_the_connection(net: &Net) {
 
 pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
     const ROUNDS: u64 = 10;
-    let side = || Side::waiting_by(net, WaitObject::Unspec, WaitObject::Fd);
+    let side = || Side::with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
     let (client, server) = (side(), side());
-    let listener = server.listener(LISTENER);
+    let listener = server.open_listener(LISTENER);
     let name = listener.name().unwrap();
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
@@ -154,28 +154,28 @@ pub(crate) fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net
         }
         scope.spawn(|| {
             for round in 0..ROUNDS {
-                let accepting = server.endpoint_for(&request(&server), SERVER);
+                let accepting = server.open_endpoint_for_request(&sleep_for_request(&server), SERVER);
                 accepting.enable().unwrap();
-                accepting.recv(room(8), NOWHERE, round).unwrap();
+                accepting.recv(marked_buffer(8), NOWHERE, round).unwrap();
                 accepting.accept(b"").unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
+                assert_eq!(sleep_for_event(&server), Ok(make_connected_event(SERVER, b"")));
                 accepting.send(payload(round, 8), NOWHERE, round).unwrap();
-                assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                assert_eq!(sleep_for_event(&server), Ok(make_shutdown_event(SERVER)));
             }
         });
         for round in 0..ROUNDS {
-            let connecting = client.endpoint(CLIENT);
+            let connecting = client.open_endpoint(CLIENT);
             connecting.enable().unwrap();
-            connecting.recv(room(8), NOWHERE, round).unwrap();
+            connecting.recv(marked_buffer(8), NOWHERE, round).unwrap();
             connecting.connect(name, b"").unwrap();
-            assert_eq!(sleep_for_event(&client), Ok(connected(CLIENT, b"")));
+            assert_eq!(sleep_for_event(&client), Ok(make_connected_event(CLIENT, b"")));
             connecting.send(payload(round, 8), NOWHERE, round).unwrap();
             // Both messages were sent and received.
             for _ in 0..4 {
                 assert!(is_done.recv_timeout(PATIENCE).expect("a thread was not woken"));
             }
             connecting.shutdown().unwrap();
-            assert_eq!(sleep_for_event(&client), Ok(shutdown(CLIENT)));
+            assert_eq!(sleep_for_event(&client), Ok(make_shutdown_event(CLIENT)));
         }
     });
 }
@@ -198,7 +198,7 @@ pub(crate) fn application_event_wakes_every_waiter(net: &Net) {
             for _ in 0..3 {
                 is_ready.recv().unwrap();
             }
-            let_sleep();
+            give_time_to_sleep();
             eq.write(7, b"wake up").unwrap();
         });
         assert_eq!(eq.read(), Ok(Some(written)));

@@ -4,7 +4,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, CompletionError, Errno, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -32,19 +32,19 @@ fn send_acknowledged(party: &Party, context: u64) {
 }
 
 #[track_caller]
-fn failures(party: &Party, count: u64) -> Vec<CompletionError> {
-    let failed: Vec<CompletionError> = (0..count).map(|_| party.failure()).collect();
-    party.silence();
+fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
+    let failed: Vec<CompletionError> = (0..count).map(|_| party.next_failure()).collect();
+    party.assert_no_completion();
     failed
 }
 
 pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
-    let alice = net.party();
-    let vacancy = net.vacancy();
+    let alice = net.open_party();
+    let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     for _ in 0..2 {
         let count = send_all_kinds(&alice, absent);
-        let failed = failures(&alice, count);
+        let failed = expect_failures(&alice, count);
         for (context, failed) in (1..).zip(&failed) {
             assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
             let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
@@ -67,30 +67,30 @@ pub(crate) fn missing_listener_fails_with_econnrefused(net: &Net) {
 }
 
 pub(crate) fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
-    let alice = net.party();
-    let vacancy = net.vacancy();
+    let alice = net.open_party();
+    let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
     let bob_to_be = alice.av.insert(&[address]).remove(0).unwrap();
     alice.endpoint.send(payload(1, 10), bob_to_be, 1).unwrap();
-    assert_eq!(alice.failure().errno(), Errno::ECONNREFUSED);
+    assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
     drop(vacancy);
-    let bob = net.open(Setup { at: Some(address), ..Setup::default() });
+    let bob = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
     assert_eq!(bob.endpoint.name().unwrap(), address);
-    bob.endpoint.recv(room(10), ANY, 2).unwrap();
+    bob.endpoint.recv(marked_buffer(10), ANY, 2).unwrap();
     alice.endpoint.send(payload(3, 10), bob_to_be, 3).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(3, 10), "the refused message is gone");
-    assert_eq!(alice.completion().context, 3);
-    bob.silence();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(3, 10), "the refused message is gone");
+    assert_eq!(alice.next_completion().context, 3);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn unreachable_injections_are_reported(net: &Net) {
-    let alice = net.open(Setup { cq_depth_entries: 2, ..Setup::default() });
-    let vacancy = net.vacancy();
+    let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
+    let vacancy = net.reserve_vacant_address();
     let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
     for n in 0..7 {
         alice.endpoint.inject(&payload(n, 30), absent, Some(n), None).unwrap();
     }
-    for failed in failures(&alice, 7) {
+    for failed in expect_failures(&alice, 7) {
         assert_eq!((failed.completion.context, failed.errno()), (0, Errno::ECONNREFUSED));
         assert_eq!(failed.completion.flags, CompletionFlags::SEND | CompletionFlags::TAGGED);
         assert_eq!(failed.completion.buffer, Buffer::None);
@@ -98,20 +98,20 @@ pub(crate) fn unreachable_injections_are_reported(net: &Net) {
 }
 
 pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     // A link, so that alice notices the closing.
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
-    assert_eq!(bob.completion().context, 1);
-    assert_eq!(alice.completion().context, 1);
-    let undisturbed = net.party();
-    alice.meet(&undisturbed);
-    alice.endpoint.recv(room(8), ANY, 100).unwrap();
-    alice.endpoint.recv(room(8), alice.peer(), 101).unwrap();
+    assert_eq!(bob.next_completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
+    let undisturbed = net.open_party();
+    alice.insert_address_of(&undisturbed);
+    alice.endpoint.recv(marked_buffer(8), ANY, 100).unwrap();
+    alice.endpoint.recv(marked_buffer(8), alice.peer(), 101).unwrap();
 
     // More than the link holds; bob reads none of it, and closes.
-    let sleeping = net.open(Setup { asleep: true, ..Setup::default() });
-    let to_sleeping = alice.meet(&sleeping);
+    let sleeping = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let to_sleeping = alice.insert_address_of(&sleeping);
     for context in 2..6 {
         let flags = OpFlags::DELIVERY_COMPLETE;
         let buffers = vec![payload(context, 16 << 20)];
@@ -120,12 +120,12 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
             .sendmsg(SendMsg { buffers, to: to_sleeping, context, flags, ..SendMsg::default() })
             .unwrap();
     }
-    alice.silence();
+    alice.assert_no_completion();
     let addresses = [sleeping.endpoint.name().unwrap(), bob.endpoint.name().unwrap()];
     drop(sleeping);
     drop(bob);
     // The receive directed to bob ends as well.
-    let mut contexts: Vec<u64> = failures(&alice, 5)
+    let mut contexts: Vec<u64> = expect_failures(&alice, 5)
         .iter()
         .map(|failed| {
             assert!(
@@ -144,21 +144,21 @@ pub(crate) fn operations_on_a_closed_peer_fail(net: &Net) {
     // Later sends fail too, and receives from any source stay posted.
     for context in 10..15 {
         send_acknowledged(&alice, context);
-        assert_eq!(alice.failure().completion.context, context);
+        assert_eq!(alice.next_failure().completion.context, context);
     }
-    undisturbed.meet(&alice);
+    undisturbed.insert_address_of(&alice);
     undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
-    assert_eq!(alice.completion().context, 100);
+    assert_eq!(alice.next_completion().context, 100);
 }
 
 pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let address = bob.endpoint.name().unwrap();
     let mut first = Some(bob);
     for round in 0..3 {
         let setup = Setup { at: Some(address), ..Setup::default() };
-        let bob = first.take().unwrap_or_else(|| net.open(setup));
-        bob.endpoint.recv(room(8), ANY, round).unwrap();
+        let bob = first.take().unwrap_or_else(|| net.open_party_with(setup));
+        bob.endpoint.recv(marked_buffer(8), ANY, round).unwrap();
         // The first sends may still go to the closed endpoint.
         let deadline = Deadline::new();
         loop {
@@ -166,8 +166,8 @@ pub(crate) fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
             if alice.next().is_ok() {
                 break;
             }
-            deadline.pause("the new endpoint at an old address");
+            deadline.yield_or_panic("the new endpoint at an old address");
         }
-        assert_eq!(received(&bob.completion().buffer), payload(round, 8));
+        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(round, 8));
     }
 }

@@ -6,7 +6,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Error, FabricAddress, Misuse, Tag};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
 use homespun_suite::{AtomicBy, AtomicCall, Kind, Net, RegionSpec, RmaBy, RmaCall};
 
@@ -25,135 +25,141 @@ const OF_SENDS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::LEVELS.difference(OpFlags::COMMIT_COMPLETE));
 
 /// The flags outside `meaningful`: each one alone, and all together.
-fn meaningless(others: OpFlags) -> impl Iterator<Item = OpFlags> {
+fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     let all = OpFlags::from_bits_retain(!(others | TRIGGER).bits());
     let single = (0..u64::BITS).map(|bit| OpFlags::from_bits_retain(1 << bit));
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
-fn memory(kind: Kind) -> RegionSpec {
+fn make_region_spec(kind: Kind) -> RegionSpec {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
 }
 
 pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
-    let (alice, bob) = net.pair();
-    for (context, flags) in (1..).zip(meaningless(OF_SENDS | MULTICAST)) {
+    let (alice, bob) = net.open_pair();
+    for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
         for tag in [None, Some(7)] {
             let buffers = vec![payload(context, 8)];
             let send = SendMsg { buffers, tag, to: alice.peer(), context, flags, ..SendMsg::default() };
             alice.endpoint.sendmsg(send).unwrap();
             let tagged = tag.map(|tag| Tag(tag).into());
-            let receive = RecvMsg { buffers: vec![room(8)], tagged, ..RecvMsg::default() };
+            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
-            assert_eq!(alice.completion().context, context, "{flags:?}");
-            assert_eq!(received(&bob.completion().buffer), payload(context, 8), "{flags:?}");
+            assert_eq!(alice.next_completion().context, context, "{flags:?}");
+            assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8), "{flags:?}");
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let levels = OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
     for tag in [None, Some(7)] {
         let tagged = tag.map(|tag| Tag(tag).into());
         // Tagged messages have no buffers for many of them.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
-        for (context, flags) in (1..).zip(meaningless(of_receives | many)) {
-            let receive = RecvMsg { buffers: vec![room(8)], tagged, context, flags, ..RecvMsg::default() };
+        for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
+            let receive =
+                RecvMsg { buffers: vec![marked_buffer(8)], tagged, context, flags, ..RecvMsg::default() };
             bob.endpoint.recvmsg(receive).unwrap();
             let post =
                 Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
             let raw = bob.endpoint.receive_raw(&[8], 0, post).unwrap();
             for identity in [1, 2] {
                 let buffers = vec![payload(identity, 8)];
-                alice.send_and_wait(SendMsg { buffers, tag, to: alice.peer(), ..SendMsg::default() });
+                alice.send_and_wait_for_delivery(SendMsg {
+                    buffers,
+                    tag,
+                    to: alice.peer(),
+                    ..SendMsg::default()
+                });
             }
-            let first = bob.completion();
+            let first = bob.next_completion();
             assert_eq!(
-                (first.context, received(&first.buffer)),
+                (first.context, received_bytes(&first.buffer)),
                 (context, payload(1, 8).to_vec()),
                 "{flags:?}"
             );
             assert!(!first.flags.contains(CompletionFlags::MULTI_RECV), "{flags:?}");
-            let second = bob.completion();
+            let second = bob.next_completion();
             assert_eq!(
-                (second.context, raw.taken(&second)),
+                (second.context, raw.into_message(&second)),
                 (context + 1000, payload(2, 8).to_vec()),
                 "{flags:?}"
             );
         }
     }
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
     let then = OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK;
-    for (context, flags) in (1..).zip(meaningless(then)) {
-        alice.send_and_wait(send());
+    for (context, flags) in (1..).zip(flags_outside(then)) {
+        alice.send_and_wait_for_delivery(send());
         for flags in [OpFlags::PEEK | flags, OpFlags::PEEK | OpFlags::DISCARD | flags] {
             bob.endpoint.recvmsg(RecvMsg { context, flags, ..RecvMsg::default() }).unwrap();
-            let found = bob.completion();
+            let found = bob.next_completion();
             assert_eq!((found.context, found.len_bytes), (context, 8), "{flags:?}");
         }
     }
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
     for kind in [Kind::Owned, Kind::Shareable] {
-        let region = bob.register(memory(kind)).unwrap();
-        for (context, flags) in (1..).zip(meaningless(OF_SENDS | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+        let region = bob.register(make_region_spec(kind)).unwrap();
+        for (context, flags) in (1..).zip(flags_outside(OF_SENDS | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
                 let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
                 alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
-                assert_eq!(alice.completion().context, context, "{flags:?}");
+                assert_eq!(alice.next_completion().context, context, "{flags:?}");
                 assert_eq!(region.content(), payload(context, 8), "{flags:?}");
             }
         }
-        for (context, flags) in (1..).zip(meaningless(of_reads | MULTICAST)) {
+        for (context, flags) in (1..).zip(flags_outside(of_reads | MULTICAST)) {
             let call = RmaCall::new(RmaBy::Readmsg, payload(0, 8), alice.peer(), &region, context);
             alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
-            let read = alice.completion();
+            let read = alice.next_completion();
             assert_eq!(read.context, context, "{flags:?}");
-            assert_eq!(received(&read.buffer), region.content(), "{flags:?}");
+            assert_eq!(received_bytes(&read.buffer), region.content(), "{flags:?}");
         }
     }
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
-    for (context, flags) in (1..).zip(meaningless(of_atomics | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+    for (context, flags) in (1..).zip(flags_outside(of_atomics | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
         for kind in AtomicKind::ALL {
-            region.put(0, &[3; 8]);
+            region.write_at(0, &[3; 8]);
             let op = if kind == AtomicKind::Compare { AtomicOp::CswapNe } else { AtomicOp::Write };
             let operand = payload(context, 8);
             let call = AtomicCall::new(kind, (op, Datatype::Uint64), operand, alice.peer(), &region, context);
             alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
-            let ended = alice.completion();
+            let ended = alice.next_completion();
             assert_eq!(ended.context, context, "{kind} with {flags:?}");
             if kind.fetches() {
-                assert_eq!(received(&ended.buffer), [3; 8], "{kind} with {flags:?}");
+                assert_eq!(received_bytes(&ended.buffer), [3; 8], "{kind} with {flags:?}");
             }
             assert_eq!(region.content(), payload(context, 8), "{kind} with {flags:?}");
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(Kind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST] {
         for tag in [None, Some(7)] {
@@ -179,13 +185,13 @@ pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
     for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
         for tagged in [None, Some(Tag(7).into())] {
             let flags = TRIGGER | kind;
-            let receive = RecvMsg { buffers: vec![room(8)], tagged, flags, ..RecvMsg::default() };
+            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, flags, ..RecvMsg::default() };
             assert_eq!(bob.endpoint.recvmsg(receive), Err(expected(TRIGGER)), "{kind:?}");
         }
     }
-    assert_eq!(region.content(), room(8));
+    assert_eq!(region.content(), marked_buffer(8));
     // None of these calls posted anything.
-    alice.exchange(&bob);
-    alice.silence();
-    bob.silence();
+    alice.exchange_long_messages(&bob);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }

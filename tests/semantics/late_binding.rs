@@ -10,10 +10,12 @@ use homespun::{
     WaitObject,
 };
 
-use crate::binding::{errno, open, register};
+use crate::binding::{expect_errno, open_counter, register_region};
 use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use homespun_suite::payload::{payload, room};
-use homespun_suite::sleeping::{self, PATIENCE, StopOnDrop, WAIT_OBJECTS, answer, let_sleep, reach};
+use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::sleeping::{
+    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+};
 use homespun_suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
@@ -21,12 +23,12 @@ const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE
 /// Lengths sent in one piece, in several, and at the receiver's request.
 const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
 
-fn queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
+fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
     domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
 }
 
 /// An endpoint, and its own fabric address for use once it is enabled.
-fn endpoint(
+fn open_endpoint(
     domain: &Domain,
     info: &Info,
     cqs: &[(&CompletionQueue, BindFlags)],
@@ -43,16 +45,16 @@ fn endpoint(
 
 /// Binds a counter for each kind of event, one by one, while the endpoint is used.
 pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
-    let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
-    let cq = queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
-    let region = register(&domain, KEY, MrFlags::empty());
+    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = open_queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let region = register_region(&domain, KEY, MrFlags::empty());
     endpoint.enable().unwrap();
     let exchange = |context| {
-        endpoint.recv(room(8), ANY, context).unwrap();
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
         endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
-        endpoint.read(room(8), own, region.remote(), context).unwrap();
+        endpoint.read(marked_buffer(8), own, region.remote(), context).unwrap();
         for _ in 0..4 {
             assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
         }
@@ -60,9 +62,12 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     exchange(0);
     let mut bound = Vec::new();
     for (round, event) in (1..).zip(EVENTS) {
-        let counter = open(&domain, WaitObject::Unspec);
+        let counter = open_counter(&domain, WaitObject::Unspec);
         endpoint.bind_counter(&counter, event).unwrap();
-        assert_eq!(errno(endpoint.bind_counter(&open(&domain, WaitObject::None), event)), Errno::EBUSY);
+        assert_eq!(
+            expect_errno(endpoint.bind_counter(&open_counter(&domain, WaitObject::None), event)),
+            Errno::EBUSY
+        );
         bound.push(counter);
         exchange(round);
     }
@@ -82,47 +87,47 @@ pub(crate) fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
 pub(crate) fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup(), setup());
-        let counter = open(bob.domain_here(), wait);
+        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let counter = open_counter(bob.domain_here(), wait);
         bob.endpoint.as_here().bind_counter(&counter, RECV).unwrap();
         let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
-                reach(&counter, LENS_BYTES.len() as u64);
+                wait_for_threshold(&counter, LENS_BYTES.len() as u64);
                 is_reached.store(true, Ordering::SeqCst);
-                answer(&counter, &is_over);
+                drive_counter_until(&counter, &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-                let_sleep();
-                bob.endpoint.as_here().recv(room(len_bytes), ANY, context).unwrap();
+                give_time_to_sleep();
+                bob.endpoint.as_here().recv(marked_buffer(len_bytes), ANY, context).unwrap();
                 alice.endpoint.as_here().send(payload(context, len_bytes), alice.peer(), context).unwrap();
                 let sent = sleeping::next(alice.cq_here()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
             let deadline = Deadline::new();
             while !is_reached.load(Ordering::SeqCst) {
-                deadline.pause("the messages to wake their reader");
+                deadline.yield_or_panic("the messages to wake their reader");
             }
         });
         assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
-        [&alice, &bob].into_iter().for_each(|party| net.wake(party));
+        [&alice, &bob].into_iter().for_each(|party| net.start_driving(party));
     }
 }
 
 /// A peer that has mapped a region goes back to messages when its target binds a counter of accesses.
 pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     const ACCESSES: u64 = 10;
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let attr = MrAttr { access: EVERYTHING, requested_key: KEY, shareable: true, ..MrAttr::default() };
     let region = bob.domain_here().register(64, &attr).unwrap();
     let write = |context| {
         let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
         endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(alice.next_completion().context, context);
     };
     (0..ACCESSES).for_each(write);
-    let counter = open(bob.domain_here(), WaitObject::Unspec);
+    let counter = open_counter(bob.domain_here(), WaitObject::Unspec);
     bob.endpoint.as_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
     assert!(!region.is_shareable(), "peers that have mapped it could access it uncounted");
     (0..ACCESSES).for_each(write);
@@ -133,16 +138,16 @@ pub(crate) fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
 /// The queue is bound while its reader already sleeps, and only that reader drives the endpoint.
 pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-        let (endpoint, _own) = endpoint(&domain, &messages, &[]);
-        let counter = open(&domain, WaitObject::None);
+        let (endpoint, _own) = open_endpoint(&domain, &messages, &[]);
+        let counter = open_counter(&domain, WaitObject::None);
         endpoint.bind_counter(&counter, SEND | RECV).unwrap();
         endpoint.enable().unwrap();
-        endpoint.recv(room(8), ANY, 1).unwrap();
-        let alice = net.party();
+        endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        let alice = net.open_party();
         let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
-        let received = queue(&domain, wait);
+        let received = open_queue(&domain, wait);
         let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -153,14 +158,14 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
                 }
             });
             let _over = StopOnDrop(&is_over);
-            let_sleep();
+            give_time_to_sleep();
             endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
-            let_sleep();
+            give_time_to_sleep();
             alice.endpoint.send(payload(1, 8), to, 2).unwrap();
-            assert_eq!(alice.completion().context, 2);
+            assert_eq!(alice.next_completion().context, 2);
             let deadline = Deadline::new();
             while !is_received.load(Ordering::SeqCst) {
-                deadline.pause("the message to wake its reader");
+                deadline.yield_or_panic("the message to wake its reader");
             }
         });
     }
@@ -168,54 +173,54 @@ pub(crate) fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
 
 /// An endpoint that was enabled with counters alone gets a queue for each direction, at different times.
 pub(crate) fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-    let (endpoint, own) = endpoint(&domain, &messages, &[]);
-    assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
-    let counter = open(&domain, WaitObject::Unspec);
+    let (endpoint, own) = open_endpoint(&domain, &messages, &[]);
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
+    let counter = open_counter(&domain, WaitObject::Unspec);
     endpoint.bind_counter(&counter, SEND | RECV).unwrap();
     endpoint.enable().unwrap();
     let exchange = |context, flags| {
-        endpoint.recv(room(8), ANY, context).unwrap();
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         let buffers = vec![payload(context, 8)];
         endpoint.sendmsg(SendMsg { buffers, to: own, context, flags, ..SendMsg::default() }).unwrap();
         assert_eq!(counter.wait(2 * context, Some(PATIENCE)), Ok(()));
     };
     exchange(1, OpFlags::COMPLETION);
 
-    let transmitted = queue(&domain, WaitObject::Unspec);
+    let transmitted = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION).unwrap();
-    assert_eq!(errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
     assert_eq!(sleeping::next(&transmitted).expect("no failure").0.context, 3);
     assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
 
-    let received = queue(&domain, WaitObject::Unspec);
+    let received = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
     exchange(4, OpFlags::COMPLETION);
     for cq in [&transmitted, &received] {
         assert_eq!(sleeping::next(cq).expect("no failure").0.context, 4);
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
-    assert_eq!(errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
 }
 
 /// Enabling twice changes nothing, and bindings stay.
 pub(crate) fn enabling_twice_changes_nothing(net: &Net) {
-    let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
-    let cq = queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
+    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = open_queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = open_endpoint(&domain, net.info(), &[(&cq, both)]);
     for context in 0..3 {
         endpoint.enable().unwrap();
-        endpoint.recv(room(8), ANY, context).unwrap();
+        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
         for _ in 0..2 {
             assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
         }
     }
     assert_eq!(cq.read(), Ok(None), "each operation completes once");
-    assert_eq!(errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
     let av = domain.open_av(&AvAttr::default()).unwrap();
-    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
 }

@@ -4,7 +4,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -22,11 +22,11 @@ const LEVELS: [OpFlags; 5] = [
 ];
 
 /// A sender, and a receiver that makes no progress yet.
-fn with_sleeper(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
-    net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
+fn pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
+    net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
 }
 
-fn send(party: &Party, context: u64, flags: OpFlags) {
+fn post_send(party: &Party, context: u64, flags: OpFlags) {
     let buffers = vec![payload(context, 100)];
     party
         .endpoint
@@ -45,101 +45,101 @@ fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
 /// Receives the message with this tag.
 #[track_caller]
 fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
-    party.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
-    let completion = party.completion();
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, tag).unwrap();
+    let completion = party.next_completion();
     assert_eq!((completion.context, completion.tag), (tag, tag));
-    assert!(received(&completion.buffer) == payload(tag, len_bytes));
+    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
 }
 
 pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {
-    let (alice, _bob) = with_sleeper(net, OpFlags::empty());
+    let (alice, _bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
-        send(&alice, context, flags);
-        assert_eq!(alice.completion().context, context);
+        post_send(&alice, context, flags);
+        assert_eq!(alice.next_completion().context, context);
     }
 }
 
 /// It is lost with its receiver, which has never looked, and its sender hears no more of it.
 pub(crate) fn a_message_may_be_lost_after_it_was_injected(net: &Net) {
-    let (alice, bob) = with_sleeper(net, OpFlags::empty());
-    send(&alice, 1, OpFlags::INJECT_COMPLETE);
-    assert_eq!(alice.completion().context, 1);
-    send(&alice, 2, OpFlags::TRANSMIT_COMPLETE);
+    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+    post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.next_completion().context, 1);
+    post_send(&alice, 2, OpFlags::TRANSMIT_COMPLETE);
     drop(bob);
-    let failed = alice.failure();
+    let failed = alice.next_failure();
     assert_eq!(failed.completion.context, 2, "it would have been transmitted behind the first");
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
-        let (alice, bob) = with_sleeper(net, OpFlags::empty());
-        send(&alice, 1, flags);
-        alice.silence();
+        let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+        post_send(&alice, 1, flags);
+        alice.assert_no_completion();
         // Later sends do not wait for it.
-        send(&alice, 2, OpFlags::INJECT_COMPLETE);
-        assert_eq!(alice.completion().context, 2);
-        alice.silence();
-        net.wake(&bob);
-        assert_eq!(alice.completion().context, 1);
-        alice.silence();
+        post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
+        assert_eq!(alice.next_completion().context, 2);
+        alice.assert_no_completion();
+        net.start_driving(&bob);
+        assert_eq!(alice.next_completion().context, 1);
+        alice.assert_no_completion();
     }
 }
 
 pub(crate) fn match_level_waits_for_the_receiver(net: &Net) {
-    let (alice, bob) = with_sleeper(net, OpFlags::empty());
-    bob.endpoint.recv(room(100), ANY, 9).unwrap();
-    send(&alice, 1, OpFlags::MATCH_COMPLETE);
-    alice.silence();
-    send(&alice, 2, OpFlags::INJECT_COMPLETE);
-    assert_eq!(alice.completion().context, 2);
-    alice.silence();
-    net.wake(&bob);
-    assert_eq!(alice.completion().context, 1);
-    assert_eq!(received(&bob.completion().buffer), payload(1, 100));
+    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::empty());
+    bob.endpoint.recv(marked_buffer(100), ANY, 9).unwrap();
+    post_send(&alice, 1, OpFlags::MATCH_COMPLETE);
+    alice.assert_no_completion();
+    post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.next_completion().context, 2);
+    alice.assert_no_completion();
+    net.start_driving(&bob);
+    assert_eq!(alice.next_completion().context, 1);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 100));
 }
 
 pub(crate) fn default_level_comes_from_the_endpoint(net: &Net) {
-    let (alice, bob) = with_sleeper(net, OpFlags::DELIVERY_COMPLETE);
+    let (alice, bob) = pair_with_sleeping_receiver(net, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     // Flags without a level keep the default level.
-    send(&alice, 2, OpFlags::COMPLETION);
-    alice.silence();
-    send(&alice, 3, OpFlags::INJECT_COMPLETE);
-    assert_eq!(alice.completion().context, 3);
+    post_send(&alice, 2, OpFlags::COMPLETION);
+    alice.assert_no_completion();
+    post_send(&alice, 3, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.next_completion().context, 3);
     alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
     alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
-    assert_eq!(alice.completion().context, 4);
-    alice.silence();
-    net.wake(&bob);
-    assert_eq!([alice.completion().context, alice.completion().context], [1, 2]);
+    assert_eq!(alice.next_completion().context, 4);
+    alice.assert_no_completion();
+    net.start_driving(&bob);
+    assert_eq!([alice.next_completion().context, alice.next_completion().context], [1, 2]);
 }
 
 pub(crate) fn match_may_be_the_default_level(net: &Net) {
     let tx_op_flags = OpFlags::MATCH_COMPLETE;
-    let (alice, bob) = net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
     alice.endpoint.tsend(payload(1, 8), alice.peer(), 1, 1).unwrap();
-    alice.silence();
+    alice.assert_no_completion();
     send_tagged(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE);
-    assert_eq!(alice.completion().context, 2);
-    alice.silence();
+    assert_eq!(alice.next_completion().context, 2);
+    alice.assert_no_completion();
     receive_tagged(&bob, 1, 8);
-    assert_eq!(alice.completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
 }
 
 pub(crate) fn strongest_of_several_levels_applies(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
-    alice.silence();
+    alice.assert_no_completion();
     receive_tagged(&bob, 1, 100);
-    assert_eq!(alice.completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
 }
 
 pub(crate) fn send_of_every_level_completes(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let levels = [
         OpFlags::empty(),
         OpFlags::INJECT_COMPLETE,
@@ -158,120 +158,124 @@ pub(crate) fn send_of_every_level_completes(net: &Net) {
         }
     }
     let count = context as usize;
-    let (sends, _) = alice.completions(count);
+    let (sends, _) = alice.next_sends_and_others(count);
     let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (1..=context).collect::<Vec<_>>());
     for n in 1..=context {
-        bob.endpoint.recv(room(300_000), FabricAddress::UNSPECIFIED, n).unwrap();
+        bob.endpoint.recv(marked_buffer(300_000), FabricAddress::UNSPECIFIED, n).unwrap();
         let len_bytes = lens_bytes[(n as usize - 1) % lens_bytes.len()];
-        assert!(received(&bob.completion().buffer) == payload(n, len_bytes));
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, len_bytes));
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn delivery_level_needs_no_posted_receive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
             send_tagged(&alice, tag, len_bytes, flags);
-            assert_eq!(alice.completion().context, tag);
+            assert_eq!(alice.next_completion().context, tag);
         }
-        bob.silence();
+        bob.assert_no_completion();
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
             receive_tagged(&bob, tag, len_bytes);
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn match_level_needs_a_posted_receive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
-        alice.silence();
+        alice.assert_no_completion();
         receive_tagged(&bob, tag, len_bytes);
-        assert_eq!(alice.completion().context, tag);
+        assert_eq!(alice.next_completion().context, tag);
         // The same with the receive posted first.
-        bob.endpoint.recv(room(len_bytes), ANY, tag).unwrap();
+        bob.endpoint.recv(marked_buffer(len_bytes), ANY, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
-        assert_eq!(alice.completion().context, tag);
-        assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
+        assert_eq!(alice.next_completion().context, tag);
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn unmatched_send_delays_no_later_match(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
     for &(tag, len_bytes) in &messages {
         send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     // Nor do they delay a send of another level.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), 99, 99).unwrap();
-    assert_eq!(alice.completion().context, 99);
+    assert_eq!(alice.next_completion().context, 99);
     receive_tagged(&bob, 99, 8);
-    alice.silence();
+    alice.assert_no_completion();
     for &(tag, len_bytes) in messages.iter().rev() {
         receive_tagged(&bob, tag, len_bytes);
-        assert_eq!(alice.completion().context, tag);
+        assert_eq!(alice.next_completion().context, tag);
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn cancelled_receive_matches_no_message(net: &Net) {
-    let (alice, bob) = net.pair();
-    bob.endpoint.trecv(room(100), ANY, 1, 0, 5).unwrap();
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.trecv(marked_buffer(100), ANY, 1, 0, 5).unwrap();
     bob.endpoint.cancel(5).unwrap();
-    assert_eq!(bob.failure().error, OperationError::Cancelled);
+    assert_eq!(bob.next_failure().error, OperationError::Cancelled);
     send_tagged(&alice, 1, 100, OpFlags::MATCH_COMPLETE);
-    alice.silence();
+    alice.assert_no_completion();
     receive_tagged(&bob, 1, 100);
-    assert_eq!(alice.completion().context, 1);
+    assert_eq!(alice.next_completion().context, 1);
 }
 
 pub(crate) fn truncated_message_counts_as_matched(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for len_bytes in [100, 300_000] {
         for early in [true, false] {
             if early {
-                bob.endpoint.trecv(room(10), ANY, 1, 0, 5).unwrap();
+                bob.endpoint.trecv(marked_buffer(10), ANY, 1, 0, 5).unwrap();
             }
             send_tagged(&alice, 1, len_bytes, OpFlags::MATCH_COMPLETE);
             if !early {
-                alice.silence();
-                bob.endpoint.trecv(room(10), ANY, 1, 0, 5).unwrap();
+                alice.assert_no_completion();
+                bob.endpoint.trecv(marked_buffer(10), ANY, 1, 0, 5).unwrap();
             }
-            assert_eq!(alice.completion().context, 1);
-            let failed = bob.failure();
+            assert_eq!(alice.next_completion().context, 1);
+            let failed = bob.next_failure();
             assert_eq!((failed.completion.context, failed.overflow_bytes()), (5, len_bytes as u64 - 10));
         }
     }
 }
 
 pub(crate) fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
     for tag in 1..=4 {
-        bob.endpoint.trecv(room(100), ANY, tag, 0, tag).unwrap();
+        bob.endpoint.trecv(marked_buffer(100), ANY, tag, 0, tag).unwrap();
     }
     for tag in 1..=4 {
         send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
     }
     // All are matched in the end, at the latest when bob reads.
     for tag in 1..=4 {
-        let completion = bob.completion();
-        assert_eq!((completion.context, received(&completion.buffer)), (tag, payload(tag, 100).to_vec()));
+        let completion = bob.next_completion();
+        assert_eq!(
+            (completion.context, received_bytes(&completion.buffer)),
+            (tag, payload(tag, 100).to_vec())
+        );
     }
-    let (sends, _) = alice.completions(4);
+    let (sends, _) = alice.next_sends_and_others(4);
     let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, [1, 2, 3, 4]);
 }
 
 pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let mut context = 0;
     for level in LEVELS {
         for len_bytes in LENS_BYTES {
@@ -283,47 +287,47 @@ pub(crate) fn every_kind_of_message_completes_at_every_level(net: &Net) {
                 alice.endpoint.sendmsg(send).unwrap();
                 let any = ANY;
                 match tag {
-                    Some(tag) => bob.endpoint.trecv(room(len_bytes), any, tag, 0, context).unwrap(),
-                    None => bob.endpoint.recv(room(len_bytes), any, context).unwrap(),
+                    Some(tag) => bob.endpoint.trecv(marked_buffer(len_bytes), any, tag, 0, context).unwrap(),
+                    None => bob.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
                 }
-                let completion = bob.completion();
+                let completion = bob.next_completion();
                 let mut flags = CompletionFlags::RECV;
                 flags |= if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
                 flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
                 assert_eq!((completion.context, completion.flags), (context, flags));
                 assert_eq!((completion.tag, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
-                assert!(received(&completion.buffer) == payload(context, len_bytes));
-                assert_eq!(alice.completion().context, context);
+                assert!(received_bytes(&completion.buffer) == payload(context, len_bytes));
+                assert_eq!(alice.next_completion().context, context);
             }
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
-    let narcissus = net.party();
-    let own = narcissus.meet(&narcissus);
+    let narcissus = net.open_party();
+    let own = narcissus.insert_address_of(&narcissus);
     for (n, level) in (0..).zip(LEVELS) {
         for (tag, len_bytes) in (10 * n..).zip(LENS_BYTES) {
             send_tagged(&narcissus, tag, len_bytes, level);
             let needs_a_receive = level == OpFlags::MATCH_COMPLETE;
             if needs_a_receive {
-                narcissus.silence();
+                narcissus.assert_no_completion();
             } else {
-                assert_eq!(narcissus.completion().context, tag);
+                assert_eq!(narcissus.next_completion().context, tag);
             }
-            narcissus.endpoint.trecv(room(len_bytes), own, tag, 0, 1000 + tag).unwrap();
-            let (sends, receives) = narcissus.completions(1 + usize::from(needs_a_receive));
+            narcissus.endpoint.trecv(marked_buffer(len_bytes), own, tag, 0, 1000 + tag).unwrap();
+            let (sends, receives) = narcissus.next_sends_and_others(1 + usize::from(needs_a_receive));
             assert!(sends.iter().all(|send| send.context == tag));
             assert_eq!(receives[0].context, 1000 + tag);
-            assert!(received(&receives[0].buffer) == payload(tag, len_bytes));
+            assert!(received_bytes(&receives[0].buffer) == payload(tag, len_bytes));
         }
     }
-    narcissus.silence();
+    narcissus.assert_no_completion();
 }
 
 pub(crate) fn match_completions_follow_any_order_of_receives(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let count = 200;
     // Every group of 7 is received in reverse.
     let tags = (0..count).step_by(7).flat_map(|first| (first..count.min(first + 7)).rev());
@@ -333,9 +337,9 @@ pub(crate) fn match_completions_follow_any_order_of_receives(net: &Net) {
     for tag in tags {
         receive_tagged(&bob, tag, 8 + 10 * tag as usize);
     }
-    let (sends, _) = alice.completions(count as usize);
+    let (sends, _) = alice.next_sends_and_others(count as usize);
     let mut ended: Vec<u64> = sends.iter().map(|send| send.context).collect();
     ended.sort_unstable();
     assert_eq!(ended, (0..count).collect::<Vec<_>>());
-    alice.silence();
+    alice.assert_no_completion();
 }

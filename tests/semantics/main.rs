@@ -287,6 +287,7 @@ macro_rules! tests_of_parties {
                 disabled_endpoint_may_be_dropped;
             rma:
                 every_write_call_reaches_the_region
+                completed_write_of_every_level_is_in_the_region
                 every_read_call_reads_the_region
                 accesses_of_every_size_move_every_byte
                 access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds
@@ -916,7 +917,7 @@ mod across_processes {
 }
 
 fn choppy(turns: Turns) -> Net {
-    Net::choppy(0x5eed, turns)
+    Net::faulty_loopback(0x5eed, turns)
 }
 
 fn backend(turns: Turns) -> Net {

@@ -9,13 +9,13 @@ use homespun::{
     Rejected, WaitObject,
 };
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[track_caller]
-fn errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
+fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
     match result {
         Ok(_) => panic!("the call was granted"),
         Err(error) => error.into().errno(),
@@ -24,38 +24,38 @@ fn errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
 
 /// Checks that refused calls had no effect: one message arrives, and no other operation ends.
 #[track_caller]
-fn check_untouched(alice: &Party, bob: &Party) {
-    bob.endpoint.recv(room(8), ANY, 7001).unwrap();
-    alice.endpoint.send(payload(7, 8), alice.address_of(bob), 7002).unwrap();
-    let completion = bob.completion();
-    assert_eq!((completion.context, received(&completion.buffer)), (7001, payload(7, 8).to_vec()));
-    assert_eq!(alice.completion().context, 7002);
-    alice.silence();
-    bob.silence();
+fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
+    bob.endpoint.recv(marked_buffer(8), ANY, 7001).unwrap();
+    alice.endpoint.send(payload(7, 8), alice.fabric_address_of(bob), 7002).unwrap();
+    let completion = bob.next_completion();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (7001, payload(7, 8).to_vec()));
+    assert_eq!(alice.next_completion().context, 7002);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn endpoint_not_enabled_refuses_posts(net: &Net) {
-    let endpoint = net.domain().endpoint(&net.info).unwrap();
+    let endpoint = net.open_other_domain().endpoint(&net.info).unwrap();
     let peer = FabricAddress(0);
-    assert_eq!(errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
-    assert_eq!(errno(endpoint.inject(b"", peer, None, None)), Errno::EOPBADSTATE);
-    assert_eq!(errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
-    assert_eq!(errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.inject(b"", peer, None, None)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
     // A name does not enable it.
     endpoint.name().unwrap();
-    assert_eq!(errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), peer, 1)), Errno::EOPBADSTATE);
 }
 
 pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
-    assert_eq!(errno(endpoint.enable()), Errno::ENOAV);
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOAV);
     endpoint.bind_av(&av).unwrap();
-    assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
+    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
     assert_eq!(endpoint.enable(), Err(Misuse::NoCompletionQueue(Direction::Receive).into()));
-    assert_eq!(errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
     endpoint.enable().unwrap();
     // A send-only endpoint needs no receive queue, and vice versa.
@@ -64,14 +64,14 @@ pub(crate) fn enable_without_queues_or_address_vector_fails(net: &Net) {
         info.caps = Caps::MSG | caps;
         let endpoint = domain.endpoint(&info).unwrap();
         endpoint.bind_av(&av).unwrap();
-        assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
+        assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
         endpoint.bind_cq(&cq, direction).unwrap();
         endpoint.enable().unwrap();
     }
 }
 
 pub(crate) fn second_binding_of_a_queue_is_refused(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint = domain.endpoint(&net.info).unwrap();
     // A binding without a direction has no effect.
@@ -79,78 +79,78 @@ pub(crate) fn second_binding_of_a_queue_is_refused(net: &Net) {
         endpoint.bind_cq(&cq, flags).unwrap();
     }
     let unknown = BindFlags::from_bits_retain(1 << 40) | BindFlags::RECV;
-    assert_eq!(errno(endpoint.bind_cq(&cq, unknown)), Errno::EBADFLAGS);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, unknown)), Errno::EBADFLAGS);
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
-    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
-    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)), Errno::EBUSY);
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
     endpoint.bind_av(&av).unwrap();
-    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
     endpoint.enable().unwrap();
-    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
-    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);
-    assert_eq!(errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    assert_eq!(expect_errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
 }
 
 pub(crate) fn unknown_fabric_address_is_refused(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
         let expected = || Err(Misuse::UnknownAddress(unknown.0).into());
         assert_eq!(alice.endpoint.send(payload(1, 8), unknown, 1), expected());
         assert_eq!(alice.endpoint.inject(b"8 bytes!", unknown, Some(1), None), expected());
     }
-    let removed = alice.meet(&bob);
+    let removed = alice.insert_address_of(&bob);
     alice.endpoint.send(payload(2, 8), removed, 2).unwrap();
-    alice.completion();
+    alice.next_completion();
     alice.av.remove(&[removed]).unwrap();
-    assert_eq!(errno(alice.endpoint.send(payload(3, 8), removed, 3)), Errno::EINVAL);
-    bob.endpoint.recv(room(8), ANY, 4).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(2, 8));
-    check_untouched(&alice, &bob);
+    assert_eq!(expect_errno(alice.endpoint.send(payload(3, 8), removed, 3)), Errno::EINVAL);
+    bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(2, 8));
+    check_calls_had_no_effect(&alice, &bob);
 }
 
 pub(crate) fn default_flags_without_operations_are_refused(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let unknown = OpFlags::from_bits_retain(1);
     for flags in [unknown, OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD, OpFlags::FENCE] {
-        assert_eq!(errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
-        assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
+        assert_eq!(expect_errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
+        assert_eq!(expect_errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
     }
-    assert_eq!(errno(alice.endpoint.set_tx_op_flags(OpFlags::MULTI_RECV)), Errno::EBADFLAGS);
+    assert_eq!(expect_errno(alice.endpoint.set_tx_op_flags(OpFlags::MULTI_RECV)), Errno::EBADFLAGS);
     for flags in [OpFlags::COMMIT_COMPLETE, OpFlags::INJECT, OpFlags::MATCH_COMPLETE] {
-        assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
+        assert_eq!(expect_errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
     }
-    check_untouched(&alice, &bob);
+    check_calls_had_no_effect(&alice, &bob);
 }
 
 pub(crate) fn operations_without_the_capability_are_refused(net: &Net) {
     let base = net.info.caps - Caps::MSG - Caps::TAGGED - Caps::SEND - Caps::RECV - Caps::MULTI_RECV;
-    let open = |caps: Caps| net.open(Setup { caps: base | caps, ..Setup::default() });
+    let open = |caps: Caps| net.open_party_with(Setup { caps: base | caps, ..Setup::default() });
     let messages = open(Caps::MSG | Caps::SEND | Caps::RECV);
     let tagged = open(Caps::TAGGED | Caps::SEND | Caps::RECV);
     for party in [&messages, &tagged] {
-        party.meet(party);
+        party.insert_address_of(party);
     }
     let own = FabricAddress(0);
     let cannot = |missing| Err(Error::Misuse(Misuse::NoCapability(missing)));
     assert_eq!(messages.endpoint.tsend(payload(1, 8), own, 1, 1), cannot(Caps::TAGGED));
     assert_eq!(messages.endpoint.inject(b"", own, Some(1), None), cannot(Caps::TAGGED));
-    assert_eq!(messages.endpoint.trecv(room(8), ANY, 1, 0, 1), cannot(Caps::TAGGED));
+    assert_eq!(messages.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 1), cannot(Caps::TAGGED));
     assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot(Caps::MSG));
-    assert_eq!(tagged.endpoint.recv(room(8), ANY, 1), cannot(Caps::MSG));
-    assert_eq!(tagged.endpoint.recv_multi(room(8), ANY, 1), cannot(Caps::MSG | Caps::MULTI_RECV));
+    assert_eq!(tagged.endpoint.recv(marked_buffer(8), ANY, 1), cannot(Caps::MSG));
+    assert_eq!(tagged.endpoint.recv_multi(marked_buffer(8), ANY, 1), cannot(Caps::MSG | Caps::MULTI_RECV));
     assert_eq!(tagged.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV), cannot(Caps::MULTI_RECV));
 
     let (sender, receiver) = (open(Caps::MSG | Caps::SEND), open(Caps::MSG | Caps::RECV));
-    sender.meet(&receiver);
-    receiver.meet(&sender);
-    assert_eq!(sender.endpoint.recv(room(8), ANY, 1), cannot(Caps::RECV));
+    sender.insert_address_of(&receiver);
+    receiver.insert_address_of(&sender);
+    assert_eq!(sender.endpoint.recv(marked_buffer(8), ANY, 1), cannot(Caps::RECV));
     assert_eq!(receiver.endpoint.send(payload(1, 8), own, 1), cannot(Caps::SEND));
-    check_untouched(&sender, &receiver);
+    check_calls_had_no_effect(&sender, &receiver);
 }
 
 pub(crate) fn inject_beyond_its_limit_is_refused(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.inject_size_bytes;
     let too_long = || Err(Misuse::TooLong { len_bytes: max as u64 + 1, max_bytes: max as u64 }.into());
     let message = payload(1, max + 1);
@@ -159,24 +159,24 @@ pub(crate) fn inject_beyond_its_limit_is_refused(net: &Net) {
     let flags = OpFlags::INJECT;
     let send = SendMsg { buffers, to: alice.peer(), flags, ..SendMsg::default() };
     assert_eq!(alice.endpoint.sendmsg(send), too_long());
-    check_untouched(&alice, &bob);
+    check_calls_had_no_effect(&alice, &bob);
 }
 
 pub(crate) fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.iov_limit;
     let too_many = || Err(Misuse::TooManySegments { count: max + 1, max }.into());
     assert_eq!(alice.endpoint.sendv(vec![payload(1, 8); max + 1], alice.peer(), 1), too_many());
-    assert_eq!(bob.endpoint.recvv(vec![room(8); max + 1], ANY, 1), too_many());
-    check_untouched(&alice, &bob);
+    assert_eq!(bob.endpoint.recvv(vec![marked_buffer(8); max + 1], ANY, 1), too_many());
+    check_calls_had_no_effect(&alice, &bob);
 }
 
 pub(crate) fn altered_info_is_refused(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let refused = |change: fn(&mut Info)| {
         let mut info = net.info().clone();
         change(&mut info);
-        assert_eq!(errno(domain.endpoint(&info)), Errno::EINVAL, "{info:?}");
+        assert_eq!(expect_errno(domain.endpoint(&info)), Errno::EINVAL, "{info:?}");
     };
     refused(|info| info.caps |= Caps::HMEM);
     refused(|info| info.tx.size_ops = usize::MAX);
@@ -191,7 +191,7 @@ pub(crate) fn altered_info_is_refused(net: &Net) {
     };
     let mut info = net.info().clone();
     info.src_addr = info.src_addr.as_ref().map(other_family);
-    assert_eq!(errno(domain.endpoint(&info)), Errno::EINVAL);
+    assert_eq!(expect_errno(domain.endpoint(&info)), Errno::EINVAL);
 
     let mut open_ended = net.info().clone();
     (open_ended.tx.size_ops, open_ended.rx.size_ops, open_ended.ep.max_msg_size_bytes) = (0, 0, 0);
@@ -202,17 +202,17 @@ pub(crate) fn altered_info_is_refused(net: &Net) {
 }
 
 pub(crate) fn binding_across_domains_is_refused(net: &Net) {
-    let (here, there) = (net.domain(), net.domain());
+    let (here, there) = (net.open_other_domain(), net.open_other_domain());
     let endpoint = here.endpoint(net.info()).unwrap();
     let (cq, av) = (there.open_cq(&CqAttr::default()).unwrap(), there.open_av(&AvAttr::default()).unwrap());
-    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT)), Errno::EDOMAIN);
-    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT)), Errno::EDOMAIN);
+    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EDOMAIN);
     cq.close().unwrap();
     av.close().unwrap();
 }
 
 pub(crate) fn object_bound_to_a_disabled_endpoint_is_not_closed(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let endpoint = domain.endpoint(net.info()).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
@@ -227,7 +227,7 @@ pub(crate) fn object_bound_to_a_disabled_endpoint_is_not_closed(net: &Net) {
 }
 
 pub(crate) fn object_in_use_is_not_closed(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let Err(Rejected { error, returned: cq }) = alice.cq.as_here().clone().close() else {
         panic!("an endpoint uses the queue")
     };
@@ -236,12 +236,12 @@ pub(crate) fn object_in_use_is_not_closed(net: &Net) {
         panic!("an endpoint uses the address vector")
     };
     assert_eq!(error.errno(), Errno::EBUSY);
-    check_untouched(&alice, &bob);
+    check_calls_had_no_effect(&alice, &bob);
     drop(alice.endpoint);
     cq.close().unwrap();
     av.close().unwrap();
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let attr = CqAttr { wait: WaitObject::PollFd, ..CqAttr::default() };
-    assert_eq!(errno(domain.open_cq(&attr)), Errno::ENOSYS);
+    assert_eq!(expect_errno(domain.open_cq(&attr)), Errno::ENOSYS);
     assert_eq!(Error::from(Again::QueueFull).errno(), Errno::EAGAIN);
 }

@@ -8,7 +8,7 @@ use homespun::{
     Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut,
 };
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::raw::Post;
 use homespun_suite::{Deadline, Net, Party, ReceiveBuffer, Setup};
 
@@ -22,30 +22,35 @@ const BUFFER: u64 = 100;
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 10] = [8, 0, 1000, 40_000, 31, 300_000, 8, 9, 70_000, 100];
 
-fn post_raw(party: &Party, len_bytes: usize, context: u64) -> ReceiveBuffer {
+fn post_raw_multi_receive(party: &Party, len_bytes: usize, context: u64) -> ReceiveBuffer {
     let post = Post { peer: ANY, context, flags: Some(OpFlags::MULTI_RECV), ..Post::default() };
     party.endpoint.receive_raw(&[len_bytes], 0, post).unwrap()
 }
 
 /// Sends a message with this number to a peer.
-fn send(from: &Party, to: FabricAddress, number: u64, len_bytes: usize) {
+fn send_with_progress(from: &Party, to: FabricAddress, number: u64, len_bytes: usize) {
     let deadline = Deadline::new();
     while let Err(error) = from.endpoint.send(payload(number, len_bytes), to, number) {
         assert_eq!(error.errno(), Errno::EAGAIN);
         from.progress_all();
-        deadline.pause("room for a send");
+        deadline.yield_or_panic("room for a send");
     }
 }
 
 /// Sends a message and waits until it is delivered.
-fn send_and_wait(from: &Party, number: u64, len_bytes: usize) {
+fn send_and_wait_for_delivery(from: &Party, number: u64, len_bytes: usize) {
     let buffers = vec![payload(number, len_bytes)];
-    from.send_and_wait(SendMsg { buffers, to: from.peer(), context: number, ..SendMsg::default() });
+    from.send_and_wait_for_delivery(SendMsg {
+        buffers,
+        to: from.peer(),
+        context: number,
+        ..SendMsg::default()
+    });
 }
 
 /// The offset of a message in a raw buffer.
 #[track_caller]
-fn place(completion: &Completion) -> SegmentMut {
+fn expect_message_place(completion: &Completion) -> SegmentMut {
     match completion.buffer {
         Buffer::Within(place) => place,
         ref other => panic!("no place: {other:?}"),
@@ -54,7 +59,7 @@ fn place(completion: &Completion) -> SegmentMut {
 
 /// The length of the unused rest of a released buffer.
 #[track_caller]
-fn unused(completion: &Completion) -> usize {
+fn expect_unused_len(completion: &Completion) -> usize {
     assert!(completion.flags.contains(RELEASED));
     match &completion.buffer {
         Buffer::Unused(unused) => unused.len(),
@@ -67,15 +72,15 @@ fn unused(completion: &Completion) -> usize {
 #[track_caller]
 fn cancel_raw(party: &Party, context: u64) {
     party.endpoint.cancel(context).unwrap();
-    let failed = party.failure();
+    let failed = party.next_failure();
     assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, context));
     assert_eq!((failed.completion.flags, failed.completion.buffer), (RECEIVED | RELEASED, Buffer::None));
 }
 
 pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let len_bytes = 1 << 20;
-    let buffer = post_raw(&bob, len_bytes, BUFFER);
+    let buffer = post_raw_multi_receive(&bob, len_bytes, BUFFER);
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {
         let data = (number % 2 == 0).then_some(number + 50);
         let post = Post { peer: alice.peer(), data, context: number, ..Post::default() };
@@ -83,9 +88,9 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
     }
     let mut places = Vec::new();
     for _ in LENS_BYTES {
-        let (completion, source) = bob.completion_from();
-        let place = place(&completion);
-        let message = buffer.within(place);
+        let (completion, source) = bob.next_completion_with_source();
+        let place = expect_message_place(&completion);
+        let message = buffer.message_at(place);
         let number = (0..).zip(LENS_BYTES).find(|(number, len)| payload(*number, *len) == message);
         let (number, _) = number.expect("one of the messages, whole");
         assert_eq!((completion.context, completion.len_bytes, source), (BUFFER, message.len(), bob.peer()));
@@ -104,37 +109,37 @@ pub(crate) fn messages_fill_a_buffer_in_send_order(net: &Net) {
         end = address + place.len_bytes;
     }
     cancel_raw(&bob, BUFFER);
-    buffer.released(BUFFER, end - start);
-    bob.silence();
+    buffer.into_filled_bytes(BUFFER, end - start);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     bob.endpoint.set_min_multi_recv_bytes(64);
     let count = 200;
     let len_of = |number: u64| (number * number * 37 % 500) as usize;
-    let post = |context| bob.endpoint.recv_multi(room(2048), ANY, context).unwrap();
+    let post = |context| bob.endpoint.recv_multi(marked_buffer(2048), ANY, context).unwrap();
     (0..3).for_each(post);
     let (mut next, mut sent, mut held) = (3, 0, 0);
     let mut messages = Vec::new();
     while messages.len() < count as usize || held > 0 {
         while sent < count && sent < messages.len() as u64 + 20 {
-            send(&alice, alice.peer(), sent, len_of(sent));
+            send_with_progress(&alice, alice.peer(), sent, len_of(sent));
             sent += 1;
             held += 1;
         }
-        while held > 0 && alice.poll().is_some() {
+        while held > 0 && alice.poll_completion().is_some() {
             held -= 1;
         }
-        let Some(Ok((completion, _))) = bob.poll() else {
+        let Some(Ok((completion, _))) = bob.poll_completion() else {
             bob.progress_all();
             continue;
         };
         if completion.flags.contains(CompletionFlags::RECV) {
-            messages.push(received(&completion.buffer));
+            messages.push(received_bytes(&completion.buffer));
         }
         if completion.flags.contains(RELEASED) {
-            assert!(unused(&completion) < 64 || completion.flags == RELEASED);
+            assert!(expect_unused_len(&completion) < 64 || completion.flags == RELEASED);
             post(next);
             next += 1;
         }
@@ -145,26 +150,26 @@ pub(crate) fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
 }
 
 pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
-    let bob = net.party();
-    let peers: Vec<Party> = (0..3).map(|_| net.party()).collect();
-    let buffer = post_raw(&bob, 4 << 20, BUFFER);
+    let bob = net.open_party();
+    let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
+    let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
     for (n, peer) in (0..).zip(&peers) {
-        peer.meet(&bob);
-        bob.meet(peer);
+        peer.insert_address_of(&bob);
+        bob.insert_address_of(peer);
         for (number, len_bytes) in (0..).zip(LENS_BYTES) {
             // At least the 8 bytes of the number that identifies a message.
-            send(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
+            send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
         }
     }
     let mut places = vec![Vec::new(); peers.len()];
     for _ in 0..peers.len() * LENS_BYTES.len() {
-        let (completion, source) = bob.completion_from();
+        let (completion, source) = bob.next_completion_with_source();
         assert_eq!((completion.context, completion.flags), (BUFFER, RECEIVED));
-        let place = place(&completion);
-        let message = buffer.within(place);
+        let place = expect_message_place(&completion);
+        let message = buffer.message_at(place);
         let number = u64::from_le_bytes(message[..8].try_into().unwrap());
         let sender = (number / 100) as usize;
-        assert_eq!(source, bob.address_of(&peers[sender]));
+        assert_eq!(source, bob.fabric_address_of(&peers[sender]));
         assert!(payload(number, LENS_BYTES[number as usize % 100].max(8)) == message);
         places[sender].push((number, place.address.addr(), place.len_bytes));
     }
@@ -178,80 +183,80 @@ pub(crate) fn messages_of_several_senders_fill_one_buffer(net: &Net) {
         assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
     }
     cancel_raw(&bob, BUFFER);
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
-        send_and_wait(&alice, number, len_bytes);
+        send_and_wait_for_delivery(&alice, number, len_bytes);
     }
-    send(&alice, alice.peer(), 3, 100_000);
-    bob.endpoint.recv_multi(room(110_000), ANY, BUFFER).unwrap();
-    let messages: Vec<_> = (0..4).map(|_| received(&bob.completion().buffer)).collect();
+    send_with_progress(&alice, alice.peer(), 3, 100_000);
+    bob.endpoint.recv_multi(marked_buffer(110_000), ANY, BUFFER).unwrap();
+    let messages: Vec<_> = (0..4).map(|_| received_bytes(&bob.next_completion().buffer)).collect();
     for (number, len_bytes) in (0..).zip([10, 0, 20, 100_000]) {
         assert!(messages[number as usize] == payload(number, len_bytes));
     }
-    assert_eq!(alice.completion().context, 3);
+    assert_eq!(alice.next_completion().context, 3);
 }
 
 pub(crate) fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     bob.endpoint.set_min_multi_recv_bytes(8);
-    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
-    bob.endpoint.recv(room(100), ANY, 2).unwrap();
-    bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(100), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     for (number, len_bytes) in (0..).zip([50, 60, 70]) {
-        send_and_wait(&alice, number, len_bytes);
+        send_and_wait_for_delivery(&alice, number, len_bytes);
     }
-    let first = bob.completion();
+    let first = bob.next_completion();
     assert_eq!((first.context, first.flags), (1, RECEIVED));
-    let release = bob.completion();
+    let release = bob.next_completion();
     assert_eq!((release.context, release.flags, release.len_bytes), (1, RELEASED, 0));
-    assert_eq!((release.data, unused(&release)), (0, 50));
-    let (second, third) = (bob.completion(), bob.completion());
+    assert_eq!((release.data, expect_unused_len(&release)), (0, 50));
+    let (second, third) = (bob.next_completion(), bob.next_completion());
     assert_eq!((second.context, third.context), (2, 3));
-    assert_eq!(received(&second.buffer), payload(1, 60));
-    assert_eq!(received(&third.buffer), payload(2, 70));
+    assert_eq!(received_bytes(&second.buffer), payload(1, 60));
+    assert_eq!(received_bytes(&third.buffer), payload(2, 70));
     // The last message fits into no receive, and waits.
-    send_and_wait(&alice, 4, 950);
-    assert_eq!(bob.completion().flags, RELEASED);
-    bob.silence();
-    bob.endpoint.recv(room(950), ANY, 4).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(4, 950));
+    send_and_wait_for_delivery(&alice, 4, 950);
+    assert_eq!(bob.next_completion().flags, RELEASED);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(950), ANY, 4).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(4, 950));
 }
 
 pub(crate) fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([200, 100_000]) {
-        let buffer = post_raw(&bob, 150, number);
-        send(&alice, alice.peer(), number, len_bytes);
-        let failed = bob.failure();
+        let buffer = post_raw_multi_receive(&bob, 150, number);
+        send_with_progress(&alice, alice.peer(), number, len_bytes);
+        let failed = bob.next_failure();
         assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::ETRUNC, len_bytes as u64 - 150));
         assert_eq!((failed.completion.context, failed.completion.flags), (number, RECEIVED));
-        let placed = buffer.within(place(&failed.completion));
+        let placed = buffer.message_at(expect_message_place(&failed.completion));
         assert_eq!(placed, payload(number, len_bytes)[..150]);
-        let release = bob.completion();
+        let release = bob.next_completion();
         assert_eq!((release.context, release.flags, release.buffer), (number, RELEASED, Buffer::None));
-        assert_eq!(alice.completion().context, number);
+        assert_eq!(alice.next_completion().context, number);
     }
-    send_and_wait(&alice, 5, 10);
-    bob.silence();
+    send_and_wait_for_delivery(&alice, 5, 10);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
     for (context, min_bytes) in [(1, 60), (2, 0), (3, usize::MAX)] {
         bob.endpoint.set_min_multi_recv_bytes(min_bytes);
         assert_eq!(bob.endpoint.min_multi_recv_bytes(), min_bytes);
-        bob.endpoint.recv_multi(room(128), ANY, context).unwrap();
+        bob.endpoint.recv_multi(marked_buffer(128), ANY, context).unwrap();
     }
     for (number, len_bytes) in (0..).zip([64, 8, 120, 8, 8]) {
-        send_and_wait(&alice, number, len_bytes);
+        send_and_wait_for_delivery(&alice, number, len_bytes);
     }
     let told = [(); 6].map(|()| {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         (completion.context, completion.flags.contains(RELEASED), completion.len_bytes)
     });
     let expected = [
@@ -271,13 +276,13 @@ pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net
     use CqFormat::{Context, Data, Msg, Tagged};
     for format in [Context, Msg, Data, Tagged] {
         let (alice, bob) =
-            net.pair_of(Setup::default(), Setup { cq_format: Some(format), ..Setup::default() });
+            net.open_pair_with(Setup::default(), Setup { cq_format: Some(format), ..Setup::default() });
         bob.endpoint.set_min_multi_recv_bytes(30);
-        let buffer = post_raw(&bob, 100, BUFFER);
+        let buffer = post_raw_multi_receive(&bob, 100, BUFFER);
         let told = |number| {
             let post = Post { peer: alice.peer(), data: Some(7), context: number, ..Post::default() };
             alice.endpoint.send_raw(&[payload(number, 40)], post).unwrap();
-            let completion = bob.completion();
+            let completion = bob.next_completion();
             assert_eq!(completion.context, BUFFER);
             completion
         };
@@ -287,104 +292,111 @@ pub(crate) fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net
         assert_eq!(first.flags, flags);
         assert_eq!(last.flags, if format == Context { flags } else { flags | RELEASED });
         if matches!(format, Data | Tagged) {
-            assert_eq!((first.data, buffer.within(place(&first))), (7, payload(1, 40).to_vec()));
-            assert_eq!((last.data, buffer.within(place(&last))), (7, payload(2, 40).to_vec()));
+            assert_eq!(
+                (first.data, buffer.message_at(expect_message_place(&first))),
+                (7, payload(1, 40).to_vec())
+            );
+            assert_eq!(
+                (last.data, buffer.message_at(expect_message_place(&last))),
+                (7, payload(2, 40).to_vec())
+            );
         } else {
             assert_eq!((first.buffer, last.buffer), (Buffer::None, Buffer::None));
         }
-        assert_eq!(buffer.released(BUFFER, 80)[..40], payload(1, 40));
+        assert_eq!(buffer.into_filled_bytes(BUFFER, 80)[..40], payload(1, 40));
     }
 }
 
 pub(crate) fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     let setup = || Setup { selective: true, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     bob.endpoint.set_min_multi_recv_bytes(30);
-    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
     let flags = OpFlags::MULTI_RECV | OpFlags::COMPLETION;
     bob.endpoint
-        .recvmsg(RecvMsg { buffers: vec![room(100)], context: 2, flags, ..RecvMsg::default() })
+        .recvmsg(RecvMsg { buffers: vec![marked_buffer(100)], context: 2, flags, ..RecvMsg::default() })
         .unwrap();
-    bob.endpoint.recv_multi(room(100), ANY, 3).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 3).unwrap();
     for number in 0..5 {
-        send_and_wait(&alice, number, 40);
+        send_and_wait_for_delivery(&alice, number, 40);
     }
-    let told: Vec<_> = (0..3).map(|_| bob.completion()).collect();
-    assert_eq!((told[0].context, told[0].flags, unused(&told[0])), (1, RELEASED, 20));
+    let told: Vec<_> = (0..3).map(|_| bob.next_completion()).collect();
+    assert_eq!((told[0].context, told[0].flags, expect_unused_len(&told[0])), (1, RELEASED, 20));
     assert_eq!((told[1].context, told[1].flags), (2, RECEIVED));
-    assert_eq!(received(&told[1].buffer), payload(2, 40));
+    assert_eq!(received_bytes(&told[1].buffer), payload(2, 40));
     assert_eq!((told[2].context, told[2].flags), (2, RECEIVED | RELEASED));
-    assert_eq!(received(&told[2].buffer), payload(3, 40));
-    bob.silence();
+    assert_eq!(received_bytes(&told[2].buffer), payload(3, 40));
+    bob.assert_no_completion();
     bob.endpoint.cancel(3).unwrap();
-    let failed = bob.failure();
-    assert_eq!(failed.completion.buffer, Buffer::Unused(room(60)), "it has taken the fifth");
+    let failed = bob.next_failure();
+    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(60)), "it has taken the fifth");
 }
 
 pub(crate) fn cancelled_buffer_is_released_with_an_error(net: &Net) {
-    let (alice, bob) = net.pair();
-    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
-    let raw = post_raw(&bob, 100, 2);
-    send_and_wait(&alice, 0, 16);
-    assert_eq!(received(&bob.completion().buffer), payload(0, 16));
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
+    let raw = post_raw_multi_receive(&bob, 100, 2);
+    send_and_wait_for_delivery(&alice, 0, 16);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 16));
     bob.endpoint.cancel(1).unwrap();
-    let failed = bob.failure();
+    let failed = bob.next_failure();
     assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, 1));
     assert_eq!(failed.completion.flags, RECEIVED | RELEASED);
-    assert_eq!(failed.completion.buffer, Buffer::Unused(room(84)));
+    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(84)));
     assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
-    send_and_wait(&alice, 1, 16);
-    let completion = bob.completion();
+    send_and_wait_for_delivery(&alice, 1, 16);
+    let completion = bob.next_completion();
     assert_eq!(completion.context, 2);
-    assert_eq!(raw.within(place(&completion)), payload(1, 16));
+    assert_eq!(raw.message_at(expect_message_place(&completion)), payload(1, 16));
     cancel_raw(&bob, 2);
-    bob.silence();
-    raw.released(2, 16);
+    bob.assert_no_completion();
+    raw.into_filled_bytes(2, 16);
 }
 
 pub(crate) fn directed_buffer_fails_when_its_source_closes(net: &Net) {
-    let (alice, bob) = net.pair();
-    let carol = net.party();
-    carol.meet(&bob);
-    bob.meet(&carol);
-    bob.endpoint.recv_multi(room(1000), bob.peer(), 1).unwrap();
-    bob.endpoint.recv_multi(room(1000), ANY, 2).unwrap();
-    send_and_wait(&carol, 1, 30);
-    assert_eq!(bob.completion().context, 2);
-    send_and_wait(&alice, 2, 30);
-    assert_eq!(bob.completion().context, 1);
+    let (alice, bob) = net.open_pair();
+    let carol = net.open_party();
+    carol.insert_address_of(&bob);
+    bob.insert_address_of(&carol);
+    bob.endpoint.recv_multi(marked_buffer(1000), bob.peer(), 1).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 2).unwrap();
+    send_and_wait_for_delivery(&carol, 1, 30);
+    assert_eq!(bob.next_completion().context, 2);
+    send_and_wait_for_delivery(&alice, 2, 30);
+    assert_eq!(bob.next_completion().context, 1);
     drop(alice);
-    let failed = bob.failure();
+    let failed = bob.next_failure();
     assert_eq!((failed.completion.context, failed.completion.flags), (1, RECEIVED | RELEASED));
-    assert_eq!(failed.completion.buffer, Buffer::Unused(room(1000 - 30)));
-    send_and_wait(&carol, 3, 30);
-    assert_eq!(bob.completion().context, 2);
-    bob.silence();
+    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(1000 - 30)));
+    send_and_wait_for_delivery(&carol, 3, 30);
+    assert_eq!(bob.next_completion().context, 2);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     let depth = 3;
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
     bob.endpoint.set_min_multi_recv_bytes(0);
-    bob.endpoint.recv_multi(room(20 * 24), ANY, 1).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(20 * 24), ANY, 1).unwrap();
     let lens_bytes = |number: u64| if number.is_multiple_of(2) { 24 } else { 0 };
     for number in 0..60 {
-        send_and_wait(&alice, number, lens_bytes(number));
+        send_and_wait_for_delivery(&alice, number, lens_bytes(number));
     }
     // A peek cannot tell which messages stay, since the buffer may take any.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
     assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
     // Later receives must not match first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
-    bob.endpoint.recv(room(24), ANY, 2).unwrap();
-    bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
+    bob.endpoint.recv(marked_buffer(24), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     let mut told = Vec::new();
     while told.len() < 61 {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         if completion.flags == RELEASED {
             assert_eq!((completion.context, told.len()), (1, 40));
             told.push((1, None));
         } else {
-            told.push((completion.context, Some(received(&completion.buffer))));
+            told.push((completion.context, Some(received_bytes(&completion.buffer))));
         }
     }
     let mut messages = told.iter().filter_map(|(context, message)| Some((context, message.as_ref()?)));
@@ -393,30 +405,30 @@ pub(crate) fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
         let expected = payload(number, lens_bytes(number)).to_vec();
         assert_eq!(messages.next(), Some((&context, &expected)), "{number}");
     }
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn buffer_overruns_an_unprotected_queue(net: &Net) {
     let resource_mgmt = Some(ResourceManagement::Disabled);
     let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
-    let (alice, bob) = net.pair_of(Setup::default(), unprotected);
-    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::default(), unprotected);
+    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
     for number in 0..5 {
-        send_and_wait(&alice, number, 8);
+        send_and_wait_for_delivery(&alice, number, 8);
     }
     for number in 0..2 {
-        assert_eq!(received(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
+        assert_eq!(received_bytes(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
     }
     assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
 }
 
 pub(crate) fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
-    let (alice, bob) = net.pair();
-    let buffer = post_raw(&bob, 1 << 20, BUFFER);
-    send_and_wait(&alice, 0, 100);
-    assert_eq!(buffer.within(place(&bob.completion())), payload(0, 100));
+    let (alice, bob) = net.open_pair();
+    let buffer = post_raw_multi_receive(&bob, 1 << 20, BUFFER);
+    send_and_wait_for_delivery(&alice, 0, 100);
+    assert_eq!(buffer.message_at(expect_message_place(&bob.next_completion())), payload(0, 100));
     for (number, len_bytes) in (1..).zip([100, 200_000, 300_000]) {
-        send(&alice, alice.peer(), number, len_bytes);
+        send_with_progress(&alice, alice.peer(), number, len_bytes);
     }
     let Party { endpoint, cq, .. } = bob;
     drop(endpoint);
@@ -429,30 +441,30 @@ pub(crate) fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
 }
 
 pub(crate) fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 100_000]) {
         let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
         let send = SendMsg { buffers, to: alice.peer(), context: number, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
     }
-    alice.silence();
-    bob.endpoint.recv_multi(room(200_000), ANY, BUFFER).unwrap();
-    assert_eq!(alice.completion().context, 0);
-    assert_eq!(alice.completion().context, 1);
-    assert_eq!(received(&bob.completion().buffer), payload(0, 10));
-    assert!(received(&bob.completion().buffer) == payload(1, 100_000));
+    alice.assert_no_completion();
+    bob.endpoint.recv_multi(marked_buffer(200_000), ANY, BUFFER).unwrap();
+    assert_eq!(alice.next_completion().context, 0);
+    assert_eq!(alice.next_completion().context, 1);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 10));
+    assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 100_000));
 }
 
 pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
-    let alice = net.party();
-    let own = alice.meet(&alice);
-    alice.endpoint.recv_multi(room(1 << 20), ANY, BUFFER).unwrap();
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    alice.endpoint.recv_multi(marked_buffer(1 << 20), ANY, BUFFER).unwrap();
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-        send(&alice, own, number, len_bytes);
+        send_with_progress(&alice, own, number, len_bytes);
     }
-    let (sent, taken) = alice.completions(2 * LENS_BYTES.len());
+    let (sent, taken) = alice.next_sends_and_others(2 * LENS_BYTES.len());
     assert_eq!(sent.len(), LENS_BYTES.len());
-    let mut messages: Vec<_> = taken.iter().map(|completion| received(&completion.buffer)).collect();
+    let mut messages: Vec<_> = taken.iter().map(|completion| received_bytes(&completion.buffer)).collect();
     for (number, len_bytes) in (0..).zip(LENS_BYTES) {
         let place = messages.iter().position(|message| *message == payload(number, len_bytes));
         messages.swap_remove(place.expect("it has arrived, whole"));
@@ -461,46 +473,46 @@ pub(crate) fn buffer_takes_messages_to_own_endpoint(net: &Net) {
 }
 
 pub(crate) fn default_flag_makes_receives_multi_receive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
-    bob.endpoint.recv(room(100), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(100), ANY, 1).unwrap();
     let raw = bob.endpoint.receive_raw(&[100], 0, Post { peer: ANY, context: 2, ..Post::default() }).unwrap();
-    let pieces = vec![room(10), room(10)];
+    let pieces = vec![marked_buffer(10), marked_buffer(10)];
     let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
     // Receives with flags of their own, or a tag, are ordinary ones.
     bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
-    bob.endpoint.trecv(room(8), ANY, 7, 0, 5).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 5).unwrap();
     bob.endpoint.trecvv(pieces, ANY, 7, 0, 6).unwrap();
     let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
     let tagged = bob.endpoint.receive_raw(&[8], 0, tagged).unwrap();
     for number in 0..5 {
-        send_and_wait(&alice, number, 20);
+        send_and_wait_for_delivery(&alice, number, 20);
     }
     for context in 5..8 {
         alice.endpoint.tsend(payload(context, 8), alice.peer(), 7, context).unwrap();
-        alice.completion();
+        alice.next_completion();
     }
-    let all: Vec<_> = (0..8).map(|_| bob.completion()).collect();
+    let all: Vec<_> = (0..8).map(|_| bob.next_completion()).collect();
     // With 56 bytes left they are released.
     let contexts: Vec<u64> = all.iter().map(|completion| completion.context).collect();
     assert_eq!(contexts, [1, 1, 2, 2, 4, 5, 6, 7]);
     let releases: Vec<bool> = all.iter().map(|completion| completion.flags.contains(RELEASED)).collect();
     assert_eq!(releases, [false, true, false, true, false, false, false, false]);
-    assert_eq!(raw.within(place(&all[3])), payload(3, 20));
-    assert_eq!(received(&all[4].buffer), payload(4, 20));
-    assert_eq!(tagged.taken(&all[7]), payload(7, 8));
+    assert_eq!(raw.message_at(expect_message_place(&all[3])), payload(3, 20));
+    assert_eq!(received_bytes(&all[4].buffer), payload(4, 20));
+    assert_eq!(tagged.into_message(&all[7]), payload(7, 8));
 }
 
 pub(crate) fn invalid_multi_receive_buffers_are_refused(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let flags = OpFlags::MULTI_RECV;
     let post = |buffers| {
         let receive = RecvMsg { buffers, context: 1, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap_err()
     };
     let too_many = Error::Misuse(Misuse::TooManySegments { count: 3, max: 1 });
-    assert_eq!(post(vec![room(8); 3]), too_many);
+    assert_eq!(post(vec![marked_buffer(8); 3]), too_many);
     assert_eq!(post(vec![]).errno(), Errno::EINVAL);
     let raw = Post { peer: ANY, context: 2, flags: Some(flags), ..Post::default() };
     let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_raw(lens_bytes, 0, raw) {
@@ -510,6 +522,6 @@ pub(crate) fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     assert_eq!(refused(&[8, 0, 8]), too_many);
     assert_eq!(refused(&[]).errno(), Errno::EINVAL);
     // None of these calls posted anything.
-    send_and_wait(&alice, 1, 8);
-    bob.silence();
+    send_and_wait_for_delivery(&alice, 1, 8);
+    bob.assert_no_completion();
 }

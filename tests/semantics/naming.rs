@@ -4,23 +4,23 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[track_caller]
-fn exchange(from: &Party, to: &Party) {
-    to.endpoint.recv(room(8), ANY, 1).unwrap();
-    from.endpoint.send(payload(1, 8), from.address_of(to), 2).unwrap();
-    let (completion, source) = to.completion_from();
-    assert_eq!((completion.context, received(&completion.buffer)), (1, payload(1, 8).to_vec()));
-    assert_eq!(source, to.address_of(from));
-    assert_eq!(from.completion().context, 2);
+fn send_and_check_source(from: &Party, to: &Party) {
+    to.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    from.endpoint.send(payload(1, 8), from.fabric_address_of(to), 2).unwrap();
+    let (completion, source) = to.next_completion_with_source();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (1, payload(1, 8).to_vec()));
+    assert_eq!(source, to.fabric_address_of(from));
+    assert_eq!(from.next_completion().context, 2);
 }
 
 pub(crate) fn name_is_specific_and_has_a_port(net: &Net) {
-    let party = net.party();
+    let party = net.open_party();
     let name = party.endpoint.name().unwrap();
     assert!(name.is_specific());
     assert_ne!(name.port(), 0);
@@ -31,20 +31,20 @@ pub(crate) fn name_is_specific_and_has_a_port(net: &Net) {
 pub(crate) fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info.addr_format.expect("an answer has a format");
     let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
-    let (alice, bob) = net.pair_of(everywhere(), everywhere());
+    let (alice, bob) = net.open_pair_with(everywhere(), everywhere());
     for party in [&alice, &bob] {
         let name = party.endpoint.name().unwrap();
         assert!(name.is_specific() && name.port() != 0, "{name}");
     }
-    exchange(&alice, &bob);
-    exchange(&bob, &alice);
+    send_and_check_source(&alice, &bob);
+    send_and_check_source(&bob, &alice);
 }
 
 pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
-    let vacancy = net.vacancy();
+    let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
     drop(vacancy);
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let endpoint = domain.endpoint(&net.info).unwrap();
     endpoint.set_name(address).unwrap();
     assert_eq!(endpoint.name().unwrap(), address);
@@ -57,13 +57,13 @@ pub(crate) fn endpoint_has_the_name_it_was_given(net: &Net) {
 }
 
 pub(crate) fn name_in_use_is_refused(net: &Net) {
-    let (alice, bob) = net.pair();
-    let domain = net.domain();
+    let (alice, bob) = net.open_pair();
+    let domain = net.open_other_domain();
     let second = domain.endpoint(&net.info).unwrap();
     second.set_name(bob.endpoint.name().unwrap()).unwrap();
     assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE);
     assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE, "every time");
-    exchange(&alice, &bob);
+    send_and_check_source(&alice, &bob);
     // The failed endpoint may take another name.
     second.set_name(net.info.src_addr.expect("the transport has an address")).unwrap();
     second.name().unwrap();
@@ -71,27 +71,27 @@ pub(crate) fn name_in_use_is_refused(net: &Net) {
 
 pub(crate) fn two_domains_carry_messages_at_once(net: &Net) {
     // Two domains with different transports.
-    let elsewhere = Net::choppy(3, net.turns);
-    let (alice, bob) = net.pair();
-    let (carol, dave) = elsewhere.pair();
+    let elsewhere = Net::faulty_loopback(3, net.turns);
+    let (alice, bob) = net.open_pair();
+    let (carol, dave) = elsewhere.open_pair();
     for party in [&bob, &dave] {
-        party.endpoint.recv(room(100_000), ANY, 1).unwrap();
+        party.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
     }
     alice.endpoint.send(payload(1, 100_000), alice.peer(), 2).unwrap();
     carol.endpoint.send(payload(2, 100_000), carol.peer(), 2).unwrap();
     for (identity, sender, receiver) in [(2, &carol, &dave), (1, &alice, &bob)] {
-        assert!(received(&receiver.completion().buffer) == payload(identity, 100_000));
-        assert_eq!(sender.completion().context, 2);
+        assert!(received_bytes(&receiver.next_completion().buffer) == payload(identity, 100_000));
+        assert_eq!(sender.next_completion().context, 2);
     }
 }
 
 pub(crate) fn endpoint_exchanges_messages_with_itself(net: &Net) {
-    let narcissus = net.party();
-    let own = narcissus.meet(&narcissus);
+    let narcissus = net.open_party();
+    let own = narcissus.insert_address_of(&narcissus);
     for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
         for early in [true, false] {
             if early {
-                narcissus.endpoint.recv(room(100_000), own, 100 + n).unwrap();
+                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
             }
             let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
             narcissus
@@ -99,33 +99,33 @@ pub(crate) fn endpoint_exchanges_messages_with_itself(net: &Net) {
                 .sendmsg(SendMsg { buffers, to: own, context: n, flags, ..SendMsg::default() })
                 .unwrap();
             if !early {
-                assert_eq!(narcissus.completion().context, n);
-                narcissus.endpoint.recv(room(100_000), own, 100 + n).unwrap();
+                assert_eq!(narcissus.next_completion().context, n);
+                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
             }
             let mut sent = !early;
             let mut taken = false;
             while !(sent && taken) {
-                let (completion, source) = narcissus.completion_from();
+                let (completion, source) = narcissus.next_completion_with_source();
                 if completion.context == n {
                     sent = true;
                 } else {
                     assert_eq!((completion.context, source), (100 + n, own));
-                    assert!(received(&completion.buffer) == payload(n, len_bytes));
+                    assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
                     taken = true;
                 }
             }
         }
     }
-    narcissus.silence();
+    narcissus.assert_no_completion();
 }
 
 pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;
     let rounds = 3;
-    let parties: Vec<Party> = (0..count).map(|_| net.party()).collect();
+    let parties: Vec<Party> = (0..count).map(|_| net.open_party()).collect();
     for party in &parties {
         for (n, other) in parties.iter().enumerate() {
-            assert_eq!(party.meet(other), FabricAddress(n as u64));
+            assert_eq!(party.insert_address_of(other), FabricAddress(n as u64));
         }
     }
     let identity = |from: usize, to: usize, round: usize| (from * 10_000 + to * 100 + round) as u64;
@@ -133,7 +133,7 @@ pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     for round in 0..rounds {
         for (from, party) in parties.iter().enumerate() {
             for to in 0..count {
-                party.endpoint.recv(room(20_000), ANY, 1).unwrap();
+                party.endpoint.recv(marked_buffer(20_000), ANY, 1).unwrap();
                 let message = payload(identity(from, to, round), len_bytes(round));
                 party.endpoint.send(message, FabricAddress(to as u64), 2).unwrap();
             }
@@ -143,7 +143,7 @@ pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
         let mut next_round = vec![0; count];
         let mut sends = 0;
         while sends < rounds * count || next_round.iter().any(|&round| round < rounds) {
-            let (completion, source) = party.completion_from();
+            let (completion, source) = party.next_completion_with_source();
             if completion.context == 2 {
                 sends += 1;
                 continue;
@@ -151,11 +151,11 @@ pub(crate) fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
             let from = source.0 as usize;
             let round = next_round[from];
             let expected: Bytes = payload(identity(from, to, round), len_bytes(round));
-            assert!(received(&completion.buffer) == expected, "from {from} to {to}, round {round}");
+            assert!(received_bytes(&completion.buffer) == expected, "from {from} to {to}, round {round}");
             next_round[from] += 1;
         }
     }
     if net.turns == Turns::Alternate {
-        parties.iter().for_each(Party::silence);
+        parties.iter().for_each(Party::assert_no_completion);
     }
 }

@@ -7,7 +7,7 @@ use homespun::flags::{MrAccess, OpFlags, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
 use homespun::{Again, Bytes, Error, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -23,7 +23,7 @@ const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4
 
 /// Posts an operation; reads and counts the party's completions while there is no room.
 #[track_caller]
-fn post(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
+fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
     let deadline = Deadline::new();
     loop {
         match post() {
@@ -31,47 +31,47 @@ fn post(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), E
             Err(Error::Again(Again::QueueFull)) => {}
             Err(error) => panic!("{error}"),
         }
-        if let Some(ending) = party.poll() {
+        if let Some(ending) = party.poll_completion() {
             ending.expect("no operation fails");
             *ended += 1;
         }
-        deadline.pause("room for another operation");
+        deadline.yield_or_panic("room for another operation");
     }
 }
 
 pub(crate) fn messages_of_mixed_sizes_arrive_in_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let count = 3 * MIXED_LENS_BYTES.len();
     let len_bytes = |n: usize| MIXED_LENS_BYTES[n % MIXED_LENS_BYTES.len()];
     let mut ended = 0;
     for n in 0..count {
         if n % 2 == 0 {
-            bob.endpoint.recv(room(200_000), ANY, n as u64).unwrap();
+            bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
         }
         let message = payload(n as u64, len_bytes(n));
-        post(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
+        post_when_room(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
     }
     // Half of the receives were posted early.
     for n in (1..count).step_by(2) {
-        bob.endpoint.recv(room(200_000), ANY, n as u64).unwrap();
+        bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
     }
     let posted = (0..count).step_by(2).chain((1..count).step_by(2));
     let mut messages: Vec<Option<Vec<u8>>> = vec![None; count];
     for _ in 0..count {
-        let completion = bob.completion();
-        messages[completion.context as usize] = Some(received(&completion.buffer));
+        let completion = bob.next_completion();
+        messages[completion.context as usize] = Some(received_bytes(&completion.buffer));
     }
     for (n, context) in posted.enumerate() {
         let message = messages[context].take().expect("every receive has ended");
         assert!(message == payload(n as u64, len_bytes(n)), "message {n} overtook or was overtaken");
     }
     for _ in ended..count {
-        alice.completion();
+        alice.next_completion();
     }
 }
 
 pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let count = 24;
     for n in 0..count {
         let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
@@ -79,129 +79,133 @@ pub(crate) fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
     }
     for tag in [2, 0, 1] {
         for n in (tag..count).step_by(3) {
-            bob.endpoint.trecv(room(200_000), ANY, tag, 0, n).unwrap();
+            bob.endpoint.trecv(marked_buffer(200_000), ANY, tag, 0, n).unwrap();
         }
     }
     for _ in 0..count {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         let n = completion.context;
         assert_eq!(completion.tag, n % 3);
         let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
-        assert!(received(&completion.buffer) == payload(n, len_bytes), "message {n} was overtaken");
-        alice.completion();
+        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes), "message {n} was overtaken");
+        alice.next_completion();
     }
 }
 
 pub(crate) fn earliest_matching_receive_takes_a_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     // More than a linear search handles.
     let others = 40;
     for context in 0..others {
-        bob.endpoint.trecv(room(8), ANY, 100 + context, 0, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, 100 + context, 0, context).unwrap();
     }
-    bob.endpoint.trecv(room(8), ANY, 7, 0, 1000).unwrap();
-    bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 1001).unwrap();
-    bob.endpoint.trecv(room(8), ANY, 7, 0, 1002).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 1000).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 1001).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 7, 0, 1002).unwrap();
     let expectations = [(7, 1000), (7, 1001), (7, 1002), (139, 39), (100, 0), (120, 20)];
     for (tag, context) in expectations {
         alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 1).unwrap();
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!((completion.tag, completion.context), (tag, context));
-        alice.completion();
+        alice.next_completion();
     }
     // The same the other way: the earliest message that is accepted, out of many.
     for tag in 0..others {
-        alice.send_and_wait(SendMsg {
+        alice.send_and_wait_for_delivery(SendMsg {
             buffers: vec![payload(tag, 8)],
             to: alice.peer(),
             tag: Some(1000 + tag),
             ..SendMsg::default()
         });
     }
-    bob.endpoint.trecv(room(8), ANY, 1039, 0, 1).unwrap();
-    bob.endpoint.trecv(room(8), ANY, 1001, 0x3e, 2).unwrap();
-    bob.endpoint.trecv(room(8), ANY, 1000, 0xff, 3).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 1039, 0, 1).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 1001, 0x3e, 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 1000, 0xff, 3).unwrap();
     let taken: Vec<(u64, u64)> =
-        (0..3).map(|_| bob.completion()).map(|entry| (entry.context, entry.tag)).collect();
+        (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag)).collect();
     // 1001 is 0b1111101001: without the bits of 0x3e it is any odd tag from 961 to 1023.
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
 pub(crate) fn tagged_and_untagged_messages_match_separately(net: &Net) {
-    let (alice, bob) = net.pair();
-    bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 1).unwrap();
-    alice.send_and_wait(SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() });
-    bob.silence();
-    bob.endpoint.recv(room(8), ANY, 2).unwrap();
-    assert_eq!(bob.completion().context, 2);
-    bob.endpoint.recv(room(8), ANY, 3).unwrap();
-    alice.send_and_wait(SendMsg {
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.trecv(marked_buffer(8), ANY, 0, u64::MAX, 1).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(5, 8)],
+        to: alice.peer(),
+        ..SendMsg::default()
+    });
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+    assert_eq!(bob.next_completion().context, 2);
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(6, 8)],
         to: alice.peer(),
         tag: Some(0),
         ..SendMsg::default()
     });
-    assert_eq!(bob.completion().context, 1);
-    bob.silence();
+    assert_eq!(bob.next_completion().context, 1);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let receives = [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)];
     for (tag, ignore, context) in receives {
-        bob.endpoint.trecv(room(8), ANY, tag, ignore, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, tag, ignore, context).unwrap();
     }
     for (tag, context) in [(u64::MAX - (1 << 40), 3), (0xff37, 1), (1 << 63, 2)] {
         alice.endpoint.tsend(payload(tag, 8), alice.peer(), tag, 9).unwrap();
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag), (context, tag));
-        alice.completion();
+        alice.next_completion();
     }
     // A tag that differs in a bit that is not ignored does not match.
-    bob.endpoint.trecv(room(8), ANY, 0b1000, 0b0111, 4).unwrap();
-    alice.send_and_wait(SendMsg {
+    bob.endpoint.trecv(marked_buffer(8), ANY, 0b1000, 0b0111, 4).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),
         tag: Some(0b11000),
         ..SendMsg::default()
     });
-    bob.silence();
-    alice.send_and_wait(SendMsg {
+    bob.assert_no_completion();
+    alice.send_and_wait_for_delivery(SendMsg {
         buffers: vec![payload(2, 8)],
         to: alice.peer(),
         tag: Some(0b1101),
         ..SendMsg::default()
     });
-    assert_eq!(bob.completion().tag, 0b1101);
+    assert_eq!(bob.next_completion().tag, 0b1101);
 }
 
 pub(crate) fn both_directions_keep_their_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let count = 30;
     for n in 0..count {
         for party in [&alice, &bob] {
-            party.endpoint.recv(room(200_000), ANY, n).unwrap();
+            party.endpoint.recv(marked_buffer(200_000), ANY, n).unwrap();
             let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
             party.endpoint.send(message, party.peer(), 1000 + n).unwrap();
         }
     }
     for party in [&alice, &bob] {
-        let (sends, mut receives) = party.completions(2 * count as usize);
+        let (sends, mut receives) = party.next_sends_and_others(2 * count as usize);
         assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
         // They match in order, but may complete in another.
         receives.sort_by_key(|completion| completion.context);
         for (n, completion) in (0..count).zip(receives) {
             assert_eq!(completion.context, n, "each receive ends once");
             let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
-            assert!(received(&completion.buffer) == payload(n, len_bytes));
+            assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
         }
     }
 }
 
 /// Two parties with these message orders, and a region of the second.
-fn agreed(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
+fn pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region =
         bob.register(RegionSpec { len_bytes, kind: Kind::Raw, access, key: 7, is_counted: false }).unwrap();
@@ -209,42 +213,42 @@ fn agreed(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
 }
 
 /// Posts a write of the payload with this identity to an offset of the region. Its context is the identity.
-fn write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
+fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
-    party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
+    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
 }
 
 /// Posts a read from an offset of the region.
-fn read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
+fn post_read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
     let call = RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context);
-    party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
+    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
 }
 
 /// Waits until all operations have ended, and returns the results of the reads with these contexts.
-fn contents(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
-    let completions: Vec<_> = (0..ended).map(|_| party.completion()).collect();
+fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
+    let completions: Vec<_> = (0..ended).map(|_| party.next_completion()).collect();
     let content = |context: &u64| {
         let found = completions.iter().find(|completion| completion.context == *context);
-        received(&found.expect("the read has ended").buffer)
+        received_bytes(&found.expect("the read has ended").buffer)
     };
     contexts.iter().map(content).collect()
 }
 
 pub(crate) fn message_does_not_overtake_a_write(net: &Net) {
-    let (alice, bob, region) = agreed(net, Order::SAW, LONG_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::SAW, LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
-        bob.endpoint.recv(room(8), ANY, 0).unwrap();
-        write(&alice, &region, 0, identity, len_bytes);
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        post_write(&alice, &region, 0, identity, len_bytes);
         if identity % 2 == 0 {
             alice.endpoint.inject(&payload(9, 8), alice.peer(), None, None).unwrap();
         } else {
             alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
         }
-        bob.completion();
+        bob.next_completion();
         let place = len_bytes - len_bytes.min(100);
-        let end = region.part(place, len_bytes - place);
+        let end = region.read_at(place, len_bytes - place);
         assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes");
-        contents(&alice, &[], 1 + (identity % 2) as usize);
+        await_read_results(&alice, &[], 1 + (identity % 2) as usize);
     }
 }
 
@@ -256,12 +260,19 @@ const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-fn write_at(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize, flags: OpFlags) {
+fn post_write_with_flags(
+    party: &Party,
+    region: &Region,
+    place: usize,
+    identity: u64,
+    len_bytes: usize,
+    flags: OpFlags,
+) {
     let call = RmaCall::new(RmaBy::Writemsg, payload(identity, len_bytes), party.peer(), region, identity);
-    party.endpoint.rma(RmaCall { address: region.at(place), flags, ..call }).unwrap();
+    party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
 }
 
-fn send_at(party: &Party, context: u64, flags: OpFlags) {
+fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
     let (buffers, to) = (vec![payload(context, 8)], party.peer());
     party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
 }
@@ -269,21 +280,21 @@ fn send_at(party: &Party, context: u64, flags: OpFlags) {
 /// When a message has arrived, so has what was written before it, whatever completes when. Both are
 /// posted at once.
 pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
-    let (alice, bob, region) = agreed(net, Order::SAW, LONG_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::SAW, LONG_BYTES);
     let mut identity = 0;
     for of_write in LEVELS {
         for of_send in LEVELS {
             for len_bytes in [8, 20_000, LONG_BYTES] {
                 identity += 1;
-                bob.endpoint.recv(room(8), ANY, 0).unwrap();
-                write_at(&alice, &region, 0, identity, len_bytes, of_write);
-                send_at(&alice, 999, of_send);
-                bob.completion();
+                bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+                post_write_with_flags(&alice, &region, 0, identity, len_bytes, of_write);
+                send_with_flags(&alice, 999, of_send);
+                bob.next_completion();
                 let place = len_bytes - len_bytes.min(100);
-                let end = region.part(place, len_bytes - place);
+                let end = region.read_at(place, len_bytes - place);
                 let expected = &payload(identity, len_bytes)[place..];
                 assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
-                contents(&alice, &[], 2);
+                await_read_results(&alice, &[], 2);
             }
         }
     }
@@ -291,54 +302,54 @@ pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
 
 /// Without an order, the initiator waits until the write is delivered.
 pub(crate) fn a_message_shows_what_was_delivered_before(net: &Net) {
-    let (alice, bob, region) = agreed(net, Order::empty(), LONG_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
-        bob.endpoint.recv(room(8), ANY, 0).unwrap();
-        write_at(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
-        assert_eq!(alice.completion().context, identity);
-        send_at(&alice, 999, OpFlags::INJECT_COMPLETE);
-        bob.completion();
-        assert!(region.part(0, len_bytes) == payload(identity, len_bytes), "{len_bytes} bytes");
-        assert_eq!(alice.completion().context, 999);
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.next_completion().context, identity);
+        send_with_flags(&alice, 999, OpFlags::INJECT_COMPLETE);
+        bob.next_completion();
+        assert!(region.read_at(0, len_bytes) == payload(identity, len_bytes), "{len_bytes} bytes");
+        assert_eq!(alice.next_completion().context, 999);
     }
 }
 
 /// Without an order and without waiting: a fenced transfer tells of what was before it, or else any
 /// transfer behind that.
 pub(crate) fn fenced_send_and_later_ones_show_earlier_writes(net: &Net) {
-    let (alice, bob, region) = agreed(net, Order::empty(), LONG_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::empty(), LONG_BYTES);
     let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
     let weak = OpFlags::INJECT_COMPLETE;
     let mut identity = 0;
     for is_told_itself in [true, false] {
         for len_bytes in [8, 20_000, LONG_BYTES] {
             identity += 1;
-            bob.endpoint.recv(room(8), ANY, 0).unwrap();
-            write_at(&alice, &region, 0, identity, len_bytes, weak);
+            bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+            post_write_with_flags(&alice, &region, 0, identity, len_bytes, weak);
             if is_told_itself {
-                send_at(&alice, 999, fenced);
+                send_with_flags(&alice, 999, fenced);
             } else {
                 // Its target is not told of the fenced one.
-                write_at(&alice, &region, 0, 998, 0, fenced);
-                send_at(&alice, 999, weak);
+                post_write_with_flags(&alice, &region, 0, 998, 0, fenced);
+                send_with_flags(&alice, 999, weak);
             }
-            bob.completion();
+            bob.next_completion();
             let place = len_bytes - len_bytes.min(100);
-            let end = region.part(place, len_bytes - place);
+            let end = region.read_at(place, len_bytes - place);
             assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {is_told_itself}");
-            contents(&alice, &[], if is_told_itself { 2 } else { 3 });
+            await_read_results(&alice, &[], if is_told_itself { 2 } else { 3 });
         }
     }
 }
 
 pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
-        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
             let place = len_bytes - len_bytes.min(100);
-            write(&alice, &region, 0, identity, len_bytes);
-            read(&alice, &region, place, 99, len_bytes - place);
-            let read = contents(&alice, &[99], 2);
+            post_write(&alice, &region, 0, identity, len_bytes);
+            post_read(&alice, &region, place, 99, len_bytes - place);
+            let read = await_read_results(&alice, &[99], 2);
             assert!(read[0] == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {order:?}");
         }
     }
@@ -346,80 +357,82 @@ pub(crate) fn read_does_not_overtake_a_write(net: &Net) {
 
 pub(crate) fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
-        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
-            write(&alice, &region, 0, identity, LONG_BYTES);
-            write(&alice, &region, LONG_BYTES - second_bytes, 99, second_bytes);
-            contents(&alice, &[], 2);
-            assert!(region.part(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
-            assert!(region.part(0, 8) == payload(if second_bytes == LONG_BYTES { 99 } else { identity }, 8));
+            post_write(&alice, &region, 0, identity, LONG_BYTES);
+            post_write(&alice, &region, LONG_BYTES - second_bytes, 99, second_bytes);
+            await_read_results(&alice, &[], 2);
+            assert!(region.read_at(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
+            assert!(
+                region.read_at(0, 8) == payload(if second_bytes == LONG_BYTES { 99 } else { identity }, 8)
+            );
         }
     }
 }
 
 pub(crate) fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
-        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        let (alice, _bob, region) = pair_with_order(net, order, LONG_BYTES);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
         for (identity, len_bytes) in (1..).zip(lens_bytes) {
             let before = payload(identity, LONG_BYTES);
-            region.put(0, &before[..len_bytes]);
-            region.put(END, &before[END..]);
+            region.write_at(0, &before[..len_bytes]);
+            region.write_at(END, &before[END..]);
             // A short message after the second read waits as well.
-            read(&alice, &region, 0, 50, len_bytes);
-            read(&alice, &region, END, 51, 100);
-            write(&alice, &region, 0, 99, len_bytes.min(40_000));
-            write(&alice, &region, END, 98, 100);
-            let read = contents(&alice, &[50, 51], 4);
+            post_read(&alice, &region, 0, 50, len_bytes);
+            post_read(&alice, &region, END, 51, 100);
+            post_write(&alice, &region, 0, 99, len_bytes.min(40_000));
+            post_write(&alice, &region, END, 98, 100);
+            let read = await_read_results(&alice, &[50, 51], 4);
             assert!(read[0] == before[..len_bytes], "{len_bytes} bytes, {order:?}");
             assert!(read[1] == before[END..], "behind {len_bytes} bytes, {order:?}");
-            assert!(region.part(END, 100) == payload(98, 100));
+            assert!(region.read_at(END, 100) == payload(98, 100));
         }
     }
 }
 
 pub(crate) fn message_does_not_overtake_a_read(net: &Net) {
-    let (alice, bob, region) = agreed(net, Order::SAR, LONG_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::SAR, LONG_BYTES);
     // A long read, and more short ones than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
     {
         let place = LONG_BYTES - len_bytes;
         let before = payload(identity, len_bytes);
-        region.put(place, &before);
-        bob.endpoint.recv(room(8), ANY, 0).unwrap();
+        region.write_at(place, &before);
+        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
         let reads: Vec<u64> = (1000..).take(count).collect();
         for &context in &reads {
-            read(&alice, &region, place, context, len_bytes);
+            post_read(&alice, &region, place, context, len_bytes);
         }
         alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
-        bob.completion();
-        region.put(place, &payload(identity + 1, len_bytes));
-        for content in contents(&alice, &reads, count + 1) {
+        bob.next_completion();
+        region.write_at(place, &payload(identity + 1, len_bytes));
+        for content in await_read_results(&alice, &reads, count + 1) {
             assert!(content == before, "what the target did when it had the message was read");
         }
     }
 }
 
 pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
-    let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
+    let (alice, _bob, region) = pair_with_order(net, Order::RAR, LONG_BYTES);
     let mut version: u64 = 0;
-    region.put(END, &version.to_le_bytes());
+    region.write_at(END, &version.to_le_bytes());
     for _ in 0..3 {
-        read(&alice, &region, 0, 50, LONG_BYTES);
-        read(&alice, &region, END, 51, 8);
+        post_read(&alice, &region, 0, 50, LONG_BYTES);
+        post_read(&alice, &region, END, 51, 8);
         let mut ended = Vec::new();
         let deadline = Deadline::new();
         while ended.len() < 2 {
             version += 1;
-            region.put(END, &version.to_le_bytes());
+            region.write_at(END, &version.to_le_bytes());
             alice.progress_all();
-            ended.extend(alice.poll().map(|ended| ended.expect("no read fails").0));
-            deadline.pause("two reads");
+            ended.extend(alice.poll_completion().map(|ended| ended.expect("no read fails").0));
+            deadline.yield_or_panic("two reads");
         }
         ended.sort_by_key(|completion| completion.context);
         let version_at = |n: usize, place: usize| {
-            u64::from_le_bytes(received(&ended[n].buffer)[place..place + 8].try_into().unwrap())
+            u64::from_le_bytes(received_bytes(&ended[n].buffer)[place..place + 8].try_into().unwrap())
         };
         let [first, second] = [version_at(0, END), version_at(1, 0)];
         assert!(first <= second, "version {first} was read first, and then {second}");
@@ -428,21 +441,21 @@ pub(crate) fn read_does_not_overtake_a_read(net: &Net) {
 
 pub(crate) fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
-    let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
+    let (alice, _bob, region) = pair_with_order(net, Order::RAR, LONG_BYTES);
     let what = (AtomicOp::Sum, Datatype::Uint64);
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
-        region.put(LAST, &number.to_le_bytes());
+        region.write_at(LAST, &number.to_le_bytes());
         // A short fetch after the long reads waits as well.
-        read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
-        read(&alice, &region, LAST, 51, 8);
+        post_read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
+        post_read(&alice, &region, LAST, 51, 8);
         let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
         let fetch = AtomicCall::new(AtomicKind::Fetch, what, hundred, alice.peer(), &region, 52);
-        alice.endpoint.atomic(fetch.at(region.at(LAST))).unwrap();
-        for found in contents(&alice, &[50, 51, 52], 3) {
+        alice.endpoint.atomic(fetch.at_address(region.address_at(LAST))).unwrap();
+        for found in await_read_results(&alice, &[50, 51, 52], 3) {
             assert_eq!(found[found.len() - 8..], number.to_le_bytes(), "{len_bytes} bytes");
         }
-        assert_eq!(region.part(LAST, 8), (number + 100).to_le_bytes());
+        assert_eq!(region.read_at(LAST, 8), (number + 100).to_le_bytes());
     }
 }
 
@@ -452,27 +465,27 @@ pub(crate) fn access_does_not_overtake_messages(net: &Net) {
     let order = Order::RAS | Order::WAS;
     for kind in Kind::ALL {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
-        let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, target);
+        let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let region =
             bob.register(RegionSpec { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
         for context in 0..COUNT {
             alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
         }
-        read(&alice, &region, 0, 1000, 8);
-        write(&alice, &region, 0, 1001, 8);
+        post_read(&alice, &region, 0, 1000, 8);
+        post_write(&alice, &region, 0, 1001, 8);
         let mut contexts = Vec::new();
         for _ in 0..100 {
             alice.progress_all();
-            contexts.extend(alice.poll().map(|ended| ended.expect("nothing fails").0.context));
+            contexts.extend(alice.poll_completion().map(|ended| ended.expect("nothing fails").0.context));
         }
-        assert!(region.content() == room(8));
+        assert!(region.content() == marked_buffer(8));
         for context in 0..COUNT {
-            bob.endpoint.recv(room(8), ANY, context).unwrap();
-            assert!(received(&bob.completion().buffer) == payload(context, 8));
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+            assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
         }
         while contexts.len() < COUNT as usize + 2 {
-            contexts.push(alice.completion().context);
+            contexts.push(alice.next_completion().context);
         }
         let accesses = contexts.split_off(COUNT as usize);
         assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
@@ -483,42 +496,42 @@ pub(crate) fn access_does_not_overtake_messages(net: &Net) {
 pub(crate) fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let order = Order::RAS | Order::WAS;
     let asleep = Setup { order, asleep: true, ..Setup::default() };
-    let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, asleep);
+    let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, asleep);
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let memory = RegionSpec { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
     let region = bob.register(memory).unwrap();
     // Bob makes progress only when he polls, and has no completions.
     let together = || {
-        assert!(bob.poll().is_none());
-        alice.poll().map(|ended| ended.expect("nothing fails").0)
+        assert!(bob.poll_completion().is_none());
+        alice.poll_completion().map(|ended| ended.expect("nothing fails").0)
     };
-    write(&alice, &region, 0, 1, 8);
+    post_write(&alice, &region, 0, 1, 8);
     let deadline = Deadline::new();
     while together().is_none() {
-        deadline.pause("the first access, after which the memory is mapped");
+        deadline.yield_or_panic("the first access, after which the memory is mapped");
     }
     for _ in 0..10 {
         together();
     }
     alice.endpoint.send(payload(2, 8), alice.peer(), 2).unwrap();
-    assert_eq!(alice.completion().context, 2);
-    write(&alice, &region, 0, 3, 8);
-    alice.silence();
+    assert_eq!(alice.next_completion().context, 2);
+    post_write(&alice, &region, 0, 3, 8);
+    alice.assert_no_completion();
     assert!(region.content() == payload(1, 8));
-    net.wake(&bob);
-    assert_eq!(alice.completion().context, 3);
+    net.start_driving(&bob);
+    assert_eq!(alice.next_completion().context, 3);
     assert!(region.content() == payload(3, 8));
-    bob.endpoint.recv(room(8), ANY, 0).unwrap();
-    assert!(received(&bob.completion().buffer) == payload(2, 8));
+    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+    assert!(received_bytes(&bob.next_completion().buffer) == payload(2, 8));
 }
 
 pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
     const REGION_BYTES: usize = 200_000;
     const COUNT: u64 = 120;
-    let (alice, bob, region) = agreed(net, Order::STRICT, REGION_BYTES);
+    let (alice, bob, region) = pair_with_order(net, Order::STRICT, REGION_BYTES);
     let mut random = fastrand::Rng::with_seed(0x0de5);
-    let mut memory = room(REGION_BYTES).to_vec();
-    region.put(0, &memory);
+    let mut memory = marked_buffer(REGION_BYTES).to_vec();
+    region.write_at(0, &memory);
     // The expected result of each read, and the expected memory at the arrival of each message.
     let mut reads = Vec::new();
     let mut messages = Vec::new();
@@ -528,11 +541,11 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
         let place = random.usize(..=REGION_BYTES - len_bytes);
         match random.u8(..5) {
             0 | 1 => {
-                write(&alice, &region, place, context, len_bytes);
+                post_write(&alice, &region, place, context, len_bytes);
                 memory[place..place + len_bytes].copy_from_slice(&payload(context, len_bytes));
             }
             2 | 3 => {
-                read(&alice, &region, place, context, len_bytes);
+                post_read(&alice, &region, place, context, len_bytes);
                 reads.push((context, memory[place..place + len_bytes].to_vec()));
             }
             _ => {
@@ -542,11 +555,11 @@ pub(crate) fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
         }
     }
     for (context, len_bytes) in messages {
-        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
-        assert!(received(&bob.completion().buffer) == payload(context, len_bytes));
+        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(context, len_bytes));
     }
     let contexts: Vec<u64> = reads.iter().map(|(context, _)| *context).collect();
-    let found = contents(&alice, &contexts, COUNT as usize);
+    let found = await_read_results(&alice, &contexts, COUNT as usize);
     for ((context, expected), found) in reads.into_iter().zip(found) {
         assert!(found == expected, "read {context}");
     }

@@ -7,12 +7,12 @@ use homespun::info::ResourceManagement;
 use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
 
 use crate::bounds::send_acknowledged;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Queue, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
-fn unprotected(depth_entries: usize) -> Setup {
+fn make_unprotected_setup(depth_entries: usize) -> Setup {
     Setup {
         cq_depth_entries: depth_entries,
         resource_mgmt: Some(ResourceManagement::Disabled),
@@ -21,9 +21,9 @@ fn unprotected(depth_entries: usize) -> Setup {
 }
 
 /// Sends a message of 24 bytes, and waits until the peer has received it and written or lost its entry.
-fn send_and_wait(party: &Party, context: u64) {
+fn send_and_wait_for_delivery(party: &Party, context: u64) {
     let buffers = vec![payload(context, 24)];
-    party.send_and_wait(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
+    party.send_and_wait_for_delivery(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
 }
 
 /// Asserts that every read of the queue returns the overrun.
@@ -40,26 +40,26 @@ fn assert_overrun(queue: &Queue) {
 
 pub(crate) fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
-    let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth));
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
     for context in 0..2 * depth as u64 {
-        bob.endpoint.recv(room(24), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     for context in 0..2 * depth as u64 {
-        send_and_wait(&alice, context);
+        send_and_wait_for_delivery(&alice, context);
     }
     for context in 0..depth as u64 {
         let (completion, source) = bob.cq.read_from().unwrap().unwrap();
         assert_eq!((completion.context, source), (context, bob.peer()));
-        assert_eq!(received(&completion.buffer), payload(context, 24));
+        assert_eq!(received_bytes(&completion.buffer), payload(context, 24));
     }
     assert_overrun(&bob.cq);
 
     // Operations go on without entries, although the queue has room now.
-    bob.endpoint.recv(room(24), ANY, 10).unwrap();
-    send_and_wait(&alice, 10);
-    alice.endpoint.recv(room(24), ANY, 11).unwrap();
+    bob.endpoint.recv(marked_buffer(24), ANY, 10).unwrap();
+    send_and_wait_for_delivery(&alice, 10);
+    alice.endpoint.recv(marked_buffer(24), ANY, 11).unwrap();
     bob.endpoint.send(payload(11, 24), bob.peer(), 12).unwrap();
-    assert_eq!(received(&alice.completion().buffer), payload(11, 24));
+    assert_eq!(received_bytes(&alice.next_completion().buffer), payload(11, 24));
     assert_overrun(&bob.cq);
 }
 
@@ -67,12 +67,12 @@ pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
     // Every other message is truncated, so that the first lost entry is an error in one case and a success
     // in the other.
     for depth in [1, 4] {
-        let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth as usize));
+        let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth as usize));
         for context in 0..depth + 2 {
-            bob.endpoint.recv(room(if context % 2 == 1 { 10 } else { 24 }), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(if context % 2 == 1 { 10 } else { 24 }), ANY, context).unwrap();
         }
         for context in 0..depth + 2 {
-            send_and_wait(&alice, context);
+            send_and_wait_for_delivery(&alice, context);
         }
         assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
         for context in 0..depth {
@@ -91,9 +91,10 @@ pub(crate) fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
 pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Net) {
     const DEPTH_ENTRIES: usize = 2;
     const DEPTH_OPS: u64 = 5;
-    let alice = net.open(Setup { tx_depth_ops: DEPTH_OPS as usize, ..unprotected(DEPTH_ENTRIES) });
-    let bob = net.open(Setup { asleep: true, ..Setup::default() });
-    alice.meet(&bob);
+    let alice = net
+        .open_party_with(Setup { tx_depth_ops: DEPTH_OPS as usize, ..make_unprotected_setup(DEPTH_ENTRIES) });
+    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    alice.insert_address_of(&bob);
     let full = Err(Error::Again(Again::QueueFull));
     for context in 0..DEPTH_OPS {
         send_acknowledged(&alice, context).unwrap();
@@ -101,9 +102,9 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
     assert_eq!(send_acknowledged(&alice, DEPTH_OPS), full);
     let count = 2 * DEPTH_OPS;
     for context in 0..count {
-        bob.endpoint.recv(room(24), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
-    net.wake(&bob);
+    net.start_driving(&bob);
     // Each accepted send shows that another one has ended, though its entry stays unread.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
     while sent < count {
@@ -113,12 +114,16 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
         }
         bob.cq.progress();
         alice.cq.progress();
-        deadline.pause("sends that end unread");
+        deadline.yield_or_panic("sends that end unread");
     }
     for context in 0..count {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!(completion.context, context);
-        assert_eq!(received(&completion.buffer), payload(context, 24), "what is lost is not the message");
+        assert_eq!(
+            received_bytes(&completion.buffer),
+            payload(context, 24),
+            "what is lost is not the message"
+        );
     }
     for _ in 0..DEPTH_ENTRIES {
         assert!(alice.cq.read().unwrap().unwrap().context < DEPTH_OPS);
@@ -127,9 +132,10 @@ pub(crate) fn unprotected_sends_are_bounded_by_the_transmit_depth_alone(net: &Ne
 }
 
 pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..unprotected(1) });
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
     for context in 0..6 {
-        bob.endpoint.recv(room(24), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
     }
     for context in 0..3 {
         send_acknowledged(&alice, context).unwrap();
@@ -137,46 +143,47 @@ pub(crate) fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (mut ended, deadline) = (0, Deadline::new());
     while ended < 3 {
         bob.cq.progress();
-        ended += usize::from(alice.poll().is_some());
-        deadline.pause("messages that overrun the queue");
+        ended += usize::from(alice.poll_completion().is_some());
+        deadline.yield_or_panic("messages that overrun the queue");
     }
     assert_eq!(bob.cq.read().unwrap().unwrap().context, 0);
     for context in 3..6 {
         send_acknowledged(&alice, context).unwrap();
         let deadline = Deadline::new();
-        while alice.poll().is_none() {
+        while alice.poll_completion().is_none() {
             assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
-            deadline.pause("a peer that does nothing but read its overrun queue");
+            deadline.yield_or_panic("a peer that does nothing but read its overrun queue");
         }
     }
-    net.wake(&bob);
+    net.start_driving(&bob);
 }
 
 pub(crate) fn separate_queues_are_overrun_separately(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { separate_queues: true, ..unprotected(1) });
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });
     for context in 0..2 {
-        bob.endpoint.recv(room(24), ANY, context).unwrap();
-        send_and_wait(&alice, context);
+        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
+        send_and_wait_for_delivery(&alice, context);
     }
     let receive_cq = bob.receive_cq.clone().expect("it has two queues");
     assert_eq!(receive_cq.read().unwrap().unwrap().context, 0);
     assert_overrun(&receive_cq);
     for context in 2..4 {
-        alice.endpoint.recv(room(24), ANY, context).unwrap();
-        send_and_wait(&bob, context);
-        assert_eq!(alice.completion().context, context);
+        alice.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
+        send_and_wait_for_delivery(&bob, context);
+        assert_eq!(alice.next_completion().context, context);
     }
     assert_eq!(bob.cq.read(), Ok(None));
     assert_overrun(&receive_cq);
 }
 
 pub(crate) fn queue_read_in_time_loses_nothing(net: &Net) {
-    let (alice, bob) = net.pair_of(unprotected(1), unprotected(1));
+    let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), make_unprotected_setup(1));
     for context in 0..10 {
         for (from, to) in [(&alice, &bob), (&bob, &alice)] {
-            to.endpoint.recv(room(24), ANY, context).unwrap();
-            send_and_wait(from, context);
-            assert_eq!(received(&to.completion().buffer), payload(context, 24));
+            to.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
+            send_and_wait_for_delivery(from, context);
+            assert_eq!(received_bytes(&to.next_completion().buffer), payload(context, 24));
         }
     }
     for party in [&alice, &bob] {
@@ -185,21 +192,21 @@ pub(crate) fn queue_read_in_time_loses_nothing(net: &Net) {
 }
 
 pub(crate) fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
-    let (alice, bob) = net.pair_of(unprotected(1), Setup::default());
+    let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), Setup::default());
     let messages: Vec<Bytes> = (0..3).map(|n| payload(n, 40_000)).collect();
     for (context, message) in (0..).zip(&messages) {
-        bob.endpoint.recv(room(message.len()), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(message.len()), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
     }
     for _ in &messages {
-        bob.completion();
+        bob.next_completion();
     }
     let given_back = || messages.iter().filter(|message| message.is_unique()).count();
     let deadline = Deadline::new();
     while given_back() < 2 {
         alice.cq.progress();
         bob.cq.progress();
-        deadline.pause("buffers of sends whose completions are lost");
+        deadline.yield_or_panic("buffers of sends whose completions are lost");
     }
     assert_eq!(given_back(), 2, "the queue holds one");
     alice.cq.read().unwrap().unwrap();

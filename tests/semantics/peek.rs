@@ -8,7 +8,7 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError, Tag, TagMatch};
 
-use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::{Deadline, Ended, Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -25,11 +25,17 @@ const LONG_BYTES: usize = 100_000;
 /// Sends a tagged message with the bytes and data of `identity`, and waits until it has arrived.
 fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
-    from.send_and_wait(SendMsg { buffers, to: from.peer(), tag: Some(tag), data, ..SendMsg::default() });
+    from.send_and_wait_for_delivery(SendMsg {
+        buffers,
+        to: from.peer(),
+        tag: Some(tag),
+        data,
+        ..SendMsg::default()
+    });
 }
 
 /// Sends as `deliver` does, to complete when matched, without waiting.
-fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
+fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
     let (to, tag) = (from.peer(), Some(tag));
@@ -38,7 +44,13 @@ fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
 
 /// Posts a peek, a claim or a discard, which need no buffer.
 #[track_caller]
-fn post_peek(party: &Party, tagged: TagMatch, from: FabricAddress, context: u64, flags: OpFlags) -> Ended {
+fn post_peek_and_wait(
+    party: &Party,
+    tagged: TagMatch,
+    from: FabricAddress,
+    context: u64,
+    flags: OpFlags,
+) -> Ended {
     let receive = RecvMsg { tagged: Some(tagged), from, context, flags, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
     let ended = party.next();
@@ -53,8 +65,8 @@ fn post_peek(party: &Party, tagged: TagMatch, from: FabricAddress, context: u64,
 
 /// Peeks at a message from any source, which must be there. Returns its identity.
 #[track_caller]
-fn peek_at(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
-    post_peek(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
+fn peek_identity(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 {
+    post_peek_and_wait(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
 }
 
 /// Peeks until the message is found. It may have arrived in part only.
@@ -62,113 +74,118 @@ fn peek_at(party: &Party, tagged: TagMatch, context: u64, then: OpFlags) -> u64 
 fn peek_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
     let deadline = Deadline::new();
     loop {
-        match post_peek(party, Tag(tag).into(), ANY, context, OpFlags::PEEK | then) {
+        match post_peek_and_wait(party, Tag(tag).into(), ANY, context, OpFlags::PEEK | then) {
             Ok((completion, _)) => return completion,
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
         }
         party.progress_all();
-        deadline.pause("a message to peek_at at");
+        deadline.yield_or_panic("a message to peek_at at");
     }
 }
 
 #[track_caller]
-fn finds_nothing(party: &Party, tagged: TagMatch) {
-    let failed = post_peek(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
+fn assert_peek_finds_nothing(party: &Party, tagged: TagMatch) {
+    let failed = post_peek_and_wait(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
     assert_eq!((failed.error.clone(), failed.errno()), (OperationError::NoMessage, Errno::ENOMSG));
     assert_eq!((failed.completion.len_bytes, failed.overflow_bytes()), (0, 0));
 }
 
 fn post_claim(party: &Party, context: u64, len_bytes: usize) -> Result<(), Error> {
-    let (buffers, tagged, flags) = (vec![room(len_bytes)], Some(Tag(0).into()), OpFlags::CLAIM);
+    let (buffers, tagged, flags) = (vec![marked_buffer(len_bytes)], Some(Tag(0).into()), OpFlags::CLAIM);
     party.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() })
 }
 
 /// Receives the message claimed with this context.
 #[track_caller]
-fn claim(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+fn claim_and_check(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
     post_claim(party, context, len_bytes).unwrap();
-    expect(party, context, tag, identity, len_bytes);
+    expect_message(party, context, tag, identity, len_bytes);
 }
 
 #[track_caller]
-fn expect(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
-    let completion = party.completion();
+fn expect_message(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+    let completion = party.next_completion();
     assert_eq!((completion.context, completion.tag, completion.data), (context, tag, identity));
     let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
     assert_eq!((completion.flags, completion.len_bytes), (flags, len_bytes));
-    assert!(received(&completion.buffer) == payload(identity, len_bytes));
+    assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
 }
 
 #[track_caller]
-fn receive(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
-    party.endpoint.trecv(room(len_bytes), ANY, tag, 0, 88).unwrap();
-    expect(party, 88, tag, identity, len_bytes);
+fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    party.endpoint.trecv(marked_buffer(len_bytes), ANY, tag, 0, 88).unwrap();
+    expect_message(party, 88, tag, identity, len_bytes);
 }
 
 pub(crate) fn peek_reports_a_message_and_leaves_it(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         deliver(&alice, 5, identity, len_bytes);
         for context in 1..=3 {
-            let (completion, source) = post_peek(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
+            let (completion, source) =
+                post_peek_and_wait(&bob, Tag(5).into(), ANY, context, OpFlags::PEEK).unwrap();
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(completion.flags, flags);
             assert_eq!((completion.len_bytes, completion.tag, completion.data), (len_bytes, 5, identity));
             assert_eq!(source, bob.peer());
         }
-        receive(&bob, 5, identity, len_bytes);
-        finds_nothing(&bob, Tag(5).into());
+        receive_and_check(&bob, 5, identity, len_bytes);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
     }
     // A message without remote data reports none.
-    alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(6), ..SendMsg::default() });
-    let (completion, _) = post_peek(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
+    alice.send_and_wait_for_delivery(SendMsg { to: alice.peer(), tag: Some(6), ..SendMsg::default() });
+    let (completion, _) = post_peek_and_wait(&bob, Tag(6).into(), ANY, 1, OpFlags::PEEK).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!((completion.len_bytes, completion.data), (0, 0));
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
-    let (alice, bob) = net.pair();
-    finds_nothing(&bob, Tag(5).into());
+    let (alice, bob) = net.open_pair();
+    assert_peek_finds_nothing(&bob, Tag(5).into());
     for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
-        let failed = post_peek(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        let failed = post_peek_and_wait(&bob, Tag(5).into(), ANY, 1, OpFlags::PEEK | then).unwrap_err();
         assert_eq!(failed.error, OperationError::NoMessage);
     }
     assert!(matches!(bob.endpoint.cancel(77), Err(Error::Misuse(Misuse::NotFound(_)))), "it has ended");
     deliver(&alice, 5, 1, 100);
-    finds_nothing(&bob, Tag(6).into());
-    finds_nothing(&bob, Tag(4).ignoring(2));
+    assert_peek_finds_nothing(&bob, Tag(6).into());
+    assert_peek_finds_nothing(&bob, Tag(4).ignoring(2));
     // Nor do tagged peeks find untagged messages.
-    alice.send_and_wait(SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() });
-    receive(&bob, 5, 1, 100);
-    finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
-    bob.silence();
+    alice.send_and_wait_for_delivery(SendMsg {
+        buffers: vec![payload(2, 8)],
+        to: alice.peer(),
+        ..SendMsg::default()
+    });
+    receive_and_check(&bob, 5, 1, 100);
+    assert_peek_finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
+    bob.assert_no_completion();
 }
 
 /// Connects the parties; the second makes progress only in its own calls.
-fn connect(alice: &Party, bob: &Party) {
-    bob.endpoint.trecv(room(8), ANY, 1, 0, 88).unwrap();
+fn connect_by_message(alice: &Party, bob: &Party) {
+    bob.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 88).unwrap();
     alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), 1, 99).unwrap();
-    expect(bob, 88, 1, 1, 8);
-    assert_eq!(alice.completion().context, 99);
+    expect_message(bob, 88, 1, 1, 8);
+    assert_eq!(alice.next_completion().context, 99);
 }
 
 fn send_without_waiting(alice: &Party, tag: u64, identity: u64) {
     let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
     let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
     alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(tag), data, context: 99, flags }).unwrap();
-    assert_eq!(alice.completion().context, 99);
+    assert_eq!(alice.next_completion().context, 99);
 }
 
 pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
-    connect(&alice, &bob);
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect_by_message(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
         send_without_waiting(&alice, 5, 2);
         for _ in 0..100 {
             alice.progress_all();
         }
-        let first = post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
+        let first = post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::PEEK | then);
         // A progress thread may have received the message.
         if net.turns != Turns::Automatic {
             assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
@@ -177,23 +194,23 @@ pub(crate) fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
             assert_eq!(peek_until_found(&bob, 5, 11, then).data, 2);
         }
         match then {
-            OpFlags::CLAIM => claim(&bob, 11, 5, 2, 8),
+            OpFlags::CLAIM => claim_and_check(&bob, 11, 5, 2, 8),
             OpFlags::DISCARD => {}
-            _ => receive(&bob, 5, 2, 8),
+            _ => receive_and_check(&bob, 5, 2, 8),
         }
     }
 }
 
 pub(crate) fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
-    connect(&alice, &bob);
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect_by_message(&alice, &bob);
     for identity in 2..20 {
-        bob.endpoint.trecv(room(8), ANY, 1, 0, 88).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), ANY, 1, 0, 88).unwrap();
         send_without_waiting(&alice, 5, identity);
         send_without_waiting(&alice, 1, 1);
-        expect(&bob, 88, 1, 1, 8);
-        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
-        receive(&bob, 5, identity, 8);
+        expect_message(&bob, 88, 1, 1, 8);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
+        receive_and_check(&bob, 5, identity, 8);
     }
 }
 
@@ -205,14 +222,14 @@ const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let peek = |party: &Party, tag, context, flags| {
         let tagged = Some(Tag(tag).into());
         party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
     };
     // The first message makes the link.
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
-        send(&alice, 5, identity, len_bytes);
+        send_match_complete(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
         // A context with a claimed message is refused, which shows without a queue that a message was
         // found.
@@ -222,7 +239,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
             if peeks > EAGER_PEEKS {
                 thread::sleep(Duration::from_millis(1));
             }
-            deadline.pause("a message to claim");
+            deadline.yield_or_panic("a message to claim");
         }
         let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
         assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{refused:?}");
@@ -238,7 +255,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
                 post_claim(&bob, 11, len_bytes).unwrap();
                 is_claimed = true;
             }
-            deadline.pause("the end of a claim and a send");
+            deadline.yield_or_panic("the end of a claim and a send");
         }
         let fields = |completion: Option<Completion>| {
             completion.map(|completion| (completion.context, completion.data, completion.len_bytes))
@@ -253,7 +270,7 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
-        match party.poll()? {
+        match party.poll_completion()? {
             Ok((completion, _)) => return Some(completion),
             Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
         }
@@ -261,193 +278,193 @@ fn poll_success(party: &Party) -> Option<Completion> {
 }
 
 pub(crate) fn peek_finds_the_earliest_match(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for identity in 1..=4 {
         deliver(&alice, identity, identity, 16);
     }
     let all = TagMatch::ANY;
-    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 1);
-    assert_eq!(peek_at(&bob, Tag(3).into(), 9, OpFlags::empty()), 3);
-    assert_eq!(peek_at(&bob, Tag(2).ignoring(1), 9, OpFlags::empty()), 2);
-    assert_eq!(peek_at(&bob, all, 9, OpFlags::DISCARD), 1);
-    assert_eq!(peek_at(&bob, all, 10, OpFlags::CLAIM), 2);
-    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 3);
-    receive(&bob, 3, 3, 16);
-    assert_eq!(peek_at(&bob, all, 9, OpFlags::empty()), 4);
-    claim(&bob, 10, 2, 2, 16);
-    receive(&bob, 4, 4, 16);
-    finds_nothing(&bob, all);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 1);
+    assert_eq!(peek_identity(&bob, Tag(3).into(), 9, OpFlags::empty()), 3);
+    assert_eq!(peek_identity(&bob, Tag(2).ignoring(1), 9, OpFlags::empty()), 2);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::DISCARD), 1);
+    assert_eq!(peek_identity(&bob, all, 10, OpFlags::CLAIM), 2);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 3);
+    receive_and_check(&bob, 3, 3, 16);
+    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 4);
+    claim_and_check(&bob, 10, 2, 2, 16);
+    receive_and_check(&bob, 4, 4, 16);
+    assert_peek_finds_nothing(&bob, all);
 }
 
 pub(crate) fn peek_may_name_a_source(net: &Net) {
-    let bob = net.party();
-    let senders = [net.party(), net.party()];
+    let bob = net.open_party();
+    let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
-        bob.meet(sender);
-        sender.meet(&bob);
+        bob.insert_address_of(sender);
+        sender.insert_address_of(&bob);
         deliver(sender, 5, identity, 16);
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
     for (from, identity) in [(second, 2), (first, 1), (ANY, 1)] {
-        let (completion, source) = post_peek(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) = post_peek_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap();
         assert_eq!(completion.data, identity);
         assert_eq!(source, FabricAddress(identity - 1));
     }
-    post_peek(&bob, Tag(5).into(), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
-    let failed = post_peek(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
+    post_peek_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
+    let failed = post_peek_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
     assert_eq!(failed.error, OperationError::NoMessage);
-    receive(&bob, 5, 1, 16);
+    receive_and_check(&bob, 5, 1, 16);
 }
 
 pub(crate) fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
-    let (alice, bob) = net.pair();
-    bob.endpoint.trecv(room(16), ANY, 5, 0, 1).unwrap();
+    let (alice, bob) = net.open_pair();
+    bob.endpoint.trecv(marked_buffer(16), ANY, 5, 0, 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
-    expect(&bob, 1, 5, 1, 16);
-    assert_eq!(peek_at(&bob, Tag(5).into(), 9, OpFlags::empty()), 2);
-    receive(&bob, 5, 2, 16);
+    expect_message(&bob, 1, 5, 1, 16);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 9, OpFlags::empty()), 2);
+    receive_and_check(&bob, 5, 2, 16);
 }
 
 pub(crate) fn claimed_message_is_received_by_its_claim_alone(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=3 {
             deliver(&alice, 5, identity, len_bytes);
         }
-        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
-        assert_eq!(peek_at(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
-        receive(&bob, 5, 3, len_bytes);
-        finds_nothing(&bob, Tag(5).into());
-        bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 13).unwrap();
-        bob.silence();
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
+        receive_and_check(&bob, 5, 3, len_bytes);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, 5, 0, 13).unwrap();
+        bob.assert_no_completion();
         // In any order.
-        claim(&bob, 12, 5, 2, len_bytes);
-        claim(&bob, 11, 5, 1, len_bytes);
-        bob.silence();
+        claim_and_check(&bob, 12, 5, 2, len_bytes);
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        bob.assert_no_completion();
         bob.endpoint.cancel(13).unwrap();
-        assert_eq!(bob.failure().error, OperationError::Cancelled);
+        assert_eq!(bob.next_failure().error, OperationError::Cancelled);
     }
 }
 
 pub(crate) fn discarded_message_is_never_received(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=4 {
-            send(&alice, 5, identity, len_bytes);
+            send_match_complete(&alice, 5, identity, len_bytes);
         }
         deliver(&alice, 6, 5, 8);
-        alice.silence();
+        alice.assert_no_completion();
         // One message is discarded by a peek, another after it was claimed.
-        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
-        assert_eq!(alice.completion().context, 1);
-        assert_eq!(peek_at(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
-        alice.silence();
-        post_peek(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
-        assert_eq!(alice.completion().context, 2);
-        receive(&bob, 5, 3, len_bytes);
-        assert_eq!(alice.completion().context, 3);
-        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 4);
-        assert_eq!(alice.completion().context, 4);
-        finds_nothing(&bob, Tag(5).into());
-        receive(&bob, 6, 5, 8);
-        bob.silence();
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
+        assert_eq!(alice.next_completion().context, 1);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 12, OpFlags::CLAIM), 2);
+        alice.assert_no_completion();
+        post_peek_and_wait(&bob, Tag(5).into(), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, 2);
+        receive_and_check(&bob, 5, 3, len_bytes);
+        assert_eq!(alice.next_completion().context, 3);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 4);
+        assert_eq!(alice.next_completion().context, 4);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
+        receive_and_check(&bob, 6, 5, 8);
+        bob.assert_no_completion();
     }
 }
 
 pub(crate) fn claimed_send_matches_only_when_received(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
-        send(&alice, 5, 1, len_bytes);
+        send_match_complete(&alice, 5, 1, len_bytes);
         peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        alice.silence();
-        claim(&bob, 11, 5, 1, len_bytes);
-        assert_eq!(alice.completion().context, 1);
+        alice.assert_no_completion();
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        assert_eq!(alice.next_completion().context, 1);
     }
 }
 
 pub(crate) fn claim_is_used_once(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
     let is_unknown = |result: Result<(), Error>| {
         assert!(matches!(result, Err(Error::Misuse(Misuse::NotFound(_)))), "{result:?}");
     };
     is_unknown(post_claim(&bob, 11, 16));
-    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
     is_unknown(post_claim(&bob, 12, 16));
     // A claim cannot be cancelled.
     is_unknown(bob.endpoint.cancel(11));
-    claim(&bob, 11, 5, 1, 16);
+    claim_and_check(&bob, 11, 5, 1, 16);
     is_unknown(post_claim(&bob, 11, 16));
-    receive(&bob, 5, 2, 16);
-    bob.silence();
+    receive_and_check(&bob, 5, 2, 16);
+    bob.assert_no_completion();
 }
 
 pub(crate) fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for len_bytes in [100, 1 << 20] {
         deliver(&alice, 5, 1, len_bytes);
-        peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
+        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
         post_claim(&bob, 11, 60).unwrap();
-        let failed = bob.failure();
+        let failed = bob.next_failure();
         assert_eq!((failed.completion.context, failed.overflow_bytes()), (11, len_bytes as u64 - 60));
-        assert_eq!(received(&failed.completion.buffer), payload(1, 60));
+        assert_eq!(received_bytes(&failed.completion.buffer), payload(1, 60));
         // The claim may have several segments.
         deliver(&alice, 5, 2, len_bytes);
-        peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
-        let (buffers, flags) = (room_in_pieces(len_bytes, 3), OpFlags::CLAIM);
+        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
+        let (buffers, flags) = (marked_buffers(len_bytes, 3), OpFlags::CLAIM);
         let tagged = Some(Tag(5).into());
         let receive = RecvMsg { buffers, tagged, context: 11, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap();
-        expect(&bob, 11, 5, 2, len_bytes);
+        expect_message(&bob, 11, 5, 2, len_bytes);
     }
 }
 
 /// Peeks at a long message while it arrives.
 pub(crate) fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     // More than the system's buffers hold; the loopback network has none, and its pieces are small.
     let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
     for len_bytes in [200_000, 1 << 20, longest_bytes] {
         let mut identity = 0;
         let mut send_next = || {
             identity += 1;
-            send(&alice, 5, identity, len_bytes);
+            send_match_complete(&alice, 5, identity, len_bytes);
             identity
         };
         let number = send_next();
         let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
         assert_eq!((seen.len_bytes, seen.data), (len_bytes, number));
-        receive(&bob, 5, number, len_bytes);
-        assert_eq!(alice.completion().context, number);
+        receive_and_check(&bob, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
 
         let number = send_next();
         peek_until_found(&bob, 5, 11, OpFlags::DISCARD);
-        assert_eq!(alice.completion().context, number);
+        assert_eq!(alice.next_completion().context, number);
 
         let number = send_next();
         peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        claim(&bob, 11, 5, number, len_bytes);
-        assert_eq!(alice.completion().context, number);
+        claim_and_check(&bob, 11, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
 
         let number = send_next();
         peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
-        assert_eq!(alice.completion().context, number);
+        post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, number);
 
         // Other messages arrive whole.
         let number = send_next();
-        receive(&bob, 5, number, len_bytes);
-        assert_eq!(alice.completion().context, number);
+        receive_and_check(&bob, 5, number, len_bytes);
+        assert_eq!(alice.next_completion().context, number);
     }
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
     let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
-    let (alice, bob) = net.pair_of(Setup::default(), small);
+    let (alice, bob) = net.open_pair_with(Setup::default(), small);
     let send_beyond = |identity: u64, flags: OpFlags| {
         let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
         let (to, tag) = (alice.peer(), Some(5));
@@ -457,92 +474,93 @@ pub(crate) fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net
         (1..=4).for_each(|identity| send_beyond(identity, flags));
         let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
         assert_eq!((seen.len_bytes, seen.data), (LONG_BYTES, 1));
-        alice.silence();
-        receive(&bob, 5, 1, LONG_BYTES);
-        assert_eq!(alice.completion().context, 1);
+        alice.assert_no_completion();
+        receive_and_check(&bob, 5, 1, LONG_BYTES);
+        assert_eq!(alice.next_completion().context, 1);
         peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
         peek_until_found(&bob, 5, 12, OpFlags::CLAIM);
         peek_until_found(&bob, 5, 13, OpFlags::DISCARD);
-        assert_eq!(alice.completion().context, 4);
-        alice.silence();
-        claim(&bob, 12, 5, 3, LONG_BYTES);
-        assert_eq!(alice.completion().context, 3);
-        post_peek(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
-        assert_eq!(alice.completion().context, 2);
-        finds_nothing(&bob, Tag(5).into());
+        assert_eq!(alice.next_completion().context, 4);
+        alice.assert_no_completion();
+        claim_and_check(&bob, 12, 5, 3, LONG_BYTES);
+        assert_eq!(alice.next_completion().context, 3);
+        post_peek_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.next_completion().context, 2);
+        assert_peek_finds_nothing(&bob, Tag(5).into());
     }
 }
 
 pub(crate) fn claimed_message_outlives_its_sender(net: &Net) {
     for len_bytes in LENS_BYTES {
-        let (alice, bob) = net.pair();
+        let (alice, bob) = net.open_pair();
         deliver(&alice, 5, 1, len_bytes);
         deliver(&alice, 5, 2, len_bytes);
-        assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
         drop(alice);
-        bob.silence();
-        let carol = net.party();
-        bob.meet(&carol);
-        carol.meet(&bob);
+        bob.assert_no_completion();
+        let carol = net.open_party();
+        bob.insert_address_of(&carol);
+        carol.insert_address_of(&bob);
         deliver(&carol, 5, 3, 8);
-        claim(&bob, 11, 5, 1, len_bytes);
-        receive(&bob, 5, 2, len_bytes);
-        receive(&bob, 5, 3, 8);
+        claim_and_check(&bob, 11, 5, 1, len_bytes);
+        receive_and_check(&bob, 5, 2, len_bytes);
+        receive_and_check(&bob, 5, 3, 8);
     }
 }
 
 pub(crate) fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
-        send(&alice, identity, identity, len_bytes);
+        send_match_complete(&alice, identity, identity, len_bytes);
         peek_until_found(&bob, identity, identity, OpFlags::CLAIM);
     }
-    alice.silence();
+    alice.assert_no_completion();
     drop(bob);
     let count = LENS_BYTES.len() as u64;
     let mut contexts: Vec<u64> = (0..count)
         .map(|_| {
-            let failed = alice.failure();
+            let failed = alice.next_failure();
             assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
             failed.completion.context
         })
         .collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (1..=count).collect::<Vec<_>>());
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn peek_needs_no_room_among_posted_receives(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
-    bob.endpoint.trecv(room(16), ANY, 1, 0, 1).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
+    bob.endpoint.trecv(marked_buffer(16), ANY, 1, 0, 1).unwrap();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
-    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::empty()), 1);
-    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
-    assert_eq!(peek_at(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 2);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), 1);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::DISCARD), 1);
+    assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 2);
     for _ in 0..5 {
-        finds_nothing(&bob, Tag(5).into());
+        assert_peek_finds_nothing(&bob, Tag(5).into());
     }
     // A claimed message takes no room among the receives.
-    bob.endpoint.trecv(room(16), ANY, 2, 0, 2).unwrap();
-    finds_nothing(&bob, Tag(5).into());
+    bob.endpoint.trecv(marked_buffer(16), ANY, 2, 0, 2).unwrap();
+    assert_peek_finds_nothing(&bob, Tag(5).into());
     assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));
     deliver(&alice, 1, 3, 16);
-    expect(&bob, 1, 1, 3, 16);
-    claim(&bob, 11, 5, 2, 16);
+    expect_message(&bob, 1, 1, 3, 16);
+    claim_and_check(&bob, 11, 5, 2, 16);
 }
 
 pub(crate) fn peek_finds_messages_to_own_endpoint(net: &Net) {
-    let narcissus = net.party();
-    let own = narcissus.meet(&narcissus);
+    let narcissus = net.open_party();
+    let own = narcissus.insert_address_of(&narcissus);
     for len_bytes in LENS_BYTES {
         deliver(&narcissus, 5, 1, len_bytes);
         deliver(&narcissus, 5, 2, len_bytes);
-        let (completion, source) = post_peek(&narcissus, Tag(5).into(), own, 9, OpFlags::PEEK).unwrap();
+        let (completion, source) =
+            post_peek_and_wait(&narcissus, Tag(5).into(), own, 9, OpFlags::PEEK).unwrap();
         assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
-        assert_eq!(peek_at(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
-        assert_eq!(peek_at(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);
-        claim(&narcissus, 11, 5, 1, len_bytes);
+        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
+        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);
+        claim_and_check(&narcissus, 11, 5, 1, len_bytes);
     }
-    narcissus.silence();
+    narcissus.assert_no_completion();
 }

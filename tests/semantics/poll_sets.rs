@@ -3,8 +3,8 @@
 use homespun::flags::{CounterEvents, MrFlags};
 use homespun::{Errno, FabricAddress, Rejected, WaitObject};
 
-use crate::binding::{open, register};
-use homespun_suite::payload::{payload, room};
+use crate::binding::{open_counter, register_region};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -17,23 +17,23 @@ const WRITES: u64 = 30;
 pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
     const ROUNDS: u64 = 20;
     let asleep = || Setup { asleep: true, ..Setup::default() };
-    let (alice, bob) = (net.open(Setup::default()), net.open(asleep()));
-    let second = net.open(asleep());
+    let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
+    let second = net.open_party_with(asleep());
     let domain = bob.domain_here();
-    let counter = open(domain, WaitObject::None);
-    let region = register(domain, 1, MrFlags::empty());
+    let counter = open_counter(domain, WaitObject::None);
+    let region = register_region(domain, 1, MrFlags::empty());
     region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).unwrap();
     let set = domain.open_poll_set();
     set.add(bob.cq_here(), FIRST).unwrap();
     set.add(&counter, WRITES).unwrap();
     set.add(second.cq_here(), SECOND).unwrap();
-    let (to_bob, to_second) = (alice.meet(&bob), alice.meet(&second));
-    bob.meet(&alice);
-    second.meet(&alice);
+    let (to_bob, to_second) = (alice.insert_address_of(&bob), alice.insert_address_of(&second));
+    bob.insert_address_of(&alice);
+    second.insert_address_of(&alice);
     let mut seen = [0; 3];
     for context in 0..ROUNDS {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        second.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        second.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         let endpoint = alice.endpoint.as_here();
         endpoint.write(payload(context, 8), to_bob, region.remote(), context).unwrap();
         endpoint.send(payload(context, 8), to_bob, context).unwrap();
@@ -50,12 +50,12 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
                 [WRITES] => seen[2] = counter.read(),
                 other => panic!("{other:?} is no context of a member"),
             }
-            alice.poll();
-            deadline.pause("everything to be told of");
+            alice.poll_completion();
+            deadline.yield_or_panic("everything to be told of");
         }
     }
     assert_eq!(set.poll(&mut [0; 3]), 0, "there is nothing more");
-    bob.endpoint.recv(room(8), ANY, 0).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
     bob.endpoint.cancel(0).unwrap();
     counter.add(1);
     assert_eq!(set.poll(&mut []), 0, "there is no room");
@@ -69,20 +69,21 @@ pub(crate) fn poll_of_a_set_drives_all_members(net: &Net) {
         "a change is told once, an entry until it is read"
     );
     bob.cq_here().read_error().unwrap().expect("a receive that was cancelled");
-    net.wake(&bob);
-    net.wake(&second);
+    net.start_driving(&bob);
+    net.start_driving(&second);
 }
 
 pub(crate) fn member_of_a_poll_set_is_not_closed(net: &Net) {
-    let (domain, other_domain) = (net.domain(), net.domain());
-    let (cq, counter) = (domain.open_cq(&Default::default()).unwrap(), open(&domain, WaitObject::None));
+    let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
+    let (cq, counter) =
+        (domain.open_cq(&Default::default()).unwrap(), open_counter(&domain, WaitObject::None));
     let set = domain.open_poll_set();
     set.add(&cq, 1).unwrap();
     set.add(&counter, 2).unwrap();
     let errno = |refused: Result<(), homespun::Error>| refused.expect_err("it is refused").errno();
     assert_eq!(errno(set.add(&cq, 3)), Errno::EINVAL);
     assert_eq!(errno(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3)), Errno::EDOMAIN);
-    assert_eq!(errno(set.add(&open(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
+    assert_eq!(errno(set.add(&open_counter(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
     let Rejected { error, returned: cq } = cq.close().expect_err("a set holds it");
     assert_eq!(error.errno(), Errno::EBUSY);
     let Rejected { error, returned: counter } = counter.close().expect_err("a set holds it");

@@ -5,7 +5,7 @@ use homespun::flags::{Caps, OpFlags};
 use homespun::limits::IOV_LIMIT;
 use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
 
-use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -22,7 +22,7 @@ fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes
     whole(endpoint.senddata(message.clone(), 2, to, 1));
     whole(endpoint.tsend(message.clone(), to, Tag(3), 1));
     whole(endpoint.tsenddata(message.clone(), 2, to, Tag(3), 1));
-    let in_pieces = pieces(message, IOV_LIMIT);
+    let in_pieces = split_unevenly(message, IOV_LIMIT);
     let vector = |refused: Result<(), Rejected<Vec<Bytes>>>| {
         let rejected = refused.expect_err("no send can be posted");
         assert_eq!((rejected.errno(), &rejected.returned), (errno, &in_pieces));
@@ -49,7 +49,7 @@ fn every_send_is_refused(endpoint: &Endpoint, to: FabricAddress, message: &Bytes
 fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     every_posted_receive_is_refused(endpoint, from, errno);
     for flags in [OpFlags::PEEK, OpFlags::PEEK | OpFlags::CLAIM] {
-        request_is_refused(endpoint, from, flags, errno);
+        assert_request_refused(endpoint, from, flags, errno);
     }
 }
 
@@ -57,26 +57,26 @@ fn every_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Err
 #[track_caller]
 fn every_posted_receive_is_refused(endpoint: &Endpoint, from: FabricAddress, errno: Errno) {
     let whole = |post: &dyn Fn(BytesMut) -> Result<(), Rejected<BytesMut>>| {
-        let buffer = room(24);
+        let buffer = marked_buffer(24);
         let address = buffer.as_ptr();
         let rejected = post(buffer).expect_err("no receive can be posted");
         assert_eq!((rejected.errno(), rejected.returned.as_ptr()), (errno, address));
-        assert_eq!(rejected.returned, room(24));
+        assert_eq!(rejected.returned, marked_buffer(24));
     };
     whole(&|buffer| endpoint.recv(buffer, from, 1));
     whole(&|buffer| endpoint.trecv(buffer, from, Tag(7), 1));
     let vector = |refused: Result<(), Rejected<Vec<BytesMut>>>| {
         let rejected = refused.expect_err("no receive can be posted");
-        assert_eq!((rejected.errno(), rejected.returned), (errno, vec![room(24), room(8)]));
+        assert_eq!((rejected.errno(), rejected.returned), (errno, vec![marked_buffer(24), marked_buffer(8)]));
     };
-    vector(endpoint.recvv(vec![room(24), room(8)], from, 1));
-    vector(endpoint.trecvv(vec![room(24), room(8)], from, Tag(7), 1));
-    request_is_refused(endpoint, from, OpFlags::COMPLETION, errno);
+    vector(endpoint.recvv(vec![marked_buffer(24), marked_buffer(8)], from, 1));
+    vector(endpoint.trecvv(vec![marked_buffer(24), marked_buffer(8)], from, Tag(7), 1));
+    assert_request_refused(endpoint, from, OpFlags::COMPLETION, errno);
 }
 
 #[track_caller]
-fn request_is_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFlags, errno: Errno) {
-    let buffers = || vec![room(24), room(8)];
+fn assert_request_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFlags, errno: Errno) {
+    let buffers = || vec![marked_buffer(24), marked_buffer(8)];
     let receive = RecvMsg { buffers: buffers(), from, tagged: Some(Tag(7).ignoring(1)), context: 9, flags };
     let rejected = endpoint.recvmsg(receive).expect_err("no receive can be posted");
     assert_eq!(rejected.errno(), errno, "{flags:?}");
@@ -86,13 +86,13 @@ fn request_is_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFlags, 
 }
 
 pub(crate) fn disabled_endpoint_returns_every_buffer(net: &Net) {
-    let endpoint = net.domain().endpoint(net.info()).unwrap();
+    let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
     every_send_is_refused(&endpoint, FabricAddress(0), &payload(1, 90_000), Errno::EOPBADSTATE);
     every_receive_is_refused(&endpoint, ANY, Errno::EOPBADSTATE);
 }
 
 pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
-    let (alice, _bob) = net.pair();
+    let (alice, _bob) = net.open_pair();
     let endpoint = alice.endpoint.as_here();
     let unknown = FabricAddress(77);
     every_send_is_refused(endpoint, unknown, &payload(1, 90_000), Errno::EINVAL);
@@ -100,7 +100,7 @@ pub(crate) fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
 }
 
 pub(crate) fn post_without_the_capability_returns_every_buffer(net: &Net) {
-    let open = |caps| net.pair_of(Setup { caps, ..Setup::default() }, Setup::default());
+    let open = |caps| net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::RECV);
     every_send_is_refused(alice.endpoint.as_here(), alice.peer(), &payload(1, 80), Errno::EOPNOTSUPP);
     let (alice, _bob) = open(Caps::MSG | Caps::TAGGED | Caps::SEND);
@@ -109,34 +109,34 @@ pub(crate) fn post_without_the_capability_returns_every_buffer(net: &Net) {
 
 pub(crate) fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     let narrow = || Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() };
-    let (alice, bob) = net.pair_of(narrow(), narrow());
+    let (alice, bob) = net.open_pair_with(narrow(), narrow());
     let flags = OpFlags::MATCH_COMPLETE;
     let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
     alice.endpoint.sendmsg(send).unwrap();
     every_send_is_refused(alice.endpoint.as_here(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
-    alice.endpoint.recv(room(8), ANY, 5).unwrap();
+    alice.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     every_posted_receive_is_refused(alice.endpoint.as_here(), ANY, Errno::EAGAIN);
-    bob.endpoint.recv(room(8), ANY, 6).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(1, 8));
-    alice.completion();
+    bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+    alice.next_completion();
 }
 
 pub(crate) fn oversized_vector_and_unfounded_claim_return_their_buffers(net: &Net) {
-    let (alice, _bob) = net.pair();
+    let (alice, _bob) = net.open_pair();
     let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
     let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![payload(1, 9); IOV_LIMIT + 1]));
-    let rejected = endpoint.recvv(vec![room(9); IOV_LIMIT + 1], ANY, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![room(9); IOV_LIMIT + 1]));
-    request_is_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
-    request_is_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
+    let rejected = endpoint.recvv(vec![marked_buffer(9); IOV_LIMIT + 1], ANY, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![marked_buffer(9); IOV_LIMIT + 1]));
+    assert_request_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
+    assert_request_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
     let contradiction = OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD;
-    request_is_refused(endpoint, ANY, contradiction, Errno::EINVAL);
+    assert_request_refused(endpoint, ANY, contradiction, Errno::EINVAL);
 }
 
 pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
     let narrow = Setup { tx_depth_ops: 2, tx_op_flags: OpFlags::MATCH_COMPLETE, ..Setup::default() };
-    let (alice, bob) = net.pair_of(narrow, Setup::default());
+    let (alice, bob) = net.open_pair_with(narrow, Setup::default());
     let endpoint = alice.endpoint.as_here();
     let send = |n: u64, message: Bytes| endpoint.send(message, alice.peer(), n);
     // Bob has posted no receives yet, so there is room for two.
@@ -145,7 +145,7 @@ pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
     let mut rejected = send(2, payload(2, 5000)).unwrap_err();
     let count = 40;
     for n in 0..count {
-        bob.endpoint.recv(room(5000), ANY, n).unwrap();
+        bob.endpoint.recv(marked_buffer(5000), ANY, n).unwrap();
     }
     let deadline = Deadline::new();
     for n in 2..count {
@@ -154,11 +154,11 @@ pub(crate) fn returned_buffer_may_be_posted_again(net: &Net) {
             assert!(again.returned.is_unique(), "no other reference is left");
             rejected = again;
             alice.progress_all();
-            deadline.pause("room for a send");
+            deadline.yield_or_panic("room for a send");
         }
         rejected = Rejected { error: rejected.error, returned: payload(n + 1, 5000) };
     }
     for n in 0..count {
-        assert!(received(&bob.completion().buffer) == payload(n, 5000));
+        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, 5000));
     }
 }

@@ -6,7 +6,7 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -18,13 +18,13 @@ const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
 fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
     drop(party);
-    let again = net.open(setup);
-    again.meet(peer);
+    let again = net.open_party_with(setup);
+    again.insert_address_of(peer);
     again
 }
 
 /// Sends messages of many lengths; their remote data names the incarnation of the sender.
-fn send_all(from: &Party, life: u64) {
+fn send_every_length(from: &Party, life: u64) {
     for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
         from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
     }
@@ -50,13 +50,13 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
                 assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
             }
         }
-        deadline.pause("a message to the reopened peer");
+        deadline.yield_or_panic("a message to the reopened peer");
     }
     unreachable!("there are enough numbers")
 }
 
 pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let mut bob = Some(bob);
     let lives = 3;
     for life in 1..=lives {
@@ -64,18 +64,18 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
             Some(former) if life > 1 => reopen(net, former, &alice),
             first => first.unwrap(),
         };
-        send_all(&present, life);
+        send_every_length(&present, life);
         bob = Some(present);
     }
     // The messages of each incarnation arrive in order.
     let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); lives as usize];
     for context in 0..lives * LENS_BYTES.len() as u64 {
-        alice.endpoint.recv(room(300_000), ANY, context).unwrap();
-        let (completion, source) = alice.completion_from();
+        alice.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap();
+        let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, source), (context, alice.peer()));
         let (life, number) = (completion.data / 100, completion.data % 100);
         assert!(
-            received(&completion.buffer) == payload(completion.data, LENS_BYTES[number as usize]),
+            received_bytes(&completion.buffer) == payload(completion.data, LENS_BYTES[number as usize]),
             "message {number} of life {life}"
         );
         numbers[life as usize - 1].push(number);
@@ -83,13 +83,13 @@ pub(crate) fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     for numbers in numbers {
         assert_eq!(numbers, (0..LENS_BYTES.len() as u64).collect::<Vec<_>>());
     }
-    let (sends, _) = bob.unwrap().completions(LENS_BYTES.len());
+    let (sends, _) = bob.unwrap().next_sends_and_others(LENS_BYTES.len());
     assert!(sends.iter().all(|send| send.context / 100 == lives));
 }
 
 pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
-    let (alice, bob) = net.pair();
-    alice.exchange(&bob);
+    let (alice, bob) = net.open_pair();
+    alice.exchange_long_messages(&bob);
     // Bob posts no receive for these, so they fail when he closes at the latest.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
@@ -97,51 +97,51 @@ pub(crate) fn operations_on_a_closed_predecessor_fail_once(net: &Net) {
         let to = alice.peer();
         alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
     }
-    alice.endpoint.recv(room(8), alice.peer(), 10).unwrap();
-    alice.endpoint.recv(room(64), ANY, 11).unwrap();
-    alice.silence();
+    alice.endpoint.recv(marked_buffer(8), alice.peer(), 10).unwrap();
+    alice.endpoint.recv(marked_buffer(64), ANY, 11).unwrap();
+    alice.assert_no_completion();
     let bob = reopen(net, bob, &alice);
     let failed: BTreeSet<u64> = (0..4)
         .map(|_| {
-            let failed = alice.failure();
+            let failed = alice.next_failure();
             assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
             failed.completion.context
         })
         .collect();
     assert_eq!(failed, [0, 1, 2, 10].into());
-    alice.silence();
+    alice.assert_no_completion();
     // None of it reaches the reopened bob, whose message a receive from any source takes.
     let delivered = send_until_delivered(&alice, 20);
-    bob.endpoint.trecv(room(64), ANY, 7, 0, 1).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(delivered, 64));
-    bob.endpoint.recv(room(64), ANY, 2).unwrap();
-    bob.endpoint.trecv(room(64), ANY, 7, 0, 3).unwrap();
-    bob.silence();
+    bob.endpoint.trecv(marked_buffer(64), ANY, 7, 0, 1).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
+    bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(64), ANY, 7, 0, 3).unwrap();
+    bob.assert_no_completion();
     bob.endpoint.send(payload(4, 64), bob.peer(), 4).unwrap();
-    let (completion, source) = alice.completion_from();
+    let (completion, source) = alice.next_completion_with_source();
     assert_eq!((completion.context, source), (11, alice.peer()));
-    assert_eq!(bob.completion().context, 4);
-    alice.silence();
+    assert_eq!(bob.next_completion().context, 4);
+    alice.assert_no_completion();
 }
 
 pub(crate) fn reopened_endpoint_is_reached_by_every_peer(net: &Net) {
-    let hub = net.party();
-    let mut rim: Vec<Party> = (0..3).map(|_| net.party()).collect();
+    let hub = net.open_party();
+    let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for party in &rim {
-        party.meet(&hub);
-        hub.meet(party);
+        party.insert_address_of(&hub);
+        hub.insert_address_of(party);
     }
     for round in 0..3 {
         for party in &rim {
-            hub.exchange(party);
+            hub.exchange_long_messages(party);
         }
         let leaver = rim.remove(0);
         rim.push(reopen(net, leaver, &hub));
         // It sends first, so that the hub knows it before it replies.
         let back = rim.last().unwrap();
         back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
-        hub.endpoint.recv(room(64), ANY, round).unwrap();
-        assert_eq!(received(&hub.completion().buffer), payload(round, 64));
-        assert_eq!(back.completion().context, round);
+        hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();
+        assert_eq!(received_bytes(&hub.next_completion().buffer), payload(round, 64));
+        assert_eq!(back.next_completion().context, round);
     }
 }

@@ -7,7 +7,7 @@ use homespun::{
 };
 
 use crate::shared_contexts::Sharers;
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -16,12 +16,12 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const LENS_BYTES: [usize; 9] = [400_000, 8, 0, 20_000, 64, 3000, 1 << 20, 1, 100_000];
 
 /// A buffer filled with a byte that no test sends.
-fn filled(room_bytes: usize) -> ReusableBuffer {
-    ReusableBuffer::from(room(room_bytes))
+fn make_marked_buffer(room_bytes: usize) -> ReusableBuffer {
+    ReusableBuffer::from(marked_buffer(room_bytes))
 }
 
 #[track_caller]
-fn reusable(completion: Completion) -> ReusableBuffer {
+fn expect_reusable(completion: Completion) -> ReusableBuffer {
     completion.buffer.into_reusable().expect("the buffer that was posted")
 }
 
@@ -29,15 +29,15 @@ fn reusable(completion: Completion) -> ReusableBuffer {
 #[track_caller]
 fn check_failed(failed: CompletionError, room_bytes: usize, identity: u64, len_bytes: usize) {
     assert_eq!(failed.completion.len_bytes, len_bytes);
-    let buffer = reusable(failed.completion);
+    let buffer = expect_reusable(failed.completion);
     assert_eq!((buffer.room_bytes(), buffer.len()), (room_bytes, len_bytes));
     assert!(buffer[..] == payload(identity, len_bytes)[..], "another beginning");
 }
 
 pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
     const ROOM_BYTES: usize = 1 << 20;
-    let (alice, bob) = net.pair();
-    let mut buffer = filled(ROOM_BYTES);
+    let (alice, bob) = net.open_pair();
+    let mut buffer = make_marked_buffer(ROOM_BYTES);
     for (identity, len_bytes) in (0..).zip(LENS_BYTES.into_iter().cycle().take(4 * LENS_BYTES.len())) {
         let is_tagged = identity % 2 == 0;
         let tag = is_tagged.then_some(7);
@@ -59,76 +59,76 @@ pub(crate) fn reusable_buffer_takes_message_after_message(net: &Net) {
             net.progress();
             post(buffer);
         }
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!((completion.context, completion.len_bytes), (identity, len_bytes));
-        buffer = reusable(completion);
+        buffer = expect_reusable(completion);
         assert_eq!((buffer.room_bytes(), buffer.len()), (ROOM_BYTES, len_bytes));
         assert!(buffer[..] == payload(identity, len_bytes)[..], "message {identity} has other bytes");
-        alice.completion();
+        alice.next_completion();
     }
     let (before, message) = (buffer.as_ptr(), buffer.into_message());
     assert_eq!((message.as_ptr(), message.len()), (before, LENS_BYTES[LENS_BYTES.len() - 1]));
 }
 
 pub(crate) fn truncated_message_fills_a_reusable_buffer(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (identity, (room_bytes, message_bytes)) in
         (0..).zip([(0, 1), (7, 8), (100, 4097), (5000, 70_000), (1000, 1 << 20), (1 << 18, 1 << 20)])
     {
-        bob.endpoint.as_here().recv_into(filled(room_bytes), ANY, identity).unwrap();
+        bob.endpoint.as_here().recv_into(make_marked_buffer(room_bytes), ANY, identity).unwrap();
         alice.endpoint.send(payload(identity, message_bytes), alice.peer(), 1).unwrap();
-        let failed = bob.failure();
+        let failed = bob.next_failure();
         let overflow_bytes = (message_bytes - room_bytes) as u64;
         assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
         check_failed(failed, room_bytes, identity, room_bytes);
-        alice.completion();
+        alice.next_completion();
     }
 }
 
 pub(crate) fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let endpoint = bob.endpoint.as_here();
     // It has had a message before.
-    endpoint.recv_into(filled(64), ANY, 1).unwrap();
+    endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 16), alice.peer(), 1).unwrap();
-    let used = reusable(bob.completion());
+    let used = expect_reusable(bob.next_completion());
     assert_eq!(used.len(), 16);
     endpoint.recv_into(used, ANY, 2).unwrap();
     endpoint.cancel(2).unwrap();
-    let failed = bob.failure();
+    let failed = bob.next_failure();
     assert_eq!(failed.error, OperationError::Cancelled);
     check_failed(failed, 64, 0, 0);
 }
 
 pub(crate) fn receive_from_a_closed_peer_returns_its_reusable_buffer(net: &Net) {
-    let (alice, bob) = net.pair();
-    alice.exchange(&bob);
-    bob.endpoint.as_here().trecv_into(filled(64), bob.peer(), Tag(1), 2).unwrap();
+    let (alice, bob) = net.open_pair();
+    alice.exchange_long_messages(&bob);
+    bob.endpoint.as_here().trecv_into(make_marked_buffer(64), bob.peer(), Tag(1), 2).unwrap();
     drop(alice);
-    let failed = bob.failure();
+    let failed = bob.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
     check_failed(failed, 64, 0, 0);
 }
 
 pub(crate) fn refused_receive_returns_its_reusable_buffer(net: &Net) {
-    let bob: Party = net.open(Setup { rx_depth_ops: 1, ..Setup::default() });
+    let bob: Party = net.open_party_with(Setup { rx_depth_ops: 1, ..Setup::default() });
     let endpoint = bob.endpoint.as_here();
-    let rejected = endpoint.recv_into(filled(64), FabricAddress(9), 1).unwrap_err();
+    let rejected = endpoint.recv_into(make_marked_buffer(64), FabricAddress(9), 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EINVAL, 64));
     // A multi-receive buffer is split into its messages.
     endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
-    let rejected = endpoint.recv_into(filled(64), ANY, 1).unwrap_err();
+    let rejected = endpoint.recv_into(make_marked_buffer(64), ANY, 1).unwrap_err();
     assert_eq!(rejected.error, Misuse::Memory(BadMemory::Reusable).into());
     assert_eq!((rejected.returned.room_bytes(), rejected.returned.len()), (64, 0));
     endpoint.trecv_into(rejected.returned, ANY, Tag(1), 2).expect("tagged receives ignore the flag");
-    let rejected = endpoint.trecv_into(filled(32), ANY, Tag(1), 3).unwrap_err();
+    let rejected = endpoint.trecv_into(make_marked_buffer(32), ANY, Tag(1), 3).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned.room_bytes()), (Errno::EAGAIN, 32));
 }
 
 pub(crate) fn shared_context_fills_reusable_buffers(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
-    let mut buffer = filled(400_000);
+    let (peer, _) = sharers.open_peer();
+    let mut buffer = make_marked_buffer(400_000);
     for (identity, len_bytes) in (0..).zip([8, 400_000, 0, 20_000]) {
         let (to, tag) = (identity as usize % 2, (identity > 1).then_some(5));
         match tag {
@@ -136,7 +136,7 @@ pub(crate) fn shared_context_fills_reusable_buffers(net: &Net) {
             None => sharers.context.recv_into(buffer, ANY, identity).unwrap(),
         }
         sharers.deliver(&peer, to, payload(identity, len_bytes), tag);
-        buffer = reusable(sharers.receipt(to));
+        buffer = expect_reusable(sharers.next_receive_completion(to));
         assert!(buffer[..] == payload(identity, len_bytes)[..]);
         assert_eq!(buffer.room_bytes(), 400_000);
     }

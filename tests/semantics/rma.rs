@@ -5,7 +5,7 @@ use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal, RemoteMemory};
 
-use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -15,50 +15,50 @@ const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE)
 /// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
 
-fn memory(len_bytes: usize, kind: Kind) -> RegionSpec {
+fn make_region_spec(len_bytes: usize, kind: Kind) -> RegionSpec {
     RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
-fn writing(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+fn make_write_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
     RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context)
 }
 
-fn reading(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+fn make_read_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
     RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context)
 }
 
 /// Writes, and waits for the completion.
 #[track_caller]
-fn write(party: &Party, call: RmaCall) {
+fn write_and_wait(party: &Party, call: RmaCall) {
     let context = call.context;
     party.endpoint.rma(call).unwrap();
-    let completion = party.completion();
+    let completion = party.next_completion();
     let flags = CompletionFlags::RMA | CompletionFlags::WRITE;
     assert_eq!((completion.context, completion.flags), (context, flags));
 }
 
 /// Reads, and waits for the completion.
 #[track_caller]
-fn read(party: &Party, call: RmaCall) -> Vec<u8> {
+fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
     let context = call.context;
     party.endpoint.rma(call).unwrap();
-    let completion = party.completion();
+    let completion = party.next_completion();
     let flags = CompletionFlags::RMA | CompletionFlags::READ;
     assert_eq!((completion.context, completion.flags), (context, flags));
-    received(&completion.buffer)
+    received_bytes(&completion.buffer)
 }
 
 pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for kind in Kind::ALL {
-        let region = bob.register(memory(300, kind)).unwrap();
+        let region = bob.register(make_region_spec(300, kind)).unwrap();
         let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
         for (context, by) in (1..).zip(ways) {
-            region.put(0, &room(300));
+            region.write_at(0, &marked_buffer(300));
             let bytes = payload(context, 200);
             let call = RmaCall {
-                address: region.at(50),
-                buffers: pieces(&bytes, if by == RmaBy::Write { 1 } else { 3 }),
+                address: region.address_at(50),
+                buffers: split_unevenly(&bytes, if by == RmaBy::Write { 1 } else { 3 }),
                 ..RmaCall::new(by, bytes.clone(), alice.peer(), &region, context)
             };
             if by == RmaBy::InjectWrite {
@@ -66,183 +66,220 @@ pub(crate) fn every_write_call_reaches_the_region(net: &Net) {
                 // The write reports nothing; a fenced send completes after it.
                 let send =
                     SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
-                alice.send_and_wait(send);
-                bob.endpoint.recv(room(0), ANY, 0).unwrap();
-                bob.completion();
+                alice.send_and_wait_for_delivery(send);
+                bob.endpoint.recv(marked_buffer(0), ANY, 0).unwrap();
+                bob.next_completion();
             } else {
-                write(&alice, call);
+                write_and_wait(&alice, call);
             }
-            let expected = [&room(50)[..], &bytes, &room(50)].concat();
+            let expected = [&marked_buffer(50)[..], &bytes, &marked_buffer(50)].concat();
             assert!(region.content() == expected, "{by:?}, {kind:?}");
         }
     }
 }
 
-pub(crate) fn every_read_call_reads_the_region(net: &Net) {
-    let (alice, bob) = net.pair();
+/// Every level that a write may have, the weakest first.
+const LEVELS: [OpFlags; 5] = [
+    OpFlags::empty(),
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+/// No message follows that would tell of the write.
+pub(crate) fn completed_write_of_every_level_is_in_the_region(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let mut context = 0;
     for kind in Kind::ALL {
-        let region = bob.register(memory(300, kind)).unwrap();
-        region.put(0, &payload(7, 300));
+        for len_bytes in LENS_BYTES {
+            let region = bob.register(make_region_spec(len_bytes.max(1), kind)).unwrap();
+            for flags in LEVELS {
+                context += 1;
+                let call =
+                    RmaCall { by: RmaBy::Writemsg, ..make_write_call(&alice, &region, context, len_bytes) };
+                write_and_wait(&alice, RmaCall { flags, ..call });
+                let expected = payload(context, len_bytes);
+                assert!(region.read_at(0, len_bytes) == expected, "{len_bytes} bytes, {kind:?}, {flags:?}");
+            }
+        }
+    }
+}
+
+pub(crate) fn every_read_call_reads_the_region(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for kind in Kind::ALL {
+        let region = bob.register(make_region_spec(300, kind)).unwrap();
+        region.write_at(0, &payload(7, 300));
         for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
             let call = RmaCall {
-                address: region.at(50),
-                buffers: pieces(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
+                address: region.address_at(50),
+                buffers: split_unevenly(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
                 ..RmaCall::new(by, payload(0, 200), alice.peer(), &region, context)
             };
-            assert!(read(&alice, call) == payload(7, 300)[50..250], "{by:?}, {kind:?}");
+            assert!(read_and_wait(&alice, call) == payload(7, 300)[50..250], "{by:?}, {kind:?}");
         }
     }
 }
 
 pub(crate) fn accesses_of_every_size_move_every_byte(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for kind in Kind::ALL {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-            let region = bob.register(memory(len_bytes + 20, kind)).unwrap();
-            let at = |call: RmaCall| RmaCall { address: region.at(9), ..call };
-            write(&alice, at(writing(&alice, &region, context, len_bytes)));
-            let expected = [&room(9)[..], &payload(context, len_bytes), &room(11)].concat();
+            let region = bob.register(make_region_spec(len_bytes + 20, kind)).unwrap();
+            let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
+            write_and_wait(&alice, at(make_write_call(&alice, &region, context, len_bytes)));
+            let expected = [&marked_buffer(9)[..], &payload(context, len_bytes), &marked_buffer(11)].concat();
             assert!(region.content() == expected, "{len_bytes} bytes, {kind:?}");
-            let bytes = read(&alice, at(reading(&alice, &region, context, len_bytes)));
+            let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, context, len_bytes)));
             assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
         }
     }
 }
 
 pub(crate) fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for kind in Kind::ALL {
-        let region = bob.register(memory(100, kind)).unwrap();
-        let unreadable =
-            bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, kind) }).unwrap();
-        let unwritable =
-            bob.register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, kind) }).unwrap();
+        let region = bob.register(make_region_spec(100, kind)).unwrap();
+        let unreadable = bob
+            .register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..make_region_spec(100, kind) })
+            .unwrap();
+        let unwritable = bob
+            .register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..make_region_spec(100, kind) })
+            .unwrap();
         for len_bytes in [8, 50, 20_000] {
-            let write = writing(&alice, &region, 1, len_bytes);
-            let read = reading(&alice, &region, 1, len_bytes);
+            let write = make_write_call(&alice, &region, 1, len_bytes);
+            let read = make_read_call(&alice, &region, 1, len_bytes);
             let mut cases = vec![
                 (RmaCall { key: KEY + 1, ..write.clone() }, Refusal::Key, Errno::EKEYREJECTED),
                 (RmaCall { key: KEY + 1, ..read.clone() }, Refusal::Key, Errno::EKEYREJECTED),
                 (RmaCall { key: unwritable.key(), ..write.clone() }, Refusal::Access, Errno::EACCES),
                 (RmaCall { key: unreadable.key(), ..read.clone() }, Refusal::Access, Errno::EACCES),
             ];
-            for address in [region.at(0).wrapping_sub(1), region.at(100 - 7), region.at(101), u64::MAX] {
+            for address in [
+                region.address_at(0).wrapping_sub(1),
+                region.address_at(100 - 7),
+                region.address_at(101),
+                u64::MAX,
+            ] {
                 cases.push((RmaCall { address, ..write.clone() }, Refusal::Range, Errno::EINVAL));
                 cases.push((RmaCall { address, ..read.clone() }, Refusal::Range, Errno::EINVAL));
             }
             for (call, refusal, errno) in cases {
                 alice.endpoint.rma(call.clone()).unwrap();
-                let failed = alice.failure();
+                let failed = alice.next_failure();
                 assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
                 assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
             }
         }
         for region in [region, unreadable, unwritable] {
-            assert!(region.content() == room(100));
+            assert!(region.content() == marked_buffer(100));
         }
     }
-    alice.exchange(&bob);
+    alice.exchange_long_messages(&bob);
 }
 
 pub(crate) fn target_without_remote_capability_refuses_the_access(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
-    let (alice, bob) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(100, Kind::Owned)).unwrap();
-    alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
-    let failed = alice.failure();
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
+    let region = bob.register(make_region_spec(100, Kind::Owned)).unwrap();
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
+    let failed = alice.next_failure();
     assert_eq!(
         (failed.errno(), failed.peer.as_deref()),
         (Errno::EACCES, Some(&bob.endpoint.name().unwrap()))
     );
-    assert!(read(&alice, reading(&alice, &region, 2, 10)) == room(10));
-    let own = writing(&bob, &region, 3, 10);
+    assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
+    let own = make_write_call(&bob, &region, 3, 10);
     assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability(Caps::WRITE)))));
-    let own = reading(&bob, &region, 3, 10);
+    let own = make_read_call(&bob, &region, 3, 10);
     assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability(Caps::READ)))));
 }
 
 pub(crate) fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
-    let (alice, bob) = net.pair_of(Setup::default(), target);
-    let region = bob.register(memory(100_000, Kind::Raw)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
-    let ways = [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite];
-    for (data, by) in (70..).zip(ways) {
-        for len_bytes in [0, 10, 100_000] {
-            if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
-                continue;
-            }
-            let call = RmaCall { by, data: Some(data), ..writing(&alice, &region, data, len_bytes) };
-            alice.endpoint.rma(call).unwrap();
-            let (completion, source) = bob.next_of(&queue).unwrap();
-            let flags =
-                CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
-            assert_eq!((completion.flags, completion.data), (flags, data));
-            assert_eq!((completion.context, completion.len_bytes, source), (0, len_bytes, bob.peer()));
-            assert!(region.content()[..len_bytes] == payload(data, len_bytes));
-            if by != RmaBy::InjectWrite {
-                assert_eq!(alice.completion().context, data);
+    for kind in Kind::ALL {
+        let region = bob.register(make_region_spec(100_000, kind)).unwrap();
+        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
+            for len_bytes in [0, 10, 100_000] {
+                if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
+                    continue;
+                }
+                let call =
+                    RmaCall { by, data: Some(data), ..make_write_call(&alice, &region, data, len_bytes) };
+                alice.endpoint.rma(call).unwrap();
+                let (completion, source) = bob.next_ended_of(&queue).unwrap();
+                let flags =
+                    CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+                assert_eq!((completion.flags, completion.data), (flags, data));
+                assert_eq!((completion.context, completion.len_bytes, source), (0, len_bytes, bob.peer()));
+                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
+                if by != RmaBy::InjectWrite {
+                    assert_eq!(alice.next_completion().context, data);
+                }
             }
         }
+        // A refused write delivers no remote data.
+        let call = RmaCall { key: 1, data: Some(9), ..make_write_call(&alice, &region, 9, 10) };
+        alice.endpoint.rma(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, 9);
     }
-    // A refused write delivers no remote data.
-    let call = RmaCall { key: 1, data: Some(9), ..writing(&alice, &region, 9, 10) };
-    alice.endpoint.rma(call).unwrap();
-    assert_eq!(alice.failure().completion.context, 9);
-    bob.silence();
+    bob.assert_no_completion();
 }
 
 pub(crate) fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
-    let (alice, bob) = net.pair_of(Setup::default(), target);
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::default(), target);
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
     for data in 0..COUNT {
-        let call = RmaCall { data: Some(data), ..writing(&alice, &region, data, 8) };
+        let call = RmaCall { data: Some(data), ..make_write_call(&alice, &region, data, 8) };
         alice.endpoint.rma(call).unwrap();
     }
     for _ in 0..100 {
         alice.progress_all();
     }
-    let told: Vec<u64> = (0..COUNT).map(|_| bob.completion().data).collect();
+    let told: Vec<u64> = (0..COUNT).map(|_| bob.next_completion().data).collect();
     assert_eq!(told, (0..COUNT).collect::<Vec<_>>(), "each is told, and in this order");
     for _ in 0..COUNT {
-        alice.completion();
+        alice.next_completion();
     }
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
 pub(crate) fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
-        let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
-        let region = bob.register(memory(len_bytes, Kind::Raw)).unwrap();
-        alice.endpoint.rma(writing(&alice, &region, context, len_bytes)).unwrap();
-        alice.endpoint.rma(reading(&alice, &region, context, len_bytes)).unwrap();
-        alice.silence();
-        net.wake(&bob);
-        let _both = [alice.completion(), alice.completion()];
+        let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+        let region = bob.register(make_region_spec(len_bytes, Kind::Raw)).unwrap();
+        alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
+        alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
+        alice.assert_no_completion();
+        net.start_driving(&bob);
+        let _both = [alice.next_completion(), alice.next_completion()];
         assert!(region.content() == payload(context, len_bytes));
     }
 }
 
 pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8 * COUNT, Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8 * COUNT, Kind::Owned)).unwrap();
     let mut left = 2 * COUNT;
     for number in 0..COUNT {
-        let at = |call: RmaCall| RmaCall { address: region.at(8 * number), ..call };
+        let at = |call: RmaCall| RmaCall { address: region.address_at(8 * number), ..call };
         let context = number as u64;
-        alice.endpoint.rma(at(writing(&alice, &region, context, 8))).unwrap();
-        alice.endpoint.rma(at(reading(&alice, &region, context, 8))).unwrap();
-        while let Some(ended) = alice.poll() {
+        alice.endpoint.rma(at(make_write_call(&alice, &region, context, 8))).unwrap();
+        alice.endpoint.rma(at(make_read_call(&alice, &region, context, 8))).unwrap();
+        while let Some(ended) = alice.poll_completion() {
             ended.unwrap();
             left -= 1;
         }
     }
-    (0..left).for_each(|_| _ = alice.completion());
+    (0..left).for_each(|_| _ = alice.next_completion());
     let expected: Vec<u8> = (0..COUNT).flat_map(|number| payload(number as u64, 8)).collect();
     assert!(region.content() == expected);
 }
@@ -250,29 +287,36 @@ pub(crate) fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
 pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const SLOT_BYTES: usize = 40_000;
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let parties = [&alice, &bob];
-    let region_of = |party: &Party| party.register(memory(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
+    let region_of =
+        |party: &Party| party.register(make_region_spec(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
     // Parties in other processes have their own domains; here both share one, with its keys.
     let regions = [
         region_of(&alice),
-        bob.register(RegionSpec { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, Kind::Owned) })
-            .unwrap(),
+        bob.register(RegionSpec {
+            key: KEY + 1,
+            ..make_region_spec(COUNT as usize * SLOT_BYTES, Kind::Owned)
+        })
+        .unwrap(),
     ];
     for number in 0..COUNT {
         let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
         for (party, region) in [(&alice, &regions[1]), (&bob, &regions[0])] {
-            let address = region.at(number as usize * SLOT_BYTES);
-            party.endpoint.rma(RmaCall { address, ..writing(party, region, number, len_bytes) }).unwrap();
-            party.endpoint.recv(room(len_bytes), ANY, number).unwrap();
+            let address = region.address_at(number as usize * SLOT_BYTES);
+            party
+                .endpoint
+                .rma(RmaCall { address, ..make_write_call(party, region, number, len_bytes) })
+                .unwrap();
+            party.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
             party.endpoint.send(payload(number, len_bytes), party.peer(), number).unwrap();
         }
     }
     for party in parties {
         for _ in 0..3 * COUNT {
-            let completion = party.completion();
+            let completion = party.next_completion();
             if completion.flags.contains(CompletionFlags::RECV) {
-                let bytes = received(&completion.buffer);
+                let bytes = received_bytes(&completion.buffer);
                 assert!(bytes == payload(completion.context, bytes.len()));
             }
         }
@@ -281,72 +325,73 @@ pub(crate) fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
         for (number, slot) in (0..).zip(region.content().chunks(SLOT_BYTES)) {
             let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
             assert!(slot[..len_bytes] == payload(number, len_bytes), "slot {number}");
-            assert!(slot[len_bytes..] == room(SLOT_BYTES - len_bytes), "behind slot {number}");
+            assert!(slot[len_bytes..] == marked_buffer(SLOT_BYTES - len_bytes), "behind slot {number}");
         }
     }
 }
 
 pub(crate) fn endpoint_accesses_its_own_region(net: &Net) {
-    let alice = net.party();
-    let own = alice.meet(&alice);
-    let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
+    let alice = net.open_party();
+    let own = alice.insert_address_of(&alice);
+    let region = alice.register(make_region_spec(100_000, Kind::Raw)).unwrap();
     for (context, len_bytes) in (1..).zip([10, 100_000]) {
-        write(&alice, RmaCall { peer: own, ..writing(&alice, &region, context, len_bytes) });
-        let call = RmaCall { peer: own, ..reading(&alice, &region, context, len_bytes) };
-        assert!(read(&alice, call) == payload(context, len_bytes));
+        write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
+        let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
+        assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
     }
 }
 
 pub(crate) fn fence_waits_for_preceding_accesses(net: &Net) {
     const LEN_BYTES: usize = 200_000;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(LEN_BYTES, Kind::Raw)).unwrap();
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(LEN_BYTES, Kind::Raw)).unwrap();
     for context in 1..4 {
         let flags = OpFlags::FENCE;
-        alice.endpoint.rma(writing(&alice, &region, context, LEN_BYTES)).unwrap();
+        alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
         // A fenced read finds what was written before it, and the receiver of a fenced message does too.
-        let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..reading(&alice, &region, 50, LEN_BYTES) };
+        let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
         alice.endpoint.rma(fenced).unwrap();
         let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
-        bob.endpoint.recv(room(0), ANY, 7).unwrap();
-        assert_eq!(bob.completion().context, 7);
+        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
+        assert_eq!(bob.next_completion().context, 7);
         assert!(region.content() == payload(context, LEN_BYTES));
-        assert_eq!(alice.completion().context, context);
-        let completion = alice.completion();
+        assert_eq!(alice.next_completion().context, context);
+        let completion = alice.next_completion();
         assert_eq!(completion.context, 50);
-        assert!(received(&completion.buffer) == payload(context, LEN_BYTES));
-        assert_eq!(alice.completion().context, 60);
+        assert!(received_bytes(&completion.buffer) == payload(context, LEN_BYTES));
+        assert_eq!(alice.next_completion().context, 60);
     }
 }
 
 pub(crate) fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
-    alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
-    alice.endpoint.rma(reading(&alice, &region, 2, 10)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
+    alice.endpoint.rma(make_read_call(&alice, &region, 2, 10)).unwrap();
     let flags = OpFlags::COMPLETION;
     for (context, by) in [(3, RmaBy::Writemsg), (4, RmaBy::Readmsg)] {
         let call = RmaCall::new(by, payload(3, 10), alice.peer(), &region, context);
         alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(alice.next_completion().context, context);
     }
     for by in [RmaBy::Write, RmaBy::InjectWrite] {
-        let call = RmaCall { by, key: 1, ..writing(&alice, &region, 5, 10) };
+        let call = RmaCall { by, key: 1, ..make_write_call(&alice, &region, 5, 10) };
         alice.endpoint.rma(call).unwrap();
         // Injected accesses have no context.
         let context = if by == RmaBy::Write { 5 } else { 0 };
-        assert_eq!(alice.failure().completion.context, context);
+        assert_eq!(alice.next_failure().completion.context, context);
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
-        let (alice, bob) = net.pair();
-        let region = bob.register(memory(LEN_BYTES, Kind::Raw)).unwrap();
-        let calls = [writing(&alice, &region, 1, LEN_BYTES), reading(&alice, &region, 2, LEN_BYTES)];
+        let (alice, bob) = net.open_pair();
+        let region = bob.register(make_region_spec(LEN_BYTES, Kind::Raw)).unwrap();
+        let calls =
+            [make_write_call(&alice, &region, 1, LEN_BYTES), make_read_call(&alice, &region, 2, LEN_BYTES)];
         let count = 4;
         for call in calls.iter().cycle().take(count) {
             alice.endpoint.rma(call.clone()).unwrap();
@@ -362,46 +407,48 @@ pub(crate) fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             }
         }
         alice.endpoint.rma(calls[0].clone()).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED);
+        assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED);
         assert!(closed.content() == before);
-        alice.exchange(&bob);
+        alice.exchange_long_messages(&bob);
     }
 }
 
 pub(crate) fn key_in_use_is_refused(net: &Net) {
-    let (alice, bob) = net.pair();
-    let first = bob.register(memory(10, Kind::Raw)).unwrap();
-    let Err(Error::Misuse(misuse)) = bob.register(memory(20, Kind::Owned)) else {
+    let (alice, bob) = net.open_pair();
+    let first = bob.register(make_region_spec(10, Kind::Raw)).unwrap();
+    let Err(Error::Misuse(misuse)) = bob.register(make_region_spec(20, Kind::Owned)) else {
         panic!("the key is taken")
     };
     assert_eq!((misuse.errno(), misuse), (Errno::ENOKEY, Misuse::KeyInUse(KEY)));
     first.close_raw();
-    let second = bob.register(memory(20, Kind::Owned)).unwrap();
-    write(&alice, writing(&alice, &second, 1, 20));
+    let second = bob.register(make_region_spec(20, Kind::Owned)).unwrap();
+    write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
     assert!(second.content() == payload(1, 20));
 }
 
 pub(crate) fn accesses_fail_when_the_target_closes(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(100_000, Kind::Raw)).unwrap();
-    write(&alice, writing(&alice, &region, 1, 10));
-    let calls = [writing(&alice, &region, 2, 100_000), reading(&alice, &region, 3, 100_000)];
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(100_000, Kind::Raw)).unwrap();
+    write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
+    let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
     drop(region);
     drop(bob);
     for call in calls {
         let context = call.context;
         match alice.endpoint.rma(call) {
-            Ok(()) => assert_eq!(alice.failure().completion.context, context),
+            Ok(()) => assert_eq!(alice.next_failure().completion.context, context),
             Err(error) => panic!("{error}"),
         }
     }
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net
-        .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(
+        Setup { tx_depth_ops: 2, ..Setup::default() },
+        Setup { asleep: true, ..Setup::default() },
+    );
+    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
     let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
     let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
     let long = payload(1, INJECT_MAX_BYTES + 1);
@@ -415,35 +462,40 @@ pub(crate) fn post_with_invalid_arguments_is_refused(net: &Net) {
         Errno::EINVAL
     );
     assert_eq!(errno(RmaCall { buffers: many, ..message(RmaBy::Readv, OpFlags::empty()) }), Errno::EINVAL);
-    assert_eq!(errno(RmaCall { peer: FabricAddress(77), ..writing(&alice, &region, 1, 8) }), Errno::EINVAL);
-    alice.endpoint.rma(writing(&alice, &region, 1, 8)).unwrap();
-    alice.endpoint.rma(reading(&alice, &region, 2, 8)).unwrap();
-    let full = alice.endpoint.rma(writing(&alice, &region, 3, 8));
+    assert_eq!(
+        errno(RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }),
+        Errno::EINVAL
+    );
+    alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
+    alice.endpoint.rma(make_read_call(&alice, &region, 2, 8)).unwrap();
+    let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
     assert_eq!(full, Err(Error::Again(Again::QueueFull)));
-    net.wake(&bob);
-    let mut contexts = [alice.completion().context, alice.completion().context];
+    net.start_driving(&bob);
+    let mut contexts = [alice.next_completion().context, alice.next_completion().context];
     contexts.sort_unstable();
     assert_eq!(contexts, [1, 2]);
-    alice.silence();
+    alice.assert_no_completion();
 }
 
 pub(crate) fn rma_without_the_capability_is_refused(net: &Net) {
     let caps = Caps::MSG;
-    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
-    for (call, direction) in
-        [(writing(&alice, &region, 1, 8), Caps::WRITE), (reading(&alice, &region, 1, 8), Caps::READ)]
-    {
+    let (alice, bob) =
+        net.open_pair_with(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
+    let region = bob.register(make_region_spec(10, Kind::Owned)).unwrap();
+    for (call, direction) in [
+        (make_write_call(&alice, &region, 1, 8), Caps::WRITE),
+        (make_read_call(&alice, &region, 1, 8), Caps::READ),
+    ] {
         assert_eq!(alice.endpoint.rma(call), Err(Misuse::NoCapability(Caps::RMA | direction).into()));
     }
-    alice.exchange(&bob);
+    alice.exchange_long_messages(&bob);
 }
 
 pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
     let caps = Caps::MSG;
-    let alice = net.open(Setup { caps, ..Setup::default() });
+    let alice = net.open_party_with(Setup { caps, ..Setup::default() });
     let endpoint = alice.endpoint.as_here();
-    let (bytes, pieces) = (payload(1, 8), pieces(&payload(2, 8), 2));
+    let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, bytes));
     let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
@@ -452,16 +504,20 @@ pub(crate) fn refused_post_returns_its_buffers(net: &Net) {
         (rejected.returned.buffers, rejected.returned.data, rejected.returned.context),
         (pieces, Some(3), 4)
     );
-    let rejected =
-        endpoint.readv(vec![room(3), room(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EOPNOTSUPP, vec![room(3), room(4)]));
-    let read = ReadMsg { buffers: vec![room(5)], context: 6, ..ReadMsg::default() };
+    let rejected = endpoint
+        .readv(vec![marked_buffer(3), marked_buffer(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1)
+        .unwrap_err();
+    assert_eq!(
+        (rejected.errno(), rejected.returned),
+        (Errno::EOPNOTSUPP, vec![marked_buffer(3), marked_buffer(4)])
+    );
+    let read = ReadMsg { buffers: vec![marked_buffer(5)], context: 6, ..ReadMsg::default() };
     let rejected = endpoint.readmsg(read).unwrap_err();
-    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![room(5)], 6));
+    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![marked_buffer(5)], 6));
 }
 
 pub(crate) fn invalid_registrations_are_refused(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let attr = MrAttr { access: EVERYTHING, requested_key: 1, ..MrAttr::default() };
     let refused =
         |len_bytes, attr: MrAttr| domain.register(len_bytes, &attr).map(|_| ()).unwrap_err().errno();
@@ -492,7 +548,11 @@ pub(crate) fn mr_mode_decides_keys_and_addresses(net: &Net) {
         let domain = net.fabric.domain(&info).unwrap();
         let attr = MrAttr { access: EVERYTHING, requested_key: 5, ..MrAttr::default() };
         let owned = domain.register(8, &attr).unwrap();
-        let raw = homespun_suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
+        let raw = homespun_suite::raw::RawMemory::allocate_and_register(
+            &domain,
+            8,
+            &MrAttr { requested_key: 6, ..attr },
+        );
         let (raw, memory) = raw.unwrap();
         assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
         let own = owned.as_ptr().expose_provenance() as u64;

@@ -16,7 +16,7 @@ use homespun::{
     RemoteMemory, SendMsg, Tag,
 };
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::StopOnDrop;
 use homespun_suite::{Deadline, Net, Setup};
 
@@ -31,10 +31,10 @@ struct OwnEndpoint {
 
 impl OwnEndpoint {
     fn open(domain: &Domain, net: &Net) -> OwnEndpoint {
-        OwnEndpoint::open_as(domain, net.info(), BindFlags::empty())
+        OwnEndpoint::open_with(domain, net.info(), BindFlags::empty())
     }
 
-    fn open_as(domain: &Domain, info: &Info, how: BindFlags) -> OwnEndpoint {
+    fn open_with(domain: &Domain, info: &Info, how: BindFlags) -> OwnEndpoint {
         let (cq, av) =
             (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
         let endpoint = domain.endpoint(info).unwrap();
@@ -44,23 +44,23 @@ impl OwnEndpoint {
         OwnEndpoint { endpoint, cq, av }
     }
 
-    fn pair(net: &Net) -> (OwnEndpoint, OwnEndpoint) {
-        let domain = net.domain();
+    fn open_pair(net: &Net) -> (OwnEndpoint, OwnEndpoint) {
+        let domain = net.open_other_domain();
         let (left, right) = (OwnEndpoint::open(&domain, net), OwnEndpoint::open(&domain, net));
-        left.meet(&right.endpoint);
-        right.meet(&left.endpoint);
+        left.insert_address_of(&right.endpoint);
+        right.insert_address_of(&left.endpoint);
         (left, right)
     }
 
     /// Its first peer has the address 0.
-    fn meet(&self, other: &Endpoint) -> FabricAddress {
+    fn insert_address_of(&self, other: &Endpoint) -> FabricAddress {
         self.av.insert(&[other.name().unwrap()]).remove(0).unwrap()
     }
 }
 
 /// A buffer to post, and the rest of its allocation, which shows whether the buffer still exists.
-fn watched(len_bytes: usize) -> (BytesMut, BytesMut) {
-    let mut rest = room(2 * len_bytes);
+fn make_watched_buffer(len_bytes: usize) -> (BytesMut, BytesMut) {
+    let mut rest = marked_buffer(2 * len_bytes);
     (rest.split_to(len_bytes), rest)
 }
 
@@ -93,10 +93,10 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
     for caps in [&mut info.caps, &mut info.tx.caps, &mut info.rx.caps] {
         *caps |= Caps::TRIGGER;
     }
-    let (domain, others) = (net.domain(), net.domain());
-    let alice = OwnEndpoint::open_as(&domain, &info, BindFlags::SELECTIVE_COMPLETION);
+    let (domain, others) = (net.open_other_domain(), net.open_other_domain());
+    let alice = OwnEndpoint::open_with(&domain, &info, BindFlags::SELECTIVE_COMPLETION);
     let bob = OwnEndpoint::open(&others, net);
-    let to = alice.meet(&bob.endpoint);
+    let to = alice.insert_address_of(&bob.endpoint);
     let counter = || domain.open_counter(&CounterAttr::default()).unwrap();
     let (ended, due) = (counter(), counter());
     alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
@@ -113,7 +113,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         let n = round as u64;
         alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
         alice.endpoint.writev(vec![traced(n), traced(n + 1)], to, RemoteMemory { address, key }, n).unwrap();
-        let (buffer, mut rest) = watched(8);
+        let (buffer, mut rest) = make_watched_buffer(8);
         alice.endpoint.read(buffer, to, RemoteMemory { address, key }, n).unwrap();
         let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
         let target = AtomicTarget { peer: to, memory: RemoteMemory { address, key }, op, datatype };
@@ -121,7 +121,7 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         while ended.read() < 4 * n || freed.load(Ordering::Relaxed) < 5 * round - 1 || !is_freed(&mut rest) {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
-            deadline.pause("the memory of silent accesses");
+            deadline.yield_or_panic("the memory of silent accesses");
         }
         let write = WriteMsg {
             buffers: vec![traced(n)],
@@ -137,29 +137,29 @@ pub(crate) fn unreported_access_frees_its_buffer(net: &Net) {
         while freed.load(Ordering::Relaxed) < 5 * round {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
-            deadline.pause("the memory of silent work");
+            deadline.yield_or_panic("the memory of silent work");
         }
     }
     assert_eq!(freed.load(Ordering::Relaxed), 5 * ROUNDS);
 }
 
 pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
-    let (alice, bob) = OwnEndpoint::pair(net);
+    let (alice, bob) = OwnEndpoint::open_pair(net);
     let peer = FabricAddress(0);
     let mut rests = Vec::new();
     for n in 0..20 {
-        let (buffer, rest) = watched(5000);
+        let (buffer, rest) = make_watched_buffer(5000);
         rests.push(rest);
-        let (first, rest) = watched(100);
+        let (first, rest) = make_watched_buffer(100);
         rests.push(rest);
-        let (second, rest) = watched(9000);
+        let (second, rest) = make_watched_buffer(9000);
         rests.push(rest);
         alice.endpoint.trecv(buffer, ANY, Tag(n), n).unwrap();
         alice.endpoint.recvv(vec![first, second], ANY, n).unwrap();
     }
     let messages: Vec<Bytes> = (0..20).map(|n| payload(n, 1000 * n as usize)).collect();
     for (context, message) in (0..).zip(&messages) {
-        bob.endpoint.recv(room(20_000), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), peer, context).unwrap();
     }
     // Half of them take messages, one of which is truncated; their entries stay unread.
@@ -178,7 +178,7 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
             match bob.cq.read() {
                 Ok(Some(completion)) if completion.context < 100 => arrived.push(completion),
                 Ok(Some(_)) => {}
-                Ok(None) => deadline.pause("what was accepted for sending"),
+                Ok(None) => deadline.yield_or_panic("what was accepted for sending"),
                 // Some of bob's sends may have failed because alice is gone.
                 Err(ReadError::ErrorAvailable) => {
                     assert!(bob.cq.read_error().unwrap().unwrap().completion.context >= 100);
@@ -188,18 +188,18 @@ pub(crate) fn dropped_endpoint_frees_posted_buffers(net: &Net) {
         }
     });
     for completion in &arrived {
-        assert!(received(&completion.buffer) == messages[completion.context as usize]);
+        assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
     }
     assert!(rests.iter_mut().all(is_freed), "a posted buffer is still there");
     assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
 }
 
 pub(crate) fn forgotten_endpoint_harms_no_other_object(net: &Net) {
-    let (alice, bob) = OwnEndpoint::pair(net);
+    let (alice, bob) = OwnEndpoint::open_pair(net);
     let deadline = Deadline::new();
     let to_alice = FabricAddress(0);
     for n in 0..3 {
-        alice.endpoint.recv(room(20_000), ANY, n).unwrap();
+        alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap();
     }
     // The application has no handle any more, but the queue still drives the endpoint.
     mem::forget(alice.endpoint);
@@ -211,11 +211,11 @@ pub(crate) fn forgotten_endpoint_harms_no_other_object(net: &Net) {
         let _sent = bob.cq.read();
         match alice.cq.read() {
             Ok(Some(completion)) => {
-                assert!(received(&completion.buffer) == payload(read, 20_000));
+                assert!(received_bytes(&completion.buffer) == payload(read, 20_000));
                 mem::forget(completion);
                 read += 1;
             }
-            Ok(None) => deadline.pause("messages to an endpoint that was forgotten"),
+            Ok(None) => deadline.yield_or_panic("messages to an endpoint that was forgotten"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -230,9 +230,9 @@ pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
         let mut left = vec![0, 1, 2, 3];
         let places = [order / 6, order / 2 % 3, order % 2, 0];
         let order: Vec<usize> = places.into_iter().map(|place| left.remove(place)).collect();
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let OwnEndpoint { endpoint, cq, av } = OwnEndpoint::open(&domain, net);
-        endpoint.recv(room(10), ANY, 1).unwrap();
+        endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
         let (mut endpoint, mut domain) = (Some(endpoint), Some(domain));
         let (mut cq, mut av) = (Some(cq), Some(av));
         for what in order {
@@ -263,14 +263,14 @@ pub(crate) fn objects_close_in_any_order_or_are_busy(net: &Net) {
 }
 
 pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
-    fn is_shareable<T: Clone + Send + Sync + 'static>(_: &T) {}
-    let eq: fn(&EventQueue) = is_shareable;
-    let fabric: fn(&Fabric) = is_shareable;
+    fn assert_shareable<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let eq: fn(&EventQueue) = assert_shareable;
+    let fabric: fn(&Fabric) = assert_shareable;
     let _checked_by_the_compiler = (eq, fabric);
-    let (alice, bob) = OwnEndpoint::pair(net);
-    is_shareable(&alice.endpoint);
-    is_shareable(&alice.cq);
-    is_shareable(&alice.av);
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    assert_shareable(&alice.endpoint);
+    assert_shareable(&alice.cq);
+    assert_shareable(&alice.av);
     let (is_over, polled) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for cq in [alice.cq.clone(), alice.cq.clone(), bob.cq.clone()] {
@@ -293,8 +293,8 @@ pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
         let _over = StopOnDrop(&is_over);
         let deadline = Deadline::new();
         for n in 0..50 {
-            alice.endpoint.recv(room(3000), ANY, n).unwrap();
-            bob.endpoint.recv(room(3000), ANY, n).unwrap();
+            alice.endpoint.recv(marked_buffer(3000), ANY, n).unwrap();
+            bob.endpoint.recv(marked_buffer(3000), ANY, n).unwrap();
             alice.endpoint.send(payload(n, 3000), FabricAddress(0), n).unwrap();
             bob.endpoint.send(payload(n, 3000), FabricAddress(0), n).unwrap();
         }
@@ -302,13 +302,13 @@ pub(crate) fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
         drop(bob);
         let seen = polled.load(Ordering::Relaxed);
         while polled.load(Ordering::Relaxed) < seen + 100 {
-            deadline.pause("polls of queues that have no endpoint any more");
+            deadline.yield_or_panic("polls of queues that have no endpoint any more");
         }
     });
 }
 
 pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
-    let (alice, bob) = OwnEndpoint::pair(net);
+    let (alice, bob) = OwnEndpoint::open_pair(net);
     let sent = AtomicUsize::new(0);
     let OwnEndpoint { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
@@ -327,7 +327,7 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
                     {
                         assert!(matches!(rejected.error, Error::Again(_)), "{rejected}");
                         let _sent = cq.read();
-                        deadline.pause("room for a send");
+                        deadline.yield_or_panic("room for a send");
                     }
                     sent.fetch_add(1, Ordering::Relaxed);
                     let _sent = cq.read();
@@ -336,7 +336,7 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
         }
         let deadline = Deadline::new();
         for n in 0..200 {
-            bob.endpoint.trecv(room(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
+            bob.endpoint.trecv(marked_buffer(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
         }
         let mut taken = 0;
         while taken < 200 {
@@ -345,7 +345,7 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
                     assert_eq!(completion.len_bytes, 700);
                     taken += 1;
                 }
-                Ok(None) => deadline.pause("messages of all threads"),
+                Ok(None) => deadline.yield_or_panic("messages of all threads"),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -354,20 +354,20 @@ pub(crate) fn last_of_many_threads_closes_the_endpoint(net: &Net) {
     // All handles are dropped, so the objects and the address are free.
     cq.close().unwrap();
     av.close().unwrap();
-    net.open(Setup { at: Some(name), ..Setup::default() });
+    net.open_party_with(Setup { at: Some(name), ..Setup::default() });
 }
 
 pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
     const WINDOW: u64 = 8;
     // After so many completions, while messages of every protocol are in flight.
     for leaves_after in [0, 1, 7, 40, 150] {
-        let (alice, bob) = OwnEndpoint::pair(net);
+        let (alice, bob) = OwnEndpoint::open_pair(net);
         let is_gone = AtomicBool::new(false);
         thread::scope(|scope| {
             let is_gone = &is_gone;
             scope.spawn(move || {
                 let mut ended = 0;
-                converse(&alice, WINDOW, |_| {
+                exchange_until(&alice, WINDOW, |_| {
                     ended += 1;
                     ended > leaves_after
                 });
@@ -377,7 +377,7 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
             scope.spawn(move || {
                 // Until bob notices that the peer has left; then every send must end, one way or the other.
                 let deadline = Deadline::new();
-                let mut outstanding = converse(&bob, WINDOW, |failed| failed);
+                let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
                 while outstanding > 0 || !is_gone.load(Ordering::Acquire) {
                     match bob.cq.read() {
                         Ok(Some(completion)) => outstanding -= u64::from(completion.context == SENT),
@@ -385,7 +385,7 @@ pub(crate) fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
                             let failed = bob.cq.read_error().unwrap().unwrap();
                             outstanding -= u64::from(failed.completion.context == SENT);
                         }
-                        Ok(None) => deadline.pause("the end of every send"),
+                        Ok(None) => deadline.yield_or_panic("the end of every send"),
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -400,12 +400,12 @@ const SENT: u64 = 1;
 
 /// Keeps so many messages in flight in each direction until `is_last` returns true for an ended operation;
 /// its argument tells whether a send has failed. Returns the number of outstanding sends.
-fn converse(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
+fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
     let deadline = Deadline::new();
     let (mut sending, mut receiving, mut number) = (0, 0, 0);
     loop {
         while receiving < window {
-            own.endpoint.recv(room(70_000), ANY, 2).unwrap();
+            own.endpoint.recv(marked_buffer(70_000), ANY, 2).unwrap();
             receiving += 1;
         }
         while sending < window {
@@ -429,7 +429,7 @@ fn converse(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> boo
                 (failed.completion.context, true)
             }
             Ok(None) => {
-                deadline.pause("traffic");
+                deadline.yield_or_panic("traffic");
                 continue;
             }
             Err(error) => panic!("{error}"),

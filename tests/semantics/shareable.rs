@@ -7,33 +7,40 @@ use homespun::{
     Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
 };
 
-use homespun_suite::payload::{payload, pieces, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes, split_unevenly};
 use homespun_suite::{Deadline, Kind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-fn memory(len_bytes: usize, key: u64) -> RegionSpec {
+fn make_region_spec(len_bytes: usize, key: u64) -> RegionSpec {
     RegionSpec { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key, is_counted: false }
 }
 
-fn call(by: RmaBy, party: &Party, region: &Region, context: u64, at: usize, len_bytes: usize) -> RmaCall {
+fn make_rma_call(
+    by: RmaBy,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    at: usize,
+    len_bytes: usize,
+) -> RmaCall {
     let bytes = payload(context, len_bytes);
-    RmaCall { address: region.at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
+    RmaCall { address: region.address_at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
 }
 
 /// Writes over the link, after which the region is mapped if the transport can.
 #[track_caller]
-fn meet(party: &Party, region: &Region) {
-    party.endpoint.rma(call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
-    assert_eq!(party.completion().context, 1);
+fn write_over_link_first(party: &Party, region: &Region) {
+    party.endpoint.rma(make_rma_call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
+    assert_eq!(party.next_completion().context, 1);
 }
 
 pub(crate) fn mapped_region_is_written_and_read_correctly(net: &Net) {
     const LEN_BYTES: usize = 300_001;
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(LEN_BYTES, 5)).unwrap();
-    meet(&alice, &region);
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(LEN_BYTES, 5)).unwrap();
+    write_over_link_first(&alice, &region);
     let mut expected = region.content();
     for (context, (at, len_bytes)) in (2..).zip([
         (0, 8),
@@ -45,33 +52,36 @@ pub(crate) fn mapped_region_is_written_and_read_correctly(net: &Net) {
         (1, LEN_BYTES - 1),
         (0, LEN_BYTES),
     ]) {
-        alice.endpoint.rma(call(RmaBy::Write, &alice, &region, context, at, len_bytes)).unwrap();
-        let completion = alice.completion();
+        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, at, len_bytes)).unwrap();
+        let completion = alice.next_completion();
         assert_eq!(
             (completion.context, completion.flags),
             (context, CompletionFlags::RMA | CompletionFlags::WRITE)
         );
         expected[at..at + len_bytes].copy_from_slice(&payload(context, len_bytes));
         assert!(region.content() == expected, "{len_bytes} bytes at {at}");
-        alice.endpoint.rma(call(RmaBy::Read, &alice, &region, context, at, len_bytes)).unwrap();
-        let completion = alice.completion();
+        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, context, at, len_bytes)).unwrap();
+        let completion = alice.next_completion();
         assert_eq!(
             (completion.context, completion.flags),
             (context, CompletionFlags::RMA | CompletionFlags::READ)
         );
-        assert!(received(&completion.buffer) == expected[at..at + len_bytes], "{len_bytes} bytes at {at}");
+        assert!(
+            received_bytes(&completion.buffer) == expected[at..at + len_bytes],
+            "{len_bytes} bytes at {at}"
+        );
     }
     let (at, len_bytes) = (3, 1000);
     let in_pieces = |by, context| {
-        let whole = call(by, &alice, &region, context, at, len_bytes);
-        RmaCall { buffers: pieces(&whole.buffers[0], 3), ..whole }
+        let whole = make_rma_call(by, &alice, &region, context, at, len_bytes);
+        RmaCall { buffers: split_unevenly(&whole.buffers[0], 3), ..whole }
     };
     alice.endpoint.rma(in_pieces(RmaBy::Writev, 20)).unwrap();
-    assert_eq!(alice.completion().context, 20);
+    assert_eq!(alice.next_completion().context, 20);
     expected[at..at + len_bytes].copy_from_slice(&payload(20, len_bytes));
     assert!(region.content() == expected, "in pieces");
     alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
-    assert!(received(&alice.completion().buffer) == expected[at..at + len_bytes], "into pieces");
+    assert!(received_bytes(&alice.next_completion().buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
 pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
@@ -84,17 +94,17 @@ pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
             counts: true,
             ..Setup::default()
         };
-        let (alice, bob) = net.pair_of(setup, Setup::default());
-        let region = bob.register(memory(64, 5)).unwrap();
-        meet(&alice, &region);
+        let (alice, bob) = net.open_pair_with(setup, Setup::default());
+        let region = bob.register(make_region_spec(64, 5)).unwrap();
+        write_over_link_first(&alice, &region);
         let accesses = DEPTH_ENTRIES as u64 + 1;
         for context in 2..2 + accesses {
-            alice.endpoint.rma(call(RmaBy::Write, &alice, &region, context, 0, 8)).unwrap();
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, 0, 8)).unwrap();
         }
         let deadline = Deadline::new();
-        while alice.counted(CounterEvents::WRITE) != (1 + accesses, 0) {
+        while alice.read_counter(CounterEvents::WRITE) != (1 + accesses, 0) {
             bob.cq.progress();
-            deadline.pause("writes to be counted");
+            deadline.yield_or_panic("writes to be counted");
         }
         let mut contexts = Vec::new();
         loop {
@@ -111,7 +121,7 @@ pub(crate) fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
                     contexts.push(completion.context);
                 }
                 // The last access is counted a moment before it is reported.
-                Ok(None) => deadline.pause("the end of a queue that is overrun"),
+                Ok(None) => deadline.yield_or_panic("the end of a queue that is overrun"),
                 Err(error) => break assert_eq!(error, ReadError::Overrun),
             }
         }
@@ -124,9 +134,9 @@ pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
     const TX_DEPTH_OPS: usize = 4;
     const END: u64 = 60;
     let setup = Setup { cq_depth_entries: DEPTH_ENTRIES, tx_depth_ops: TX_DEPTH_OPS, ..Setup::default() };
-    let (alice, bob) = net.pair_of(setup, Setup::default());
-    let region = bob.register(memory(8 * END as usize, 5)).unwrap();
-    meet(&alice, &region);
+    let (alice, bob) = net.open_pair_with(setup, Setup::default());
+    let region = bob.register(make_region_spec(8 * END as usize, 5)).unwrap();
+    write_over_link_first(&alice, &region);
     let mut expected = region.content();
     let (mut posted, mut refused, mut contexts) = (2, 0, Vec::new());
     let deadline = Deadline::new();
@@ -134,14 +144,14 @@ pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
         while posted < END {
             let by = [RmaBy::Write, RmaBy::WriteRaw, RmaBy::Read][posted as usize % 3];
             let (at, is_write) = (8 * posted as usize, matches!(by, RmaBy::Write | RmaBy::WriteRaw));
-            match alice.endpoint.rma(call(by, &alice, &region, posted, at, 8)) {
+            match alice.endpoint.rma(make_rma_call(by, &alice, &region, posted, at, 8)) {
                 Ok(()) if is_write => expected[at..at + 8].copy_from_slice(&payload(posted, 8)),
                 Ok(()) => {}
                 full => {
                     assert_eq!(full, Err(Again::QueueFull.into()));
                     let waiting = posted as usize - 2 - contexts.len();
                     assert!((TX_DEPTH_OPS..=TX_DEPTH_OPS + DEPTH_ENTRIES).contains(&waiting), "{waiting}");
-                    if refused == 0 && net.maps() {
+                    if refused == 0 && net.maps_peer_memory() {
                         assert_eq!(waiting, TX_DEPTH_OPS + DEPTH_ENTRIES, "all of it is over");
                     }
                     refused += 1;
@@ -151,13 +161,13 @@ pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
             posted += 1;
         }
         bob.cq.progress();
-        if let Some(ending) = alice.poll() {
+        if let Some(ending) = alice.poll_completion() {
             contexts.push(ending.unwrap().0.context);
         }
-        deadline.pause("accesses");
+        deadline.yield_or_panic("accesses");
     }
     assert!(refused > 0);
-    if !net.maps() {
+    if !net.maps_peer_memory() {
         contexts.sort_unstable();
     }
     assert_eq!(contexts, (2..END).collect::<Vec<_>>());
@@ -166,38 +176,45 @@ pub(crate) fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
 
 pub(crate) fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
     let (alice, bob) =
-        net.pair_of(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(memory(16, 5)).unwrap();
-    let told =
-        |by, context| RmaCall { flags: OpFlags::COMPLETION, ..call(by, &alice, &region, context, 0, 8) };
+        net.open_pair_with(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    let told = |by, context| RmaCall {
+        flags: OpFlags::COMPLETION,
+        ..make_rma_call(by, &alice, &region, context, 0, 8)
+    };
     for round in 1..=3 {
         for _ in 0..4 {
-            alice.endpoint.rma(call(RmaBy::Write, &alice, &region, 1000, 8, 8)).unwrap();
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 1000, 8, 8)).unwrap();
         }
-        alice.endpoint.rma(call(RmaBy::Read, &alice, &region, 1000, 8, 8)).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 1000, 8, 8)).unwrap();
         alice.endpoint.rma(told(RmaBy::Writemsg, 2 * round)).unwrap();
-        assert_eq!(alice.completion().context, 2 * round);
+        assert_eq!(alice.next_completion().context, 2 * round);
         alice.endpoint.rma(told(RmaBy::Readmsg, 2 * round + 1)).unwrap();
-        assert_eq!(alice.completion().context, 2 * round + 1);
-        alice.counts(&[(CounterEvents::WRITE, (5 * round, 0)), (CounterEvents::READ, (2 * round, 0))]);
-        assert!(alice.poll().is_none(), "the others are not told of");
+        assert_eq!(alice.next_completion().context, 2 * round + 1);
+        alice.wait_for_counts(&[
+            (CounterEvents::WRITE, (5 * round, 0)),
+            (CounterEvents::READ, (2 * round, 0)),
+        ]);
+        assert!(alice.poll_completion().is_none(), "the others are not told of");
     }
     assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
 /// Needs a stopped party, and a transport that maps.
 pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
-    assert!(net.maps(), "the test is about memory that the initiator maps");
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(100, 5)).unwrap();
-    meet(&alice, &region);
+    assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(100, 5)).unwrap();
+    write_over_link_first(&alice, &region);
     if net.turns == Turns::Processes {
         bob.stop();
     }
-    alice.endpoint.rma(call(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
-    assert_eq!(alice.poll().expect("it is over").unwrap().0.context, 2);
-    alice.endpoint.rma(call(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
-    assert!(received(&alice.poll().expect("it is over").unwrap().0.buffer) == payload(2, 20));
+    alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
+    assert_eq!(alice.poll_completion().expect("it is over").unwrap().0.context, 2);
+    alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
+    assert!(
+        received_bytes(&alice.poll_completion().expect("it is over").unwrap().0.buffer) == payload(2, 20)
+    );
     if net.turns == Turns::Processes {
         bob.resume();
     }
@@ -205,102 +222,109 @@ pub(crate) fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
 }
 
 pub(crate) fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(8, 5)).unwrap();
-    meet(&alice, &region);
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(8, 5)).unwrap();
+    write_over_link_first(&alice, &region);
     for number in 2..50_u64 {
-        bob.endpoint.recv(room(8), ANY, number).unwrap();
-        alice.endpoint.rma(call(RmaBy::Write, &alice, &region, number, 0, 8)).unwrap();
-        alice.completion();
+        bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
+        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, 0, 8)).unwrap();
+        alice.next_completion();
         alice.endpoint.send(payload(0, 8), alice.peer(), number).unwrap();
-        bob.completion();
+        bob.next_completion();
         assert!(region.content() == payload(number, 8), "{number}");
-        alice.completion();
+        alice.next_completion();
     }
 }
 
 pub(crate) fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
-    let (alice, bob) = net.pair();
-    let readable = bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..memory(100, 1) }).unwrap();
-    let writable = bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, ..memory(100, 2) }).unwrap();
-    alice.endpoint.rma(call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
-    alice.completion();
-    meet(&alice, &writable);
+    let (alice, bob) = net.open_pair();
+    let readable =
+        bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..make_region_spec(100, 1) }).unwrap();
+    let writable =
+        bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, ..make_region_spec(100, 2) }).unwrap();
+    alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
+    alice.next_completion();
+    write_over_link_first(&alice, &writable);
     let fails = |call: RmaCall, refusal: Refusal| {
         let context = call.context;
         alice.endpoint.rma(call).unwrap();
-        let failure = alice.failure();
+        let failure = alice.next_failure();
         assert_eq!((failure.completion.context, failure.error), (context, OperationError::Refused(refusal)));
     };
-    fails(call(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
-    fails(call(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
-    fails(call(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
-    fails(call(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
-    fails(RmaCall { address: u64::MAX, ..call(RmaBy::Read, &alice, &readable, 6, 0, 2) }, Refusal::Range);
-    assert!(readable.content() == room(100));
+    fails(make_rma_call(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
+    fails(make_rma_call(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
+    fails(make_rma_call(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
+    fails(make_rma_call(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
+    fails(
+        RmaCall { address: u64::MAX, ..make_rma_call(RmaBy::Read, &alice, &readable, 6, 0, 2) },
+        Refusal::Range,
+    );
+    assert!(readable.content() == marked_buffer(100));
 }
 
 pub(crate) fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
-    let alice = net.party();
-    let bob = net.open(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
-    let peer = alice.meet(&bob);
-    let region = bob.register(memory(100, 5)).unwrap();
+    let alice = net.open_party();
+    let bob =
+        net.open_party_with(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
+    let peer = alice.insert_address_of(&bob);
+    let region = bob.register(make_region_spec(100, 5)).unwrap();
     let to_bob =
         |by, context| RmaCall { peer, ..RmaCall::new(by, payload(context, 10), peer, &region, context) };
     for context in 1..4 {
         alice.endpoint.rma(to_bob(RmaBy::Read, context)).unwrap();
-        alice.completion();
+        alice.next_completion();
         alice.endpoint.rma(to_bob(RmaBy::Write, context)).unwrap();
-        assert_eq!(alice.failure().error, OperationError::Refused(Refusal::Access));
+        assert_eq!(alice.next_failure().error, OperationError::Refused(Refusal::Access));
     }
 }
 
 pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for round in 0..4 {
-        let first = bob.register(memory(1000, 5)).unwrap();
-        meet(&alice, &first);
-        alice.endpoint.rma(call(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
-        alice.completion();
-        let late = call(RmaBy::Write, &alice, &first, 3, 0, 10);
+        let first = bob.register(make_region_spec(1000, 5)).unwrap();
+        write_over_link_first(&alice, &first);
+        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
+        alice.next_completion();
+        let late = make_rma_call(RmaBy::Write, &alice, &first, 3, 0, 10);
         drop(first);
         alice.endpoint.rma(late.clone()).unwrap();
-        let failure = alice.failure();
+        let failure = alice.next_failure();
         assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
         // Another region has the key now, and none of the first one's bytes.
-        let second = bob.register(memory(50, 5)).unwrap();
+        let second = bob.register(make_region_spec(50, 5)).unwrap();
         alice.endpoint.rma(late).unwrap();
-        alice.completion();
-        assert!(second.content() == [&payload(3, 10)[..], &room(40)].concat());
+        alice.next_completion();
+        assert!(second.content() == [&payload(3, 10)[..], &marked_buffer(40)].concat());
     }
 }
 
 pub(crate) fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
     const COUNT: u64 = homespun::limits::SHOWN_LINK_MAX_REGIONS as u64 + 6;
-    let (alice, bob) = net.pair();
-    let regions: Vec<Region> = (0..COUNT).map(|key| bob.register(memory(16, key)).unwrap()).collect();
+    let (alice, bob) = net.open_pair();
+    let regions: Vec<Region> =
+        (0..COUNT).map(|key| bob.register(make_region_spec(16, key)).unwrap()).collect();
     for round in 0..3 {
         for (number, region) in (0..).zip(&regions) {
             let context = round * COUNT + number;
-            alice.endpoint.rma(call(RmaBy::Write, &alice, region, context, 0, 16)).unwrap();
-            assert_eq!(alice.completion().context, context);
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, region, context, 0, 16)).unwrap();
+            assert_eq!(alice.next_completion().context, context);
             assert!(region.content() == payload(context, 16));
         }
     }
 }
 
 pub(crate) fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(16, 5)).unwrap();
-    meet(&alice, &region);
-    let write = RmaCall { data: Some(77), ..call(RmaBy::Write, &alice, &region, 2, 0, 16) };
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    write_over_link_first(&alice, &region);
+    let write = RmaCall { data: Some(77), ..make_rma_call(RmaBy::Write, &alice, &region, 2, 0, 16) };
     alice.endpoint.rma(write).unwrap();
-    assert_eq!(alice.completion().context, 2);
-    let completion = bob.completion();
+    assert_eq!(alice.next_completion().context, 2);
+    let completion = bob.next_completion();
     assert_eq!((completion.data, completion.len_bytes), (77, 16));
     assert!(completion.flags.contains(CompletionFlags::REMOTE_WRITE));
     // A fence orders accesses to mapped regions, too.
-    bob.endpoint.recv(room(8), ANY, 3).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
     alice
         .endpoint
         .sendmsg(SendMsg {
@@ -311,20 +335,21 @@ pub(crate) fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: 
             ..SendMsg::default()
         })
         .unwrap();
-    let fenced = RmaCall { flags: OpFlags::FENCE, ..call(RmaBy::Writemsg, &alice, &region, 4, 0, 16) };
+    let fenced =
+        RmaCall { flags: OpFlags::FENCE, ..make_rma_call(RmaBy::Writemsg, &alice, &region, 4, 0, 16) };
     alice.endpoint.rma(fenced).unwrap();
-    assert_eq!([alice.completion().context, alice.completion().context], [3, 4]);
-    bob.completion();
+    assert_eq!([alice.next_completion().context, alice.next_completion().context], [3, 4]);
+    bob.next_completion();
     assert!(region.content() == payload(4, 16));
 }
 
 pub(crate) fn access_to_a_mapped_region_fails_when_its_owner_closes(net: &Net) {
-    let (alice, bob) = net.pair();
-    let region = bob.register(memory(16, 5)).unwrap();
-    meet(&alice, &region);
-    let write = call(RmaBy::Write, &alice, &region, 2, 0, 16);
+    let (alice, bob) = net.open_pair();
+    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    write_over_link_first(&alice, &region);
+    let write = make_rma_call(RmaBy::Write, &alice, &region, 2, 0, 16);
     drop((region, bob));
     // The region closed before its owner.
     alice.endpoint.rma(write).unwrap();
-    alice.failure();
+    alice.next_failure();
 }

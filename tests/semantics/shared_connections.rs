@@ -6,26 +6,26 @@ use homespun::{Caps, ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, Sh
 use crate::shared_contexts::{ANY, LENS_BYTES};
 use homespun_suite::Net;
 use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 /// A connection whose second end receives through a context.
-pub(crate) fn connected(
+pub(crate) fn connect_with_shared_context(
     client: &Side,
     server: &Side,
     context: &SharedReceiveContext,
 ) -> (Endpoint, Endpoint) {
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = connecting::request(&[server, client]);
+    let request = connecting::next_request(&[server, client]);
     let mut info = request.info();
     info.ep.rx_ctx_cnt = SHARED_CONTEXT;
     let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
-    let accepting = server.bound(accepting, SERVER);
+    let accepting = server.bind_endpoint(accepting, SERVER);
     accepting.bind_shared_receive_context(context).unwrap();
     accepting.accept(b"").unwrap();
     for (side, other) in [(server, client), (client, server)] {
-        let heard = connecting::hear(&[side, other]);
+        let heard = connecting::next_event(&[side, other]);
         assert!(matches!(heard, Ok(ConnectionEvent::Connected { .. })), "{heard:?}");
     }
     (connecting, accepting)
@@ -35,49 +35,49 @@ pub(crate) fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     // Unconnected endpoints could still be bound, for which this source would matter.
-    let refused = context.recv(room(8), FabricAddress(0), 0).unwrap_err();
+    let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
     assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
     for number in 0..2 {
-        context.recv(room(LENS_BYTES[3]), ANY, number).unwrap();
+        context.recv(marked_buffer(LENS_BYTES[3]), ANY, number).unwrap();
     }
-    let (first, first_served) = connected(&client, &server, &context);
+    let (first, first_served) = connect_with_shared_context(&client, &server, &context);
     for number in 2..4 {
         // A connection identifies its peer.
-        context.recv(room(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
+        context.recv(marked_buffer(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
     }
-    let (second, second_served) = connected(&client, &server, &context);
+    let (second, second_served) = connect_with_shared_context(&client, &server, &context);
     for (number, (from, len_bytes)) in
         [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()
     {
         from.send(payload(number as u64, len_bytes), ANY, 9).unwrap();
-        let received_there = connecting::completion(&[&server, &client]);
+        let received_there = connecting::next_completion(&[&server, &client]);
         assert_eq!(received_there.context, number as u64);
-        assert!(received(&received_there.buffer) == payload(number as u64, len_bytes));
-        assert_eq!(connecting::completion(&[&client, &server]).context, 9);
+        assert!(received_bytes(&received_there.buffer) == payload(number as u64, len_bytes));
+        assert_eq!(connecting::next_completion(&[&client, &server]).context, 9);
     }
     first_served.send(payload(1, 8), ANY, 10).unwrap();
-    first.recv(room(8), ANY, 11).unwrap();
-    assert_eq!(connecting::completion(&[&client, &server]).context, 11);
-    connecting::close((first, second, first_served, second_served), &[&client, &server]);
+    first.recv(marked_buffer(8), ANY, 11).unwrap();
+    assert_eq!(connecting::next_completion(&[&client, &server]).context, 11);
+    connecting::close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }
 
 pub(crate) fn closed_connection_leaves_receives_to_others(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    let (first, first_served) = connected(&client, &server, &context);
-    let (second, second_served) = connected(&client, &server, &context);
-    context.recv(room(8), ANY, 1).unwrap();
+    let (first, first_served) = connect_with_shared_context(&client, &server, &context);
+    let (second, second_served) = connect_with_shared_context(&client, &server, &context);
+    context.recv(marked_buffer(8), ANY, 1).unwrap();
     first.shutdown().unwrap();
-    let heard = connecting::hear(&[&server, &client]);
+    let heard = connecting::next_event(&[&server, &client]);
     assert!(matches!(heard, Ok(ConnectionEvent::Shutdown { .. })), "{heard:?}");
-    context.recv(room(8), ANY, 2).expect("the context goes on");
+    context.recv(marked_buffer(8), ANY, 2).expect("the context goes on");
     for number in 1..3 {
         second.send(payload(number, 8), ANY, 9).unwrap();
-        assert_eq!(connecting::completion(&[&server, &client]).context, number);
+        assert_eq!(connecting::next_completion(&[&server, &client]).context, number);
     }
     drop(first_served);
     let error = context.clone().close().unwrap_err().error;
     assert_eq!(error.errno(), Errno::EBUSY, "one endpoint is left");
-    connecting::close((first, second, second_served), &[&client, &server]);
+    connecting::close_with_progress((first, second, second_served), &[&client, &server]);
     context.close().expect("no endpoint is left");
 }

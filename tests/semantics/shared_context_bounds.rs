@@ -5,14 +5,14 @@ use homespun::{Again, CqAttr, FabricAddress, OperationError};
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
 use homespun_suite::Net;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 
 pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     for context in 0..10 {
-        sharers.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
     }
     for identity in 0..4 {
         sharers.deliver(&peer, 1, payload(identity, 8), None);
@@ -21,84 +21,84 @@ pub(crate) fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
         sharers.deliver(&peer, 0, payload(identity, 8), None);
     }
     for context in 4..10 {
-        assert_eq!(sharers.receipt(0).context, context);
+        assert_eq!(sharers.next_receive_completion(0).context, context);
     }
     for context in 0..4 {
-        assert_eq!(sharers.receipt(1).context, context);
+        assert_eq!(sharers.next_receive_completion(1).context, context);
     }
 }
 
 pub(crate) fn buffer_serves_others_while_one_queue_is_full(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     sharers.context.set_min_multi_recv_bytes(0);
-    sharers.context.recv_multi(room(10_000), ANY, 5).unwrap();
+    sharers.context.recv_multi(marked_buffer(10_000), ANY, 5).unwrap();
     for identity in 0..6 {
         sharers.deliver(&peer, 1, payload(identity, 16), None);
     }
     for identity in 6..12 {
         sharers.deliver(&peer, 0, payload(identity, 16), None);
-        let completion = sharers.receipt(0);
-        assert!(received(&completion.buffer) == payload(identity, 16));
+        let completion = sharers.next_receive_completion(0);
+        assert!(received_bytes(&completion.buffer) == payload(identity, 16));
     }
     for identity in 0..6 {
-        let completion = sharers.receipt(1);
-        assert!(received(&completion.buffer) == payload(identity, 16), "in their order");
+        let completion = sharers.next_receive_completion(1);
+        assert!(received_bytes(&completion.buffer) == payload(identity, 16), "in their order");
     }
 }
 
 pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
-    let mut sharers = Sharers::empty(net, &RxAttr { size_ops: 3, ..RxAttr::default() });
+    let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 3, ..RxAttr::default() });
     sharers.join();
     sharers.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     for context in 0..3 {
-        sharers.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
     }
-    assert_eq!(sharers.context.recv(room(8), ANY, 3).unwrap_err().error, Again::QueueFull.into());
+    assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err().error, Again::QueueFull.into());
     for _ in 0..3 {
         sharers.deliver(&peer, 1, payload(1, 8), None);
     }
     // One entry is in the queue, and two wait for room there.
-    sharers.context.recv(room(8), ANY, 3).unwrap();
-    assert_eq!(sharers.context.recv(room(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
+    assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
     for context in 0..3 {
-        assert_eq!(sharers.receipt(1).context, context);
+        assert_eq!(sharers.next_receive_completion(1).context, context);
     }
-    sharers.context.recv(room(8), ANY, 4).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 4).unwrap();
 }
 
 pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
     const MESSAGES: u64 = 60;
-    let mut sharers = Sharers::empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
+    let mut sharers = Sharers::open_empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
     (0..2).for_each(|_| sharers.join());
-    let (left, _) = sharers.peer();
-    let (right, _) = sharers.peer();
+    let (left, _) = sharers.open_peer();
+    let (right, _) = sharers.open_peer();
     for number in 0..MESSAGES {
         for party in [&left, &right] {
             party.endpoint.send(payload(number, 3000), FabricAddress(number % 2), number).unwrap();
         }
     }
-    sharers.settle();
+    sharers.drive_repeatedly();
     let mut arrived = 0;
     while arrived < 2 * MESSAGES {
-        let _ = sharers.context.recv(room(3000), ANY, arrived);
-        let (_, ended) = sharers.next_anywhere();
+        let _ = sharers.context.recv(marked_buffer(3000), ANY, arrived);
+        let (_, ended) = sharers.next_ended_of_any();
         assert_eq!(ended.unwrap().0.len_bytes, 3000);
         arrived += 1;
     }
 }
 
 pub(crate) fn completion_without_endpoints_waits_for_the_first(net: &Net) {
-    let mut sharers = Sharers::empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
-    sharers.context.recv(room(8), ANY, 1).unwrap();
-    sharers.context.recv(room(8), ANY, 2).unwrap();
+    let mut sharers = Sharers::open_empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
+    sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
     sharers.context.cancel(2).unwrap();
-    let refused = sharers.context.recv(room(8), ANY, 3).unwrap_err();
+    let refused = sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into(), "what was not reported is outstanding");
     sharers.join();
     let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
-    sharers.context.recv(room(8), ANY, 3).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
 }

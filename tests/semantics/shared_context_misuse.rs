@@ -7,30 +7,30 @@ use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Ta
 
 use crate::shared_contexts::{ANY, BOTH, Sharers};
 use homespun_suite::Net;
-use homespun_suite::payload::room;
+use homespun_suite::payload::marked_buffer;
 
 pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
-    let sharers = Sharers::empty(net, &RxAttr::default());
-    let endpoint = sharers.endpoint();
+    let sharers = Sharers::open_empty(net, &RxAttr::default());
+    let endpoint = sharers.open_unbound_endpoint();
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
     let Rejected { error, returned: context } = sharers.context.close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(endpoint);
-    context.recv(room(8), ANY, 1).unwrap();
+    context.recv(marked_buffer(8), ANY, 1).unwrap();
     context.close().expect("nothing is bound to it");
 }
 
 pub(crate) fn invalid_use_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
-    let other = net.domain();
+    let other = net.open_other_domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
-    let endpoint = sharers.endpoint();
+    let endpoint = sharers.open_unbound_endpoint();
     let errno = |result: Result<(), Error>| result.unwrap_err().errno();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&others)), Errno::EDOMAIN);
     let untagged = RxAttr { caps: Caps::MSG | Caps::RECV, ..RxAttr::default() };
     let untagged = sharers.domain.shared_receive_context(&untagged).unwrap();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&untagged)), Errno::EINVAL, "it is for less");
-    let refused = untagged.trecv(room(8), ANY, Tag(0), 1).unwrap_err();
+    let refused = untagged.trecv(marked_buffer(8), ANY, Tag(0), 1).unwrap_err();
     assert_eq!((refused.errno(), refused.returned.len()), (Errno::EOPNOTSUPP, 8));
 
     let cq = sharers.domain.open_cq(&CqAttr::default()).unwrap();
@@ -41,10 +41,10 @@ pub(crate) fn invalid_use_is_refused(net: &Net) {
     endpoint.enable().unwrap();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
 
-    let refused = endpoint.recv(room(8), ANY, 1).unwrap_err();
+    let refused = endpoint.recv(marked_buffer(8), ANY, 1).unwrap_err();
     assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOSYS, 8), "receives are the context's");
-    assert_eq!(endpoint.trecv(room(8), ANY, Tag(1), 1).unwrap_err().errno(), Errno::ENOSYS);
-    assert_eq!(endpoint.recv_multi(room(8), ANY, 1).unwrap_err().errno(), Errno::ENOSYS);
+    assert_eq!(endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap_err().errno(), Errno::ENOSYS);
+    assert_eq!(endpoint.recv_multi(marked_buffer(8), ANY, 1).unwrap_err().errno(), Errno::ENOSYS);
     for flags in [OpFlags::PEEK, OpFlags::CLAIM, OpFlags::CLAIM | OpFlags::DISCARD] {
         let refused = endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }).unwrap_err();
         assert_eq!(refused.errno(), Errno::ENOSYS);
@@ -68,23 +68,23 @@ pub(crate) fn invalid_use_is_refused(net: &Net) {
 
 pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 0);
-    let refused = sharers.context.recv(room(8), FabricAddress(0), 1).unwrap_err();
+    let refused = sharers.context.recv(marked_buffer(8), FabricAddress(0), 1).unwrap_err();
     assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOAV, 8));
-    sharers.context.recv(room(8), ANY, 1).expect("an undirected one waits");
+    sharers.context.recv(marked_buffer(8), ANY, 1).expect("an undirected one waits");
     let sharers = Sharers::new(net, 1);
-    let refused = sharers.context.trecv(room(8), FabricAddress(17), Tag(0), 1).unwrap_err();
+    let refused = sharers.context.trecv(marked_buffer(8), FabricAddress(17), Tag(0), 1).unwrap_err();
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }
 
 pub(crate) fn source_without_the_capability_is_refused(net: &Net) {
     let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
-    let mut sharers = Sharers::empty(net, &RxAttr { caps, ..RxAttr::default() });
+    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
     sharers.join();
-    let (_, peer) = sharers.peer();
+    let (_, peer) = sharers.open_peer();
     let lacks = Misuse::NoCapability(Caps::DIRECTED_RECV);
-    let refused = sharers.context.recv(room(8), peer, 1).unwrap_err();
+    let refused = sharers.context.recv(marked_buffer(8), peer, 1).unwrap_err();
     assert_eq!((refused.error, refused.returned.len()), (lacks.clone().into(), 8));
-    let refused = sharers.context.trecv(room(8), peer, Tag(1), 1).unwrap_err();
+    let refused = sharers.context.trecv(marked_buffer(8), peer, Tag(1), 1).unwrap_err();
     assert_eq!(refused.error, lacks.into());
-    sharers.context.recv(room(8), ANY, 1).expect("an undirected one waits");
+    sharers.context.recv(marked_buffer(8), ANY, 1).expect("an undirected one waits");
 }

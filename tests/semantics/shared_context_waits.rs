@@ -8,39 +8,39 @@ use homespun::flags::{BindFlags, OpFlags};
 use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
 
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use homespun_suite::party::poll;
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_sleep};
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, give_time_to_sleep};
 use homespun_suite::{Deadline, Net};
 
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let mut sharers = Sharers::new(net, 1);
         sharers.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
-        let (peer, _) = sharers.peer();
+        let (peer, _) = sharers.open_peer();
         for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
             let (context, message) = (context as u64, payload(context as u64, len_bytes));
             if len_bytes < 100_000 {
                 sharers.deliver(&peer, 1, message, None);
             } else {
                 peer.endpoint.send(message, FabricAddress(1), 1).unwrap();
-                sharers.settle();
+                sharers.drive_repeatedly();
             }
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
                 let reader = scope.spawn(move || sleeping::next(cq));
                 let _over = StopOnDrop(&is_over);
-                let_sleep();
+                give_time_to_sleep();
                 // Only this call drives the endpoint.
-                sharers.context.recv(room(len_bytes), ANY, context).unwrap();
+                sharers.context.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                 while !reader.is_finished() {
                     net.progress();
                     thread::yield_now();
                 }
                 let (completion, _) = reader.join().unwrap().unwrap();
                 assert_eq!((completion.context, completion.len_bytes), (context, len_bytes));
-                assert!(received(&completion.buffer) == payload(context, len_bytes));
+                assert!(received_bytes(&completion.buffer) == payload(context, len_bytes));
             });
         }
     }
@@ -50,10 +50,10 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     sharers.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
     for context in 0..10 {
-        sharers.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {
             let reader = scope.spawn(|| sleeping::next(&sharers.members[0].cq));
-            let_sleep();
+            give_time_to_sleep();
             sharers.context.cancel(context).unwrap();
             assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
         });
@@ -72,7 +72,7 @@ pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
     // Three threads drive the endpoints, which report their receives to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
-        sharers.join_at(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
+        sharers.join_with_queues(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
     }
     post_while_others_read(&sharers, &cqs);
 }
@@ -80,16 +80,16 @@ pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
 /// Two threads post to the context, one reads each queue, and two peers send to both endpoints.
 fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
-    let (left, _) = sharers.peer();
-    let (right, _) = sharers.peer();
+    let (left, _) = sharers.open_peer();
+    let (right, _) = sharers.open_peer();
     let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
     let deadline = Deadline::new();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while posted.fetch_add(1, Ordering::SeqCst) < 2 * MESSAGES {
-                    while sharers.context.recv(room(5000), ANY, 1).is_err() {
-                        deadline.pause("a place for a receive");
+                    while sharers.context.recv(marked_buffer(5000), ANY, 1).is_err() {
+                        deadline.yield_or_panic("a place for a receive");
                     }
                 }
             });
@@ -97,14 +97,14 @@ fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
         for cq in cqs {
             scope.spawn(|| {
                 while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
-                    if let Some(ended) = poll(cq) {
+                    if let Some(ended) = poll_completion(cq) {
                         let completion = ended.unwrap().0;
-                        let bytes = received(&completion.buffer);
+                        let bytes = received_bytes(&completion.buffer);
                         let identity = u64::from_le_bytes(bytes[..8].try_into().unwrap());
                         assert!(bytes == payload(identity, completion.len_bytes));
                         arrived.fetch_add(1, Ordering::SeqCst);
                     }
-                    deadline.pause("all messages");
+                    deadline.yield_or_panic("all messages");
                 }
             });
         }
@@ -115,13 +115,13 @@ fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
                     let len_bytes = [8, 100, 5000][number as usize % 3];
                     let message = payload(base + number, len_bytes);
                     while party.endpoint.send(message.clone(), FabricAddress(number % 2), 1).is_err() {
-                        party.poll();
-                        deadline.pause("a place for a send");
+                        party.poll_completion();
+                        deadline.yield_or_panic("a place for a send");
                     }
                 }
                 while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
-                    party.poll();
-                    deadline.pause("all messages to be received");
+                    party.poll_completion();
+                    deadline.yield_or_panic("all messages to be received");
                 }
             });
         }
@@ -130,7 +130,7 @@ fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
 
 pub(crate) fn peeks_alone_make_progress(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     peer.endpoint.tsend(payload(1, 8), FabricAddress(1), 7, 1).unwrap();
     let deadline = Deadline::new();
     let mut misses = 0;
@@ -145,12 +145,12 @@ pub(crate) fn peeks_alone_make_progress(net: &Net) {
             })
             .unwrap();
         // A peek without a message is reported at the first endpoint, not at the one that has received it.
-        match poll(&sharers.members[1].cq) {
+        match poll_completion(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,
         }
-        while poll(&sharers.members[0].cq).is_some() {}
+        while poll_completion(&sharers.members[0].cq).is_some() {}
         net.progress();
-        deadline.pause(&format!("a message to be found, after {misses} looks"));
+        deadline.yield_or_panic(&format!("a message to be found, after {misses} looks"));
     }
 }

@@ -11,8 +11,8 @@ use homespun::{
     Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
 };
 
-use homespun_suite::party::poll;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Ended, Net, Party, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -40,13 +40,13 @@ pub(crate) struct Sharers<'a> {
 impl<'a> Sharers<'a> {
     /// Opens a context with so many enabled endpoints.
     pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
-        let mut sharers = Sharers::empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
+        let mut sharers = Sharers::open_empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
         (0..members).for_each(|_| sharers.join());
         sharers
     }
 
-    pub(crate) fn empty(net: &'a Net, attr: &RxAttr) -> Sharers<'a> {
-        let domain = net.domain();
+    pub(crate) fn open_empty(net: &'a Net, attr: &RxAttr) -> Sharers<'a> {
+        let domain = net.open_other_domain();
         let mut info = net.info().clone();
         info.ep.rx_ctx_cnt = SHARED_CONTEXT;
         let av = domain.open_av(&AvAttr::default()).unwrap();
@@ -61,17 +61,17 @@ impl<'a> Sharers<'a> {
 
     pub(crate) fn join_with(&mut self, cq: &CqAttr, flags: BindFlags) {
         let cq = self.domain.open_cq(cq).unwrap();
-        self.join_at(cq, flags, None);
+        self.join_with_queues(cq, flags, None);
     }
 
     /// Adds an endpoint with a queue for these directions, and one for receives that it may share.
-    pub(crate) fn join_at(
+    pub(crate) fn join_with_queues(
         &mut self,
         cq: CompletionQueue,
         flags: BindFlags,
         receives: Option<&CompletionQueue>,
     ) {
-        let endpoint = self.endpoint();
+        let endpoint = self.open_unbound_endpoint();
         endpoint.bind_cq(&cq, flags).unwrap();
         receives.into_iter().for_each(|receives| endpoint.bind_cq(receives, BindFlags::RECV).unwrap());
         endpoint.bind_shared_receive_context(&self.context).unwrap();
@@ -80,15 +80,15 @@ impl<'a> Sharers<'a> {
     }
 
     /// Opens an endpoint without a context or queue.
-    pub(crate) fn endpoint(&self) -> Endpoint {
+    pub(crate) fn open_unbound_endpoint(&self) -> Endpoint {
         let endpoint = self.domain.endpoint(&self.info).unwrap();
         endpoint.bind_av(&self.av).unwrap();
         endpoint
     }
 
     /// Opens a peer whose addresses are the indices of the members, and returns the members' address of it.
-    pub(crate) fn peer(&self) -> (Party, FabricAddress) {
-        let peer = self.net.party();
+    pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
+        let peer = self.net.open_party();
         for member in &self.members {
             peer.av.insert(&[member.endpoint.name().unwrap()]).remove(0).unwrap();
         }
@@ -101,17 +101,17 @@ impl<'a> Sharers<'a> {
     pub(crate) fn next(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
         loop {
-            if let Some(ended) = poll(&self.members[at].cq) {
+            if let Some(ended) = poll_completion(&self.members[at].cq) {
                 return ended;
             }
-            self.progress_but(at);
-            deadline.pause("a completion");
+            self.progress_except(at);
+            deadline.yield_or_panic("a completion");
         }
     }
 
     /// The next operation of a member to end, which must be a receive that succeeds.
     #[track_caller]
-    pub(crate) fn receipt(&self, at: usize) -> Completion {
+    pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
         let (completion, _) = self.next(at).expect("no receive fails");
         assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
         completion
@@ -119,27 +119,27 @@ impl<'a> Sharers<'a> {
 
     /// The next operation of any member to end, and the index of the member.
     #[track_caller]
-    pub(crate) fn next_anywhere(&self) -> (usize, Ended) {
+    pub(crate) fn next_ended_of_any(&self) -> (usize, Ended) {
         let deadline = Deadline::new();
         loop {
             for (at, member) in self.members.iter().enumerate() {
-                if let Some(ended) = poll(&member.cq) {
+                if let Some(ended) = poll_completion(&member.cq) {
                     return (at, ended);
                 }
             }
             self.net.progress();
-            deadline.pause("a completion");
+            deadline.yield_or_panic("a completion");
         }
     }
 
-    pub(crate) fn progress_but(&self, at: usize) {
+    pub(crate) fn progress_except(&self, at: usize) {
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, member)| member.cq.progress());
         self.net.progress();
     }
 
     /// Drives all parties, without reading, until nothing more happens.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn drive_repeatedly(&self) {
         for _ in 0..100 {
             self.members.iter().for_each(|member| member.cq.progress());
             self.net.progress();
@@ -155,41 +155,41 @@ impl<'a> Sharers<'a> {
         from.endpoint.sendmsg(send).unwrap();
         let deadline = Deadline::new();
         loop {
-            if let Some(ended) = from.poll() {
+            if let Some(ended) = from.poll_completion() {
                 assert!(ended.unwrap().0.flags.contains(CompletionFlags::SEND));
                 return;
             }
             self.members.iter().for_each(|member| member.cq.progress());
-            deadline.pause("a message to be delivered");
+            deadline.yield_or_panic("a message to be delivered");
         }
     }
 }
 
 /// Closes a party while all others make progress.
-fn close<T: Send>(sharers: &Sharers<'_>, closing: T) {
+fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(closing));
         while !closing.is_finished() {
-            sharers.settle();
+            sharers.drive_repeatedly();
             thread::yield_now();
         }
     });
 }
 
 pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
-    let mut sharers = Sharers::empty(net, &RxAttr::default());
+    let mut sharers = Sharers::open_empty(net, &RxAttr::default());
     for context in 0..8 {
-        sharers.context.recv(room(LENS_BYTES[3]), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
     }
     (0..2).for_each(|_| sharers.join());
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     let (mut contexts, mut identity) = (Vec::new(), 0);
     for len_bytes in LENS_BYTES {
         for to in [1, 0] {
             identity += 1;
             peer.endpoint.send(payload(identity, len_bytes), FabricAddress(to), 99).unwrap();
-            let completion = sharers.receipt(to as usize);
-            assert!(received(&completion.buffer) == payload(identity, len_bytes));
+            let completion = sharers.next_receive_completion(to as usize);
+            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
             contexts.push(completion.context);
         }
     }
@@ -199,8 +199,8 @@ pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
 pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     const MESSAGES: u64 = 40;
     let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.peer();
-    let (right, right_name) = sharers.peer();
+    let (left, left_name) = sharers.open_peer();
+    let (right, right_name) = sharers.open_peer();
     let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
     // The identity of a message encodes its sender, its receiver and its number.
     let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
@@ -212,7 +212,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
                 let message = payload(identity(from as u64, to, number), len_bytes(number));
                 party.endpoint.send(message, FabricAddress(to), 7).unwrap();
                 if number % 2 == 0 {
-                    sharers.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
+                    sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
                     posted += 1;
                 }
             }
@@ -220,15 +220,15 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     }
     for done in 0..4 * MESSAGES {
         if posted < 4 * MESSAGES {
-            sharers.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
+            sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
             posted += 1;
         }
-        let (to, ended) = sharers.next_anywhere();
+        let (to, ended) = sharers.next_ended_of_any();
         let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
         let from = usize::from(source == right_name);
         assert!(source == left_name || source == right_name);
         // Long messages may complete long after their match.
-        arrived.entry((from, to)).or_default().insert(completion.context, received(&completion.buffer));
+        arrived.entry((from, to)).or_default().insert(completion.context, received_bytes(&completion.buffer));
     }
     for ((from, to), messages) in arrived {
         assert_eq!(messages.len() as u64, MESSAGES);
@@ -241,7 +241,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
 
 pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
     let sharers = Sharers::new(net, 3);
-    let (peer, name) = sharers.peer();
+    let (peer, name) = sharers.open_peer();
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
         for to in 0..3 {
             let identity = (number * 3 + to) as u64;
@@ -250,36 +250,36 @@ pub(crate) fn receive_takes_an_earlier_unexpected_message(net: &Net) {
                 sharers.deliver(&peer, to, message, None);
             } else {
                 peer.endpoint.send(message, FabricAddress(to as u64), 1).unwrap();
-                sharers.settle();
+                sharers.drive_repeatedly();
             }
-            sharers.context.recv(room(len_bytes), ANY, identity).unwrap();
+            sharers.context.recv(marked_buffer(len_bytes), ANY, identity).unwrap();
             let (completion, source) = sharers.next(to).unwrap();
             assert_eq!((completion.context, source), (identity, name));
-            assert!(received(&completion.buffer) == payload(identity, len_bytes));
+            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
         }
     }
 }
 
 pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
-    sharers.context.trecv(room(8), ANY, Tag(5), 1).unwrap();
-    sharers.context.recv(room(8), ANY, 2).unwrap();
-    sharers.context.trecv(room(8), ANY, Tag(4).ignoring(3), 3).unwrap();
+    let (peer, _) = sharers.open_peer();
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(5), 1).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(4).ignoring(3), 3).unwrap();
     sharers.deliver(&peer, 1, payload(10, 8), None);
     sharers.deliver(&peer, 0, payload(11, 8), Some(6));
     sharers.deliver(&peer, 1, payload(12, 8), Some(5));
-    let (first, second) = (sharers.receipt(1), sharers.receipt(1));
+    let (first, second) = (sharers.next_receive_completion(1), sharers.next_receive_completion(1));
     assert_eq!((first.context, second.context, second.tag), (2, 1, 5));
-    let third = sharers.receipt(0);
+    let third = sharers.next_receive_completion(0);
     assert_eq!((third.context, third.tag), (3, 6));
-    assert!(received(&third.buffer) == payload(11, 8));
+    assert!(received_bytes(&third.buffer) == payload(11, 8));
 }
 
 pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
-    sharers.context.recv(room(5), ANY, 1).unwrap();
+    let (peer, _) = sharers.open_peer();
+    sharers.context.recv(marked_buffer(5), ANY, 1).unwrap();
     peer.endpoint.send(payload(1, 12), FabricAddress(1), 2).unwrap();
     let failed = sharers.next(1).unwrap_err();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
@@ -288,34 +288,38 @@ pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
 
 pub(crate) fn directed_receive_takes_its_source_at_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.peer();
-    let (right, right_name) = sharers.peer();
+    let (left, left_name) = sharers.open_peer();
+    let (right, right_name) = sharers.open_peer();
     for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
-        sharers.context.recv(room(8), source, context).unwrap();
+        sharers.context.recv(marked_buffer(8), source, context).unwrap();
     }
     sharers.deliver(&left, 1, payload(10, 8), None);
     sharers.deliver(&left, 0, payload(11, 8), None);
     sharers.deliver(&right, 1, payload(12, 8), None);
-    let contexts =
-        [sharers.receipt(1), sharers.receipt(1), sharers.receipt(0)].map(|receipt| receipt.context);
+    let contexts = [
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(0),
+    ]
+    .map(|receipt| receipt.context);
     assert_eq!(contexts, [1, 2, 3]);
 }
 
 pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
-    let (peer, name) = sharers.peer();
-    sharers.context.recv(room(8), name, 1).unwrap();
-    sharers.context.trecv(room(8), name, Tag(7), 2).unwrap();
-    sharers.context.recv(room(8), ANY, 3).unwrap();
+    let (peer, name) = sharers.open_peer();
+    sharers.context.recv(marked_buffer(8), name, 1).unwrap();
+    sharers.context.trecv(marked_buffer(8), name, Tag(7), 2).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     // Both endpoints have a link to the peer.
     for to in 0..2 {
         sharers.deliver(&peer, to, payload(1, 8), Some(9));
     }
     let second = sharers.members.remove(1);
-    close(&sharers, second);
-    sharers.settle();
-    assert!(poll(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
-    close(&sharers, peer);
+    close_with_progress(&sharers, second);
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
+    close_with_progress(&sharers, peer);
     let mut ended = [sharers.next(0).unwrap_err(), sharers.next(0).unwrap_err()].map(|failed| {
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
         failed.completion.context
@@ -327,13 +331,13 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
 
 pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let vacancy = net.vacancy();
+    let vacancy = net.reserve_vacant_address();
     let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
-    sharers.context.recv(room(8), absent, 1).unwrap();
-    sharers.context.trecv(room(8), absent, Tag(7), 2).unwrap();
-    sharers.context.recv(room(8), ANY, 3).unwrap();
-    sharers.settle();
-    assert!(poll(&sharers.members[0].cq).is_none(), "a receive connects to no peer");
+    sharers.context.recv(marked_buffer(8), absent, 1).unwrap();
+    sharers.context.trecv(marked_buffer(8), absent, Tag(7), 2).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[0].cq).is_none(), "a receive connects to no peer");
     sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
     let refused = sharers.next(1).unwrap_err();
     assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));
@@ -344,41 +348,41 @@ pub(crate) fn directed_receive_ends_when_no_endpoint_reaches_its_source(net: &Ne
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
     // One that is posted later waits, and a peer that is heard at the other endpoint is not unreachable.
-    sharers.context.recv(room(8), absent, 5).unwrap();
+    sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
     let address = vacancy.address;
     drop(vacancy);
-    let source = net.open(Setup { at: Some(address), ..Setup::default() });
+    let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
     source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
     sharers.deliver(&source, 0, payload(6, 8), None);
     // The oldest receive that accepts the message takes it.
-    assert_eq!(sharers.receipt(0).context, 3);
+    assert_eq!(sharers.next_receive_completion(0).context, 3);
     sharers.deliver(&source, 0, payload(7, 8), None);
-    assert_eq!(sharers.receipt(0).context, 5);
+    assert_eq!(sharers.next_receive_completion(0).context, 5);
 }
 
 pub(crate) fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 64), None);
     sharers.context.set_min_multi_recv_bytes(1);
-    sharers.context.recv_multi(room(7 * 64), ANY, 5).unwrap();
-    let mut messages = vec![sharers.receipt(1)];
+    sharers.context.recv_multi(marked_buffer(7 * 64), ANY, 5).unwrap();
+    let mut messages = vec![sharers.next_receive_completion(1)];
     for (to, identity) in [(0, 2), (1, 3), (0, 4), (1, 5), (0, 6), (1, 7)] {
         peer.endpoint.send(payload(identity, 64), FabricAddress(to), 1).unwrap();
-        messages.push(sharers.receipt(to as usize));
+        messages.push(sharers.next_receive_completion(to as usize));
     }
     for (completion, identity) in messages.iter().zip(1..) {
         assert_eq!(completion.context, 5);
-        assert!(received(&completion.buffer) == payload(identity, 64));
+        assert!(received_bytes(&completion.buffer) == payload(identity, 64));
         assert_eq!(completion.flags.contains(CompletionFlags::MULTI_RECV), identity == 7, "{identity}");
     }
 }
 
 pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     for context in [1, 2, 3] {
-        sharers.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
     }
     sharers.context.cancel(2).unwrap();
     let failed = sharers.next(0).unwrap_err();
@@ -389,12 +393,15 @@ pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
     for to in [1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }
-    assert_eq!((sharers.receipt(1).context, sharers.receipt(0).context), (1, 3));
+    assert_eq!(
+        (sharers.next_receive_completion(1).context, sharers.next_receive_completion(0).context),
+        (1, 3)
+    );
 }
 
 pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
     sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
     let failed = sharers.next(0).unwrap_err();
@@ -404,16 +411,19 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     sharers.deliver(&peer, 1, payload(2, 31), Some(7));
     sharers.deliver(&peer, 0, payload(3, 32), Some(7));
     sharers.context.recvmsg(look(2, OpFlags::PEEK | OpFlags::CLAIM)).unwrap();
-    let found = sharers.receipt(1);
+    let found = sharers.next_receive_completion(1);
     assert_eq!((found.context, found.len_bytes), (2, 30));
-    sharers.context.trecv(room(40), ANY, Tag(7), 3).unwrap();
-    let taken = sharers.receipt(1);
-    assert!(taken.context == 3 && received(&taken.buffer) == payload(2, 31), "the claimed one is left alone");
-    let buffers = vec![room(40)];
+    sharers.context.trecv(marked_buffer(40), ANY, Tag(7), 3).unwrap();
+    let taken = sharers.next_receive_completion(1);
+    assert!(
+        taken.context == 3 && received_bytes(&taken.buffer) == payload(2, 31),
+        "the claimed one is left alone"
+    );
+    let buffers = vec![marked_buffer(40)];
     sharers.context.recvmsg(RecvMsg { buffers, ..look(2, OpFlags::CLAIM) }).unwrap();
-    assert!(received(&sharers.receipt(1).buffer) == payload(1, 30));
+    assert!(received_bytes(&sharers.next_receive_completion(1).buffer) == payload(1, 30));
     sharers.context.recvmsg(look(4, OpFlags::PEEK | OpFlags::DISCARD)).unwrap();
-    assert_eq!(sharers.receipt(0).len_bytes, 32);
+    assert_eq!(sharers.next_receive_completion(0).len_bytes, 32);
     sharers.context.recvmsg(look(5, OpFlags::PEEK)).unwrap();
     assert_eq!(sharers.next(0).unwrap_err().error, OperationError::NoMessage);
     let refused = sharers.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
@@ -422,62 +432,62 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
 
 pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
     let mut sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 8), Some(1));
     sharers.deliver(&peer, 1, payload(2, 8), None);
     let second = sharers.members.remove(1);
-    close(&sharers, second);
-    sharers.context.trecv(room(8), ANY, Tag(1), 1).unwrap();
-    sharers.context.recv(room(8), ANY, 2).unwrap();
-    sharers.settle();
-    assert!(poll(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
+    close_with_progress(&sharers, second);
+    sharers.context.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap();
+    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
     sharers.deliver(&peer, 0, payload(3, 8), None);
-    let completion = sharers.receipt(0);
-    assert!(completion.context == 2 && received(&completion.buffer) == payload(3, 8));
+    let completion = sharers.next_receive_completion(0);
+    assert!(completion.context == 2 && received_bytes(&completion.buffer) == payload(3, 8));
     sharers.context.cancel(1).unwrap();
     assert_eq!(sharers.next(0).unwrap_err().completion.context, 1);
 }
 
 pub(crate) fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     for round in 0..5_u64 {
         sharers.join();
         let name = sharers.members[1].endpoint.name().unwrap();
         let to = peer.av.insert(&[name]).remove(0).unwrap();
         for context in 0..4 {
-            sharers.context.recv(room(30_000), ANY, context).unwrap();
+            sharers.context.recv(marked_buffer(30_000), ANY, context).unwrap();
         }
         peer.endpoint.send(payload(round, 30_000), to, 1).unwrap();
-        let completion = sharers.receipt(1);
-        assert!(completion.context == 0 && received(&completion.buffer) == payload(round, 30_000));
+        let completion = sharers.next_receive_completion(1);
+        assert!(completion.context == 0 && received_bytes(&completion.buffer) == payload(round, 30_000));
         peer.endpoint.send(payload(round, 12), to, 1).unwrap();
         let gone = sharers.members.remove(1);
-        close(&sharers, gone);
+        close_with_progress(&sharers, gone);
         // At least two receives are left, whether or not the second message arrived before the closing.
         for identity in 0..2 {
-            sharers.deliver_anyhow(&peer, payload(identity, 16));
-            let completion = sharers.receipt_of(0, 16);
-            assert!(received(&completion.buffer) == payload(identity, 16));
+            sharers.send_to_first_member(&peer, payload(identity, 16));
+            let completion = sharers.next_receive_of_len(0, 16);
+            assert!(received_bytes(&completion.buffer) == payload(identity, 16));
         }
         while let Ok(()) = (0..4).try_for_each(|context| sharers.context.cancel(context)) {}
         for context in 0..4 {
             while sharers.context.cancel(context).is_ok() {}
         }
-        sharers.settle();
-        while poll(&sharers.members[0].cq).is_some() {}
-        while peer.poll().is_some() {}
+        sharers.drive_repeatedly();
+        while poll_completion(&sharers.members[0].cq).is_some() {}
+        while peer.poll_completion().is_some() {}
     }
 }
 
 impl Sharers<'_> {
     /// Sends a message to the first endpoint; the peer's sends to others may fail.
-    fn deliver_anyhow(&self, from: &Party, message: Bytes) {
+    fn send_to_first_member(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
     }
 
     /// The next receive of a member that succeeds.
-    fn receipt_of(&self, at: usize, len_bytes: usize) -> Completion {
+    fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
         loop {
             if let Ok((completion, _)) = self.next(at)
                 && completion.len_bytes == len_bytes
@@ -491,9 +501,9 @@ impl Sharers<'_> {
 pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.join_with(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     let asked = |context| RecvMsg {
-        buffers: vec![room(8)],
+        buffers: vec![marked_buffer(8)],
         context,
         flags: OpFlags::COMPLETION,
         ..RecvMsg::default()
@@ -509,10 +519,13 @@ pub(crate) fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     for to in [1, 0, 1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }
-    assert_eq!(sharers.receipt(1).context, 2);
-    assert_eq!((sharers.receipt(0).context, sharers.receipt(0).context), (1, 3));
-    sharers.settle();
-    assert!(poll(&sharers.members[1].cq).is_none());
+    assert_eq!(sharers.next_receive_completion(1).context, 2);
+    assert_eq!(
+        (sharers.next_receive_completion(0).context, sharers.next_receive_completion(0).context),
+        (1, 3)
+    );
+    sharers.drive_repeatedly();
+    assert!(poll_completion(&sharers.members[1].cq).is_none());
 }
 
 pub(crate) fn counters_count_what_their_endpoint_receives(net: &Net) {
@@ -526,14 +539,14 @@ pub(crate) fn counters_count_what_their_endpoint_receives(net: &Net) {
             counter
         })
         .collect();
-    let (peer, _) = sharers.peer();
+    let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 8), None);
     for context in 0..3 {
-        sharers.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
     }
     sharers.deliver(&peer, 0, payload(1, 8), None);
     sharers.deliver(&peer, 1, payload(1, 8), None);
-    sharers.settle();
+    sharers.drive_repeatedly();
     assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
     sharers.members.clear();
 }

@@ -9,63 +9,69 @@ use homespun::{
     ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError, Tag,
 };
 
-use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::connecting::{
+    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion, next_event, next_operation_end,
+    next_request,
+};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
 
 /// The peer address of posts, which connected endpoints ignore.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 
-fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
     ConnectionEvent::Connected { endpoint, data: data.into() }
 }
 
-fn shutdown(endpoint: u64) -> ConnectionEvent {
+fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
     ConnectionEvent::Shutdown { endpoint }
 }
 
 #[track_caller]
-fn errno<T>(result: Result<T, Error>) -> Errno {
+fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
 pub(crate) fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
-        let (one, other) = pair(&client, &server);
-        other.recv(room(100), NOWHERE, 1).unwrap();
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(100), NOWHERE, 1).unwrap();
         for context in 0..count {
             one.send(payload(context, 100), NOWHERE, context).unwrap();
-            assert_eq!(completion(&[&client, &server]).context, context);
+            assert_eq!(next_completion(&[&client, &server]).context, context);
         }
         end_it(&one).unwrap();
         let mut one = Some(one);
         if count > 5 {
             one = None;
         }
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
-        assert_eq!(received(&completion(&[&server, &client]).buffer), payload(0, 100));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), payload(0, 100));
         // The connection has ended, but no message that has arrived is lost.
         for context in 1..count {
-            other.recv(room(100), NOWHERE, context).unwrap();
-            assert_eq!(received(&completion(&[&server, &client]).buffer), payload(context, 100));
+            other.recv(marked_buffer(100), NOWHERE, context).unwrap();
+            assert_eq!(received_bytes(&next_completion(&[&server, &client]).buffer), payload(context, 100));
         }
-        assert_eq!(errno(other.recv(room(100), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
-        assert_eq!(errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        assert_eq!(
+            expect_errno(other.recv(marked_buffer(100), NOWHERE, 9).map_err(Error::from)),
+            Errno::ENOTCONN
+        );
+        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
         if let Some(one) = one {
-            assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)), "the peer knows");
+            assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)), "the peer knows");
             assert_eq!(one.shutdown(), Ok(()));
         }
-        assert!(server.look().is_none() && client.look().is_none());
+        assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
 }
 
 pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = pair(&client, &server);
-    other.recv(room(8), NOWHERE, 1).unwrap();
-    other.trecv(room(8), NOWHERE, Tag(7), 2).unwrap();
-    one.recv(room(8), NOWHERE, 3).unwrap();
+    let (one, other) = connect_pair(&client, &server);
+    other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
+    other.trecv(marked_buffer(8), NOWHERE, Tag(7), 2).unwrap();
+    one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     // The peer posts no receive for it.
     let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
     let send = SendMsg { buffers, tag: Some(1), context: 4, flags, ..SendMsg::default() };
@@ -74,27 +80,27 @@ pub(crate) fn operations_fail_when_the_connection_ends(net: &Net) {
     let mut ended = Vec::new();
     for _ in 0..2 {
         // A cancelled operation has ended when the call returns.
-        let failed = end(&[&client]).expect_err("it was cancelled");
+        let failed = next_operation_end(&[&client]).expect_err("it was cancelled");
         assert_eq!(failed.error, OperationError::Cancelled);
         ended.push(failed.completion.context);
     }
     ended.sort_unstable();
     assert_eq!(ended, [3, 4]);
     for context in [1, 2] {
-        let failed = end(&[&server, &client]).expect_err("no sender is left");
+        let failed = next_operation_end(&[&server, &client]).expect_err("no sender is left");
         assert_eq!(
             (failed.completion.context, failed.error),
             (context, OperationError::Link(LinkError::Closed))
         );
     }
-    assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
-    assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+    assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+    assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
 }
 
 pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [0, 8, 5000, 300_000] {
-        let (one, other) = pair(&client, &server);
+        let (one, other) = connect_pair(&client, &server);
         let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
         one.sendmsg(SendMsg { buffers, context: 1, flags, ..SendMsg::default() }).unwrap();
         for _ in 0..100 {
@@ -102,12 +108,12 @@ pub(crate) fn received_send_succeeds_although_the_receiver_shuts_down(net: &Net)
             server.progress();
         }
         // The message may have arrived already, or arrives now.
-        other.recv(room(len_bytes), NOWHERE, 2).unwrap();
-        assert!(received(&completion(&[&server, &client]).buffer) == payload(1, len_bytes));
+        other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
+        assert!(received_bytes(&next_completion(&[&server, &client]).buffer) == payload(1, len_bytes));
         other.shutdown().unwrap();
-        assert_eq!(completion(&[&client, &server]).context, 1, "{len_bytes} bytes");
-        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        assert_eq!(next_completion(&[&client, &server]).context, 1, "{len_bytes} bytes");
+        assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     }
 }
 
@@ -117,8 +123,8 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
     const LOOKS: u32 = 30;
     let (client, server) = (Side::new(net), Side::new(net));
     for round in 0..20 {
-        let (one, other) = pair(&client, &server);
-        other.recv(room(8), NOWHERE, 1).unwrap();
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
         for context in 0..REPLIES {
             let whole = payload(context, 900);
             // The link may take a part of a message in several segments.
@@ -138,7 +144,7 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
                     if looks % LOOKS == 0 {
                         client.progress();
                     }
-                    deadline.pause("the end of the receive");
+                    deadline.yield_or_panic("the end of the receive");
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -146,15 +152,19 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
         other.shutdown().unwrap();
         for _ in sent..REPLIES {
             // Completed before, or cancelled; the memory is the application's again.
-            let _either = end(&[&server]);
+            let _either = next_operation_end(&[&server]);
         }
-        assert_eq!(completion(&[&client, &server]).context, 2, "round {round}");
-        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        assert_eq!(next_completion(&[&client, &server]).context, 2, "round {round}");
+        assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         // No message has arrived in part.
         for context in 0..REPLIES {
-            let Ok(()) = one.recv(room(900), NOWHERE, 3).map_err(Error::from) else { break };
-            assert_eq!(received(&completion(&[&client]).buffer), payload(context, 900), "round {round}");
+            let Ok(()) = one.recv(marked_buffer(900), NOWHERE, 3).map_err(Error::from) else { break };
+            assert_eq!(
+                received_bytes(&next_completion(&[&client]).buffer),
+                payload(context, 900),
+                "round {round}"
+            );
         }
     }
 }
@@ -162,21 +172,21 @@ pub(crate) fn received_send_succeeds_although_the_receiver_closes_amid_sends(net
 pub(crate) fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for _ in 0..10 {
-        let (one, other) = pair(&client, &server);
+        let (one, other) = connect_pair(&client, &server);
         one.shutdown().unwrap();
         other.shutdown().unwrap();
-        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         drop((one, other));
-        assert!(server.look().is_none() && client.look().is_none());
+        assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
 }
 
 pub(crate) fn long_message_in_flight_fails_at_shutdown(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for shuts_down in [0, 1] {
-        let (one, other) = pair(&client, &server);
-        other.recv(room(5 << 20), NOWHERE, 1).unwrap();
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(5 << 20), NOWHERE, 1).unwrap();
         one.send(payload(1, 5 << 20), NOWHERE, 2).unwrap();
         for _ in 0..3 {
             server.progress();
@@ -184,50 +194,50 @@ pub(crate) fn long_message_in_flight_fails_at_shutdown(net: &Net) {
         }
         [&one, &other][shuts_down].shutdown().unwrap();
         // The send may succeed or fail. If the sender shut down, a message whose send succeeded was received.
-        let sent = end(&[&client, &server]).is_ok();
-        let arrived = end(&[&server, &client]);
+        let sent = next_operation_end(&[&client, &server]).is_ok();
+        let arrived = next_operation_end(&[&server, &client]);
         assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
         if let Ok((completion, _)) = arrived {
-            assert!(received(&completion.buffer) == payload(1, 5 << 20));
+            assert!(received_bytes(&completion.buffer) == payload(1, 5 << 20));
         }
-        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
-        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        assert_eq!(next_event(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        assert_eq!(next_event(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     }
 }
 
 pub(crate) fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for round in 0..10 {
-        let listener = server.listener(LISTENER);
-        let connecting = client.endpoint(CLIENT);
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let request = request(&[&server, &client]);
-        let accepting = server.endpoint_for(&request, SERVER);
+        let request = next_request(&[&server, &client]);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
         accepting.accept(b"welcome").unwrap();
         drop(request);
         drop(listener);
-        assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")), "{round}");
+        assert_eq!(next_event(&[&server, &client]), Ok(make_connected_event(SERVER, b"")), "{round}");
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
-        completion(&[&server]);
+        next_completion(&[&server]);
         // The client was not driven since; closing waits for its messages.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
-            assert_eq!(hear(&[&client]), Ok(connected(CLIENT, b"welcome")), "{round}");
-            assert_eq!(hear(&[&client]), Ok(shutdown(CLIENT)), "{round}");
+            assert_eq!(next_event(&[&client]), Ok(make_connected_event(CLIENT, b"welcome")), "{round}");
+            assert_eq!(next_event(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
         });
-        connecting.recv(room(8), NOWHERE, 2).unwrap();
-        assert_eq!(received(&completion(&[&client]).buffer), payload(1, 8), "{round}");
+        connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
+        assert_eq!(received_bytes(&next_completion(&[&client]).buffer), payload(1, 8), "{round}");
     }
 }
 
 pub(crate) fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
     for order in 0..6 {
         let (client, server) = (Side::new(net), Side::new(net));
-        let listener = server.listener(LISTENER);
-        let connecting = client.endpoint(CLIENT);
+        let listener = server.open_listener(LISTENER);
+        let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let request: ConnectionRequest = request(&[&server, &client]);
-        let accepting = server.endpoint_for(&request, SERVER);
+        let request: ConnectionRequest = next_request(&[&server, &client]);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
         if order % 2 == 0 {
             accepting.accept(b"").unwrap();
         }

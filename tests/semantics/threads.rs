@@ -9,59 +9,59 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
 use homespun::{Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress};
 
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Reads the next completion; only this party's own reads drive it.
 #[track_caller]
-fn next_alone(party: &Party) -> Completion {
+fn next_completion_alone(party: &Party) -> Completion {
     let deadline = Deadline::new();
     loop {
-        if let Some(ended) = party.poll() {
+        if let Some(ended) = party.poll_completion() {
             return ended.expect("no operation fails").0;
         }
-        deadline.pause("a completion in this thread");
+        deadline.yield_or_panic("a completion in this thread");
     }
 }
 
 /// Two parties that only their own threads drive.
-fn strangers_to_the_net(net: &Net) -> (Party, Party) {
+fn undriven_pair(net: &Net) -> (Party, Party) {
     let setup = || Setup { asleep: true, ..Setup::default() };
-    net.pair_of(setup(), setup())
+    net.open_pair_with(setup(), setup())
 }
 
 /// Drives both parties, so that neither waits for the other when they close.
-fn wake(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.wake(party));
+fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
 pub(crate) fn two_threads_play_ping_pong(net: &Net) {
     let lens_bytes = [0, 8, 5000, 70_000, 1];
     let rounds = 60;
-    let (alice, bob) = strangers_to_the_net(net);
+    let (alice, bob) = undriven_pair(net);
     let play = |party: &Party, serves: bool| {
         for round in 0..rounds {
             let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
-            party.endpoint.trecv(room(len_bytes), party.peer(), round, 0, 1).unwrap();
+            party.endpoint.trecv(marked_buffer(len_bytes), party.peer(), round, 0, 1).unwrap();
             let send = || party.endpoint.tsend(payload(round, len_bytes), party.peer(), round, 2).unwrap();
             if serves {
                 send();
             }
             let (mut sent, mut taken) = (false, false);
             while !taken || (serves && !sent) {
-                let completion = next_alone(party);
+                let completion = next_completion_alone(party);
                 if completion.context == 2 {
                     sent = true;
                 } else {
-                    assert!(received(&completion.buffer) == payload(round, len_bytes), "round {round}");
+                    assert!(received_bytes(&completion.buffer) == payload(round, len_bytes), "round {round}");
                     taken = true;
                 }
             }
             if !serves {
                 send();
-                assert_eq!(next_alone(party).context, 2);
+                assert_eq!(next_completion_alone(party).context, 2);
             }
         }
         // The last reply may still be unsent; dropping the endpoint sends it.
@@ -70,14 +70,14 @@ pub(crate) fn two_threads_play_ping_pong(net: &Net) {
         scope.spawn(|| play(&alice, true));
         scope.spawn(|| play(&bob, false));
     });
-    wake(net, [&alice, &bob]);
+    start_driving_both(net, [&alice, &bob]);
 }
 
 pub(crate) fn two_threads_flood_each_other(net: &Net) {
     let count = 400;
     let window = 16;
     let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
-    let (alice, bob) = strangers_to_the_net(net);
+    let (alice, bob) = undriven_pair(net);
     let flood = |party: Party| {
         let (mut posted, mut sent, mut taken) = (0, 0, 0);
         let mut sends_ended = 0;
@@ -85,14 +85,14 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
         let deadline = Deadline::new();
         while taken < count || sends_ended < count {
             while posted < count && posted - taken < window {
-                party.endpoint.recv(room(90_000), ANY, posted).unwrap();
+                party.endpoint.recv(marked_buffer(90_000), ANY, posted).unwrap();
                 posted += 1;
             }
             while sent < count && sent - sends_ended < window {
                 party.endpoint.send(payload(sent, len_bytes(sent)), party.peer(), sent).unwrap();
                 sent += 1;
             }
-            match party.poll() {
+            match party.poll_completion() {
                 Some(ended) => {
                     let (completion, _) = ended.expect("no operation fails");
                     if completion.flags.contains(CompletionFlags::SEND) {
@@ -101,11 +101,11 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
                         // Receives match in order, but may complete in another.
                         let n = completion.context;
                         assert!(n < posted && seen.insert(n), "a receive that was not posted, or has ended");
-                        assert!(received(&completion.buffer) == payload(n, len_bytes(n)));
+                        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes(n)));
                         taken += 1;
                     }
                 }
-                None => deadline.pause("the flood"),
+                None => deadline.yield_or_panic("the flood"),
             }
         }
         party
@@ -114,18 +114,18 @@ pub(crate) fn two_threads_flood_each_other(net: &Net) {
         let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
         // Each party runs until it has received everything, and is kept until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     });
 }
 
 pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
     let (senders, per_sender) = (3, 100);
-    let (alice, bob) = strangers_to_the_net(net);
+    let (alice, bob) = undriven_pair(net);
     let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
     let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let total = senders * per_sender;
     for context in 0..total as u64 {
-        bob.endpoint.trecv(room(5000), ANY, 0, u64::MAX, context).unwrap();
+        bob.endpoint.trecv(marked_buffer(5000), ANY, 0, u64::MAX, context).unwrap();
     }
     thread::scope(|scope| {
         for sender in 0..senders {
@@ -137,7 +137,7 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
                     let message = payload(tag, n * 50);
                     while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), tag, 2) {
                         assert!(matches!(error, Error::Again(Again::QueueFull)));
-                        deadline.pause("room for a send");
+                        deadline.yield_or_panic("room for a send");
                     }
                 }
                 while ended.load(Ordering::Relaxed) < total {
@@ -146,7 +146,7 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
                             assert_eq!(completion.context, 2);
                             ended.fetch_add(1, Ordering::Relaxed);
                         }
-                        Ok(None) => deadline.pause("sends of all threads"),
+                        Ok(None) => deadline.yield_or_panic("sends of all threads"),
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -168,16 +168,16 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
                     taken.fetch_add(batch.len(), Ordering::Relaxed);
                     for completion in batch {
                         let len_bytes = (completion.tag % 1000) as usize * 50;
-                        assert!(received(&completion.buffer) == payload(completion.tag, len_bytes));
+                        assert!(received_bytes(&completion.buffer) == payload(completion.tag, len_bytes));
                     }
                     if read.unwrap().is_none() {
-                        deadline.pause("receives of all threads");
+                        deadline.yield_or_panic("receives of all threads");
                     }
                 }
             });
         }
     });
-    wake(net, [&alice, &bob]);
+    start_driving_both(net, [&alice, &bob]);
     let received_tags = received_tags.into_inner().expect("both threads ended well");
     assert_eq!(received_tags.len(), senders);
     for (sender, mut order) in received_tags {
@@ -191,7 +191,7 @@ pub(crate) fn one_endpoint_serves_several_threads(net: &Net) {
 /// The transmit queue of each endpoint is the receive queue of the other, and two threads drive them: a
 /// thread that held one queue while waiting for the other would deadlock.
 pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
     let (one, other) = (open_cq(), open_cq());
     let open = |transmit: &CompletionQueue, receive: &CompletionQueue| {
@@ -213,7 +213,7 @@ pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
         let mut posted = 0;
         while posted < messages || ended.load(Ordering::Relaxed) < 4 * messages {
             if posted < messages {
-                endpoint.recv(room(8), ANY, 1).unwrap();
+                endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
                 let buffers = vec![payload(posted as u64, 8)];
                 let flags = OpFlags::DELIVERY_COMPLETE;
                 endpoint.sendmsg(SendMsg { buffers, to, context: 2, flags, ..SendMsg::default() }).unwrap();
@@ -222,7 +222,7 @@ pub(crate) fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
             if cq.read().unwrap().is_some() {
                 ended.fetch_add(1, Ordering::Relaxed);
             }
-            deadline.pause("operations that report to crossed queues");
+            deadline.yield_or_panic("operations that report to crossed queues");
         }
     };
     thread::scope(|scope| {

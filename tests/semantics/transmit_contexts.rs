@@ -6,21 +6,21 @@ use homespun::{
     AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress, Rejected,
 };
 
-use crate::binding::errno;
-use homespun_suite::payload::{payload, received, room};
+use crate::binding::expect_errno;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Net};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// An info for endpoints that share a transmit context.
-fn sharing(net: &Net) -> Info {
+fn make_sharing_info(net: &Net) -> Info {
     let mut info = net.info().clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;
     info
 }
 
 /// An endpoint with a queue for both directions, to be enabled.
-fn endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
+fn open_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
     let endpoint = domain.endpoint(info).unwrap();
     let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
@@ -30,12 +30,12 @@ fn endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, Address
 
 pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
     const MESSAGES: u64 = 10;
-    let (domain, info) = (net.domain(), sharing(net));
+    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
-    let (receiver, receive_cq, _av) = endpoint(&domain, net.info());
+    let (receiver, receive_cq, _av) = open_endpoint(&domain, net.info());
     receiver.enable().unwrap();
     let senders = [1_000, 2_000].map(|base| {
-        let (sender, cq, av) = endpoint(&domain, &info);
+        let (sender, cq, av) = open_endpoint(&domain, &info);
         assert_eq!(sender.info().ep.tx_ctx_cnt, SHARED_CONTEXT);
         sender.bind_shared_transmit_context(&context).unwrap();
         sender.enable().unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
         (base, sender, cq, to)
     });
     for number in 0..2 * MESSAGES {
-        receiver.recv(room(100), ANY, number).unwrap();
+        receiver.recv(marked_buffer(100), ANY, number).unwrap();
     }
     for number in 0..MESSAGES {
         for (base, sender, _, to) in &senders {
@@ -59,9 +59,9 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
             }
         }
         if let Ok(Some(completion)) = receive_cq.read() {
-            arrived.push(received(&completion.buffer));
+            arrived.push(received_bytes(&completion.buffer));
         }
-        deadline.pause("messages of two endpoints");
+        deadline.yield_or_panic("messages of two endpoints");
     }
     for base in [1_000, 2_000] {
         for number in base..base + MESSAGES {
@@ -71,34 +71,38 @@ pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &
 }
 
 pub(crate) fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
-    let (domain, info) = (net.domain(), sharing(net));
+    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
 
-    let (own, ..) = endpoint(&domain, net.info());
-    assert_eq!(errno(own.bind_shared_transmit_context(&context)), Errno::EINVAL, "it has one of its own");
+    let (own, ..) = open_endpoint(&domain, net.info());
+    assert_eq!(
+        expect_errno(own.bind_shared_transmit_context(&context)),
+        Errno::EINVAL,
+        "it has one of its own"
+    );
     own.enable().unwrap();
 
-    let (sharer, _cq, _av) = endpoint(&domain, &info);
-    assert_eq!(errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
-    let elsewhere = net.domain().shared_transmit_context(&info.tx).unwrap();
-    assert_eq!(errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
+    let (sharer, _cq, _av) = open_endpoint(&domain, &info);
+    assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
+    let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
+    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
     let messages = TxAttr { caps: Caps::MSG | Caps::SEND, ..TxAttr::default() };
     let messages = domain.shared_transmit_context(&messages).unwrap();
-    assert_eq!(errno(sharer.bind_shared_transmit_context(&messages)), Errno::EINVAL, "it can do more");
+    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&messages)), Errno::EINVAL, "it can do more");
     sharer.bind_shared_transmit_context(&context).unwrap();
-    assert_eq!(errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
+    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
     sharer.enable().unwrap();
 
     let unspecified = domain.shared_transmit_context(&TxAttr::default()).unwrap();
     assert!(unspecified.attr().caps.contains(info.tx.caps), "whatever is left open is all that there is");
     let beyond = TxAttr { comp_order: Order::from_bits_retain(1 << 40), ..TxAttr::default() };
-    assert_eq!(errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
+    assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
 }
 
 pub(crate) fn context_with_endpoints_is_busy(net: &Net) {
-    let (domain, info) = (net.domain(), sharing(net));
+    let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
     let context = domain.shared_transmit_context(&info.tx).unwrap();
-    let [first, second] = [(), ()].map(|()| endpoint(&domain, &info));
+    let [first, second] = [(), ()].map(|()| open_endpoint(&domain, &info));
     for (endpoint, ..) in [&first, &second] {
         endpoint.bind_shared_transmit_context(&context).unwrap();
     }

@@ -14,48 +14,50 @@ use homespun::{
     Tag,
 };
 
-use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, memory};
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, answer, let_sleep, reach};
+use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, make_region_spec};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{
+    self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, give_time_to_sleep, wait_for_threshold,
+};
 use homespun_suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
 
 /// The context of a work that is not cancelled.
 const ANY_WORK: u64 = 0;
 
-fn triggering(net: &Net) -> Setup {
+fn triggering_setup(net: &Net) -> Setup {
     Setup { caps: net.info().caps | Caps::TRIGGER, counts: true, ..Setup::default() }
 }
 
-fn pair(net: &Net) -> (Party, Party) {
-    net.pair_of(triggering(net), triggering(net))
+fn open_triggering_pair(net: &Net) -> (Party, Party) {
+    net.open_pair_with(triggering_setup(net), triggering_setup(net))
 }
 
-fn counter(party: &Party) -> Counter {
+fn open_counter(party: &Party) -> Counter {
     party.domain_here().open_counter(&CounterAttr::default()).unwrap()
 }
 
-fn when(counter: &Counter, threshold: u64) -> Trigger {
+fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
     Trigger { counter: counter.clone(), threshold }
 }
 
 /// A work that adds to a counter when its trigger is reached.
-fn adding(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWork {
+fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWork {
     let action = DeferredAction::Add { counter: counter.clone(), value };
     DeferredWork { context: ANY_WORK, trigger, action, completion: None }
 }
 
 /// A work that posts an operation of a party's endpoint.
-fn posting(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
+fn post_work(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
     let action = DeferredAction::Post { endpoint: party.endpoint.as_here().clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
 }
 
-fn sending(party: &Party, context: u64, flags: OpFlags) -> Operation {
+fn send_operation(party: &Party, context: u64, flags: OpFlags) -> Operation {
     let buffers = vec![payload(context, 8)];
     Operation::Send(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
 }
 
-fn queue(party: &Party, work: DeferredWork) {
+fn queue_work(party: &Party, work: DeferredWork) {
     party.domain_here().queue_work(work).unwrap();
 }
 
@@ -65,7 +67,7 @@ fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
     let deadline = Deadline::new();
     while (counter.read(), counter.read_error()) != expected {
         party.progress_all();
-        deadline.pause_for(|| format!("{expected:?}, where there is {counter:?}"));
+        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
     }
 }
 
@@ -75,32 +77,37 @@ fn await_unused(party: &Party, counter: &Counter) {
     let deadline = Deadline::new();
     while counter.is_in_use() {
         party.progress_all();
-        deadline.pause_for(|| format!("works that let go of {counter:?}"));
+        deadline.yield_or_panic_with(|| format!("works that let go of {counter:?}"));
     }
 }
 
 pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
-    let (alice, bob) = pair(net);
-    let region = bob.register(memory(64, Kind::Owned)).unwrap();
+    let (alice, bob) = open_triggering_pair(net);
+    let region = bob.register(make_region_spec(64, Kind::Owned)).unwrap();
     let flags = OpFlags::COMPLETION;
     let target = |at, op| AtomicTarget {
         peer: alice.peer(),
-        memory: RemoteMemory { address: region.at(at), key: region.key() },
+        memory: RemoteMemory { address: region.address_at(at), key: region.key() },
         datatype: Datatype::Uint64,
         op,
     };
     let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let tagged = Some(Tag(7).into());
     let operations = [
-        Operation::Receive(RecvMsg { buffers: vec![room(8)], context: 1, flags, ..RecvMsg::default() }),
         Operation::Receive(RecvMsg {
-            buffers: vec![room(8)],
+            buffers: vec![marked_buffer(8)],
+            context: 1,
+            flags,
+            ..RecvMsg::default()
+        }),
+        Operation::Receive(RecvMsg {
+            buffers: vec![marked_buffer(8)],
             tagged,
             context: 2,
             flags,
             ..RecvMsg::default()
         }),
-        sending(&alice, 3, flags),
+        send_operation(&alice, 3, flags),
         Operation::Send(SendMsg {
             buffers: vec![payload(4, 8)],
             to: alice.peer(),
@@ -112,15 +119,15 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         Operation::Write(WriteMsg {
             buffers: vec![payload(5, 8)],
             to: alice.peer(),
-            memory: RemoteMemory { address: region.at(0), key: region.key() },
+            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
             data: None,
             context: 5,
             flags: flags | OpFlags::DELIVERY_COMPLETE,
         }),
         Operation::Read(ReadMsg {
-            buffers: vec![room(8)],
+            buffers: vec![marked_buffer(8)],
             from: alice.peer(),
-            memory: RemoteMemory { address: region.at(0), key: region.key() },
+            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
             context: 6,
             flags: flags | OpFlags::FENCE,
         }),
@@ -132,7 +139,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         }),
         Operation::FetchAtomic(FetchAtomicMsg {
             operands: words(2),
-            results: vec![room(8)],
+            results: vec![marked_buffer(8)],
             target: target(8, AtomicOp::Sum),
             context: 8,
             flags: flags | OpFlags::FENCE,
@@ -140,27 +147,31 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         Operation::CompareAtomic(CompareAtomicMsg {
             operands: words(1),
             compares: words(42),
-            results: vec![room(8)],
+            results: vec![marked_buffer(8)],
             target: target(8, AtomicOp::Cswap),
             context: 9,
             flags: flags | OpFlags::FENCE,
         }),
     ];
-    let (trigger, done, added, set) = (counter(&alice), counter(&alice), counter(&alice), counter(&alice));
+    let (trigger, done, added, set) =
+        (open_counter(&alice), open_counter(&alice), open_counter(&alice), open_counter(&alice));
     let count = operations.len() as u64;
     for operation in operations {
-        queue(&alice, posting(when(&trigger, 3), &alice, operation, &done));
+        queue_work(&alice, post_work(trigger_at(&trigger, 3), &alice, operation, &done));
     }
-    queue(&alice, adding(when(&trigger, 3), &added, 5));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &added, 5));
     let action = DeferredAction::Set { counter: set.clone(), value: 6 };
-    queue(&alice, DeferredWork { context: 0, trigger: when(&trigger, 3), action, completion: None });
+    queue_work(
+        &alice,
+        DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
+    );
     // Messages that arrive meanwhile wait: the deferred receives are not posted yet.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
         let send = SendMsg { buffers: vec![payload(context, 8)], to: bob.peer(), tag, ..SendMsg::default() };
-        bob.send_and_wait(send);
+        bob.send_and_wait_for_delivery(send);
         bob.endpoint
             .recvmsg(RecvMsg {
-                buffers: vec![room(8)],
+                buffers: vec![marked_buffer(8)],
                 tagged: tag.map(|tag| Tag(tag).into()),
                 context: 10 + context,
                 ..RecvMsg::default()
@@ -168,160 +179,182 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
             .unwrap();
     }
     trigger.add(2);
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
     assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
     trigger.add(1);
     await_counts(&alice, &done, (count, 0));
     assert_eq!((added.read(), set.read()), (5, 6));
-    let mut ended: Vec<_> = (0..count).map(|_| alice.completion()).collect();
+    let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
     ended.sort_by_key(|completion| completion.context);
     assert_eq!(
         ended.iter().map(|completion| completion.context).collect::<Vec<_>>(),
         (1..=count).collect::<Vec<_>>()
     );
-    let fetched = |place: usize| received(&ended[place].buffer);
+    let fetched = |place: usize| received_bytes(&ended[place].buffer);
     assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
     assert_eq!(fetched(5), payload(5, 8));
     assert_eq!((fetched(7), fetched(8)), (40_u64.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()));
     assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
-    let mut heard = [bob.completion(), bob.completion()];
+    let mut heard = [bob.next_completion(), bob.next_completion()];
     heard.sort_by_key(|completion| completion.context);
-    assert_eq!(received(&heard[0].buffer), payload(3, 8));
-    assert_eq!((received(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
-    assert_eq!(region.part(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
+    assert_eq!(received_bytes(&heard[0].buffer), payload(3, 8));
+    assert_eq!((received_bytes(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
+    assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
 }
 
 pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        queue(&alice, posting(when(&trigger, context), &alice, sending(&alice, context, flags), &done));
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        queue_work(
+            &alice,
+            post_work(trigger_at(&trigger, context), &alice, send_operation(&alice, context, flags), &done),
+        );
         trigger.add(1);
         await_counts(&alice, &done, (context, 0));
-        assert_eq!(received(&bob.completion().buffer), payload(context, 8));
-        alice.counts(&[(SEND, (reported, 0))]);
+        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
+        alice.wait_for_counts(&[(SEND, (reported, 0))]);
         if reported > 0 {
-            assert_eq!(alice.completion().context, context);
+            assert_eq!(alice.next_completion().context, context);
         }
-        alice.silence();
+        alice.assert_no_completion();
     }
     // The same for receives.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
-        let receive = RecvMsg { buffers: vec![room(8)], context, flags, ..RecvMsg::default() };
-        queue(&bob, posting(when(&trigger, 0), &bob, Operation::Receive(receive), &done));
+        let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
+        queue_work(&bob, post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-        assert_eq!(alice.completion().context, context);
+        assert_eq!(alice.next_completion().context, context);
         await_counts(&bob, &done, (context, 0));
         if !flags.is_empty() {
-            assert_eq!(bob.completion().context, context);
+            assert_eq!(bob.next_completion().context, context);
         }
-        bob.silence();
-        bob.counts(&[(RECV, (reported, 0))]);
+        bob.assert_no_completion();
+        bob.wait_for_counts(&[(RECV, (reported, 0))]);
     }
     // If the endpoint's counter is also the completion counter, it counts once.
     let own = alice.counter_here(SEND).clone();
     let before = own.read();
-    bob.endpoint.recv(room(8), ANY, 5).unwrap();
-    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 5, OpFlags::empty()), &own));
+    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
+    queue_work(
+        &alice,
+        post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, OpFlags::empty()), &own),
+    );
     await_counts(&alice, &own, (before + 1, 0));
-    assert_eq!(bob.completion().context, 5);
-    alice.silence();
+    assert_eq!(bob.next_completion().context, 5);
+    alice.assert_no_completion();
     assert_eq!(own.read(), before + 1);
 }
 
 pub(crate) fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
-    let (alice, bob) = pair(net);
-    let trigger = counter(&alice);
+    let (alice, bob) = open_triggering_pair(net);
+    let trigger = open_counter(&alice);
     let [sent, heard] = [SEND, RECV].map(|events| alice.counter_here(events).clone());
     let flags = OpFlags::COMPLETION;
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
-    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 1, flags), &sent));
-    assert_eq!((alice.completion().context, bob.completion().context), (1, 1));
-    alice.counts(&[(SEND, (1, 0))]);
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 1, flags), &sent));
+    assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
+    alice.wait_for_counts(&[(SEND, (1, 0))]);
     let receive = |context| {
-        let buffers = vec![room(8)];
+        let buffers = vec![marked_buffer(8)];
         Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
     };
-    queue(&alice, posting(when(&trigger, 0), &alice, receive(2), &heard));
+    queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(2), &heard));
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
-    assert_eq!((alice.completion().context, bob.completion().context), (2, 2));
-    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
+    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // A failure, and a refusal.
-    queue(&alice, posting(when(&trigger, 0), &alice, receive(3), &heard));
+    queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
     alice.endpoint.cancel(3).unwrap();
-    assert_eq!(alice.failure().completion.context, 3);
+    assert_eq!(alice.next_failure().completion.context, 3);
     let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
     let buffers = vec![payload(4, 8)];
     let send = SendMsg { buffers, to: gone, context: 4, flags, ..SendMsg::default() };
-    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Send(send), &sent));
+    queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, Operation::Send(send), &sent));
     alice.av.remove(&[gone]).unwrap();
     trigger.add(1);
-    assert_eq!(alice.failure().completion.context, 4);
-    alice.counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
+    assert_eq!(alice.next_failure().completion.context, 4);
+    alice.wait_for_counts(&[(SEND, (1, 1)), (RECV, (1, 1))]);
     // A counter that is bound to other events counts too.
-    bob.endpoint.recv(room(8), ANY, 5).unwrap();
-    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 5, flags), &heard));
-    assert_eq!((alice.completion().context, bob.completion().context), (5, 5));
-    alice.counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
+    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
+    queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard));
+    assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
+    alice.wait_for_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
 }
 
 pub(crate) fn works_run_in_threshold_order(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for context in 0..6 {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
     }
     for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
-        queue(
+        queue_work(
             &alice,
-            posting(when(&trigger, threshold), &alice, sending(&alice, context, OpFlags::empty()), &done),
+            post_work(
+                trigger_at(&trigger, threshold),
+                &alice,
+                send_operation(&alice, context, OpFlags::empty()),
+                &done,
+            ),
         );
     }
     trigger.set(9);
     for context in 0..5 {
-        let completion = bob.completion();
+        let completion = bob.next_completion();
         assert_eq!(
-            (completion.context, received(&completion.buffer)),
+            (completion.context, received_bytes(&completion.buffer)),
             (context, payload(context, 8).to_vec())
         );
     }
     await_counts(&alice, &done, (5, 0));
-    bob.silence();
+    bob.assert_no_completion();
     trigger.add(1);
-    assert_eq!(received(&bob.completion().buffer), payload(5, 8));
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
 }
 
 pub(crate) fn completed_work_triggers_further_work(net: &Net) {
     const LINKS: u64 = 1000;
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     // Each work makes the next one due.
     for link in 0..LINKS {
-        queue(&alice, adding(when(&trigger, link + 1), &trigger, 1));
+        queue_work(&alice, make_add_work(trigger_at(&trigger, link + 1), &trigger, 1));
     }
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
-    queue(&alice, posting(when(&trigger, LINKS + 1), &alice, sending(&alice, 1, OpFlags::empty()), &done));
-    queue(&alice, posting(when(&done, 1), &alice, sending(&alice, 2, OpFlags::empty()), &done));
-    queue(&alice, adding(when(&done, 2), &trigger, 5));
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    queue_work(
+        &alice,
+        post_work(
+            trigger_at(&trigger, LINKS + 1),
+            &alice,
+            send_operation(&alice, 1, OpFlags::empty()),
+            &done,
+        ),
+    );
+    queue_work(
+        &alice,
+        post_work(trigger_at(&done, 1), &alice, send_operation(&alice, 2, OpFlags::empty()), &done),
+    );
+    queue_work(&alice, make_add_work(trigger_at(&done, 2), &trigger, 5));
     trigger.add(1);
-    assert_eq!(received(&bob.completion().buffer), payload(1, 8));
-    bob.endpoint.recv(room(8), ANY, 2).unwrap();
-    assert_eq!(received(&bob.completion().buffer), payload(2, 8));
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+    bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(2, 8));
     await_counts(&alice, &done, (2, 0));
     await_counts(&alice, &trigger, (LINKS + 6, 0));
 }
 
 pub(crate) fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
-    let (alice, _bob) = pair(net);
-    let (trigger, changed) = (counter(&alice), counter(&alice));
+    let (alice, _bob) = open_triggering_pair(net);
+    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
     trigger.add(3);
     for threshold in 0..4 {
-        queue(&alice, adding(when(&trigger, threshold), &changed, 1));
+        queue_work(&alice, make_add_work(trigger_at(&trigger, threshold), &changed, 1));
         await_counts(&alice, &changed, (threshold + 1, 0));
     }
-    queue(&alice, adding(when(&trigger, 4), &changed, 1));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 4), &changed, 1));
     assert_eq!(changed.read(), 4);
     trigger.set(0);
     trigger.set(5);
@@ -329,9 +362,9 @@ pub(crate) fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
 }
 
 pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
-    let (alice, _bob) = pair(net);
-    let (trigger, changed) = (counter(&alice), counter(&alice));
-    queue(&alice, adding(when(&trigger, 3), &changed, 1));
+    let (alice, _bob) = open_triggering_pair(net);
+    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &changed, 1));
     trigger.add(1);
     trigger.add_error(1);
     assert_eq!(changed.read(), 0);
@@ -341,26 +374,31 @@ pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
 
 pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
     for kind in [Kind::Owned, Kind::Shareable] {
-        let (alice, bob) = pair(net);
-        let region = bob.register(memory(8, kind)).unwrap();
-        let (changed, done) = (counter(&bob), counter(&bob));
-        queue(&bob, adding(when(bob.counter_here(REMOTE_WRITE), 2), &changed, 1));
-        queue(&alice, adding(when(alice.counter_here(SEND), 1), &changed, 10));
-        queue(
+        let (alice, bob) = open_triggering_pair(net);
+        let region = bob.register(make_region_spec(8, kind)).unwrap();
+        let (changed, done) = (open_counter(&bob), open_counter(&bob));
+        queue_work(&bob, make_add_work(trigger_at(bob.counter_here(REMOTE_WRITE), 2), &changed, 1));
+        queue_work(&alice, make_add_work(trigger_at(alice.counter_here(SEND), 1), &changed, 10));
+        queue_work(
             &bob,
-            posting(when(bob.counter_here(REMOTE_WRITE), 1), &bob, sending(&bob, 7, OpFlags::empty()), &done),
+            post_work(
+                trigger_at(bob.counter_here(REMOTE_WRITE), 1),
+                &bob,
+                send_operation(&bob, 7, OpFlags::empty()),
+                &done,
+            ),
         );
-        alice.endpoint.recv(room(8), ANY, 7).unwrap();
+        alice.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
         for context in 1..3 {
             let call = RmaCall::new(RmaBy::Write, payload(context, 8), alice.peer(), &region, context);
             alice.endpoint.rma(call).unwrap();
         }
-        let mut ended =
-            [alice.completion(), alice.completion(), alice.completion()].map(|ended| ended.context);
+        let mut ended = [alice.next_completion(), alice.next_completion(), alice.next_completion()]
+            .map(|ended| ended.context);
         ended.sort_unstable();
         assert_eq!(ended, [1, 2, 7]);
         await_counts(&bob, &changed, (1, 0));
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 3).unwrap();
         await_counts(&alice, &changed, (11, 0));
         await_counts(&bob, &done, (1, 0));
@@ -369,21 +407,22 @@ pub(crate) fn endpoint_and_region_events_trigger_work(net: &Net) {
 
 pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     const WORKS: u64 = 20;
-    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
-    let (trigger, done, after) = (counter(&alice), counter(&alice), counter(&alice));
+    let (alice, bob) =
+        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
+    let (trigger, done, after) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     for context in 0..WORKS {
-        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue(&alice, posting(when(&trigger, 1), &alice, operation, &done));
+        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, operation, &done));
     }
-    queue(&alice, adding(when(&trigger, 1), &after, 1));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &after, 1));
     trigger.add(1);
-    alice.silence();
+    alice.assert_no_completion();
     assert_eq!((done.read(), after.read()), (0, 0), "what comes later waits behind what has no room");
     for context in 0..WORKS {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        let completion = bob.completion();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let completion = bob.next_completion();
         assert_eq!(
-            (completion.context, received(&completion.buffer)),
+            (completion.context, received_bytes(&completion.buffer)),
             (context, payload(context, 8).to_vec())
         );
     }
@@ -393,54 +432,61 @@ pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
 
 pub(crate) fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     const WORKS: u64 = 6;
-    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) =
+        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for context in 0..WORKS {
-        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue(&alice, posting(when(&trigger, 1 + context % 2), &alice, operation, &done));
+        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue_work(&alice, post_work(trigger_at(&trigger, 1 + context % 2), &alice, operation, &done));
     }
     // Most find no room; half of them are triggered by errors.
     trigger.add(1);
     trigger.add_error(1);
     trigger.set(0);
     trigger.set_error(0);
-    queue(&alice, posting(when(&trigger, 1), &alice, sending(&alice, WORKS, OpFlags::empty()), &done));
+    queue_work(
+        &alice,
+        post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, WORKS, OpFlags::empty()), &done),
+    );
     for context in [0, 2, 4, 1, 3, 5] {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
-        let completion = bob.completion();
-        assert_eq!(received(&completion.buffer), payload(context, 8).to_vec());
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        let completion = bob.next_completion();
+        assert_eq!(received_bytes(&completion.buffer), payload(context, 8).to_vec());
     }
     await_counts(&alice, &done, (WORKS, 0));
     assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
 }
 
 pub(crate) fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
-    let receive = |context| RecvMsg { buffers: vec![room(8)], context, ..RecvMsg::default() };
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let receive = |context| RecvMsg { buffers: vec![marked_buffer(8)], context, ..RecvMsg::default() };
     for context in [1001, 1002] {
-        queue(&alice, posting(when(&trigger, 0), &alice, Operation::Receive(receive(context)), &done));
+        queue_work(
+            &alice,
+            post_work(trigger_at(&trigger, 0), &alice, Operation::Receive(receive(context)), &done),
+        );
     }
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
     }
     // Operations whose contexts may be numbers of works.
-    (0..16).for_each(|context| alice.endpoint.recv(room(8), ANY, context).unwrap());
+    (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
     alice.endpoint.cancel(1002).unwrap();
-    assert_eq!(alice.failure().completion.context, 1002);
+    assert_eq!(alice.next_failure().completion.context, 1002);
     bob.endpoint.send(payload(1, 8), bob.peer(), 1).unwrap();
     await_counts(&alice, &done, (1, 1));
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
-    assert_eq!(alice.completion().context, 0);
+    assert_eq!(alice.next_completion().context, 0);
 }
 
 pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
-    let (alice, bob) = pair(net);
+    let (alice, bob) = open_triggering_pair(net);
     let domain = alice.domain_here();
-    let (trigger, other, changed) = (counter(&alice), counter(&alice), counter(&alice));
-    let work = |context, trigger, value| DeferredWork { context, ..adding(trigger, &changed, value) };
+    let (trigger, other, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    let work = |context, trigger, value| DeferredWork { context, ..make_add_work(trigger, &changed, value) };
     for (context, value) in [(1, 1), (2, 10), (2, 100), (3, 1000)] {
-        queue(&alice, work(context, when(&trigger, 1), value));
+        queue_work(&alice, work(context, trigger_at(&trigger, 1), value));
     }
     domain.cancel_work(2).unwrap();
     assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
@@ -449,134 +495,143 @@ pub(crate) fn cancelled_and_flushed_work_never_runs(net: &Net) {
     await_counts(&alice, &changed, (1101, 0));
     assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
 
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
-    let done = counter(&alice);
-    queue(&alice, posting(when(&trigger, 2), &alice, sending(&alice, 1, OpFlags::COMPLETION), &done));
-    queue(&alice, work(5, when(&other, 1), 1));
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    let done = open_counter(&alice);
+    queue_work(
+        &alice,
+        post_work(trigger_at(&trigger, 2), &alice, send_operation(&alice, 1, OpFlags::COMPLETION), &done),
+    );
+    queue_work(&alice, work(5, trigger_at(&other, 1), 1));
     domain.flush_work(Some(&trigger));
     assert!(!trigger.is_in_use() && !done.is_in_use() && other.is_in_use());
     trigger.add(5);
     other.add(1);
     await_counts(&alice, &changed, (1102, 0));
     assert_eq!(done.read(), 0);
-    queue(&alice, work(6, when(&other, 2), 1));
-    queue(&alice, work(6, when(&trigger, 9), 1));
+    queue_work(&alice, work(6, trigger_at(&other, 2), 1));
+    queue_work(&alice, work(6, trigger_at(&trigger, 9), 1));
     domain.flush_work(None);
     other.add(100);
     trigger.add(100);
-    alice.silence();
-    bob.silence();
+    alice.assert_no_completion();
+    bob.assert_no_completion();
     assert_eq!((changed.read(), done.read()), (1102, 0));
 }
 
 pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
-    let (alice, bob) = pair(net);
-    let trigger = counter(&alice);
+    let (alice, bob) = open_triggering_pair(net);
+    let trigger = open_counter(&alice);
     let endpoint = alice.endpoint.as_here();
-    endpoint.trigger(&when(&trigger, 1), sending(&alice, 1, OpFlags::INJECT)).unwrap();
-    let receive = RecvMsg { buffers: vec![room(8)], context: 2, ..RecvMsg::default() };
-    endpoint.trigger(&when(&trigger, 2), Operation::Receive(receive)).unwrap();
-    alice.silence();
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::INJECT)).unwrap();
+    let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 2, ..RecvMsg::default() };
+    endpoint.trigger(&trigger_at(&trigger, 2), Operation::Receive(receive)).unwrap();
+    alice.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     trigger.add(1);
-    assert_eq!((alice.completion().context, received(&bob.completion().buffer)), (1, payload(1, 8).to_vec()));
+    assert_eq!(
+        (alice.next_completion().context, received_bytes(&bob.next_completion().buffer)),
+        (1, payload(1, 8).to_vec())
+    );
     trigger.add(1);
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
-    let completion = alice.completion();
-    assert_eq!((completion.context, received(&completion.buffer)), (2, payload(2, 8).to_vec()));
-    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    let completion = alice.next_completion();
+    assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, payload(2, 8).to_vec()));
+    alice.wait_for_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // A flush leaves a triggered operation: it belongs to its endpoint.
-    bob.endpoint.recv(room(8), ANY, 4).unwrap();
-    endpoint.trigger(&when(&trigger, 3), sending(&alice, 4, OpFlags::empty())).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 3), send_operation(&alice, 4, OpFlags::empty())).unwrap();
     alice.domain_here().flush_work(None);
     trigger.add(1);
-    assert_eq!(alice.completion().context, 4);
+    assert_eq!(alice.next_completion().context, 4);
 }
 
 pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
-    let (alice, _bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, _bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let endpoint = alice.endpoint.as_here();
-    endpoint.trigger(&when(&trigger, 1), sending(&alice, 1, OpFlags::empty())).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::empty())).unwrap();
     let receive = |context| {
-        let buffers = vec![room(8)];
+        let buffers = vec![marked_buffer(8)];
         Operation::Receive(RecvMsg { buffers, context, ..RecvMsg::default() })
     };
-    endpoint.trigger(&when(&trigger, 2), receive(2)).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 2), receive(2)).unwrap();
     alice.endpoint.cancel(1).unwrap();
-    let failed = alice.failure();
+    let failed = alice.next_failure();
     assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
     assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(1, 8)]));
     assert_eq!(alice.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
     // An operation that was triggered meanwhile.
     trigger.add(2);
     alice.endpoint.cancel(2).unwrap();
-    assert_eq!(alice.failure().completion.context, 2);
-    alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+    assert_eq!(alice.next_failure().completion.context, 2);
+    alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
     // Deferred work that was posted is an operation of its endpoint, whose failure is the work's.
-    queue(&alice, posting(when(&trigger, 0), &alice, receive(3), &done));
+    queue_work(&alice, post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
     alice.endpoint.cancel(3).unwrap();
-    assert_eq!(alice.failure().completion.context, 3);
+    assert_eq!(alice.next_failure().completion.context, 3);
     await_counts(&alice, &done, (0, 1));
-    alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+    alice.wait_for_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
 }
 
 pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
     let to_gone = |context, flags| {
         let buffers = vec![payload(context, 8)];
         Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
     };
-    queue(&alice, posting(when(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
-    queue(&alice, posting(when(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done));
-    alice.endpoint.as_here().trigger(&when(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
+    queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
+    queue_work(&alice, post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done));
+    alice.endpoint.as_here().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
     alice.av.remove(&[gone]).unwrap();
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
         trigger.add(1);
-        let failed = alice.failure();
+        let failed = alice.next_failure();
         let misuse = Misuse::UnknownAddress(gone.0);
         assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
         assert_eq!(failed.error, OperationError::Deferred(Box::new(misuse)));
         assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
         await_counts(&alice, &done, (0, errors));
-        alice.counts(&[(SEND, (0, counted))]);
+        alice.wait_for_counts(&[(SEND, (0, counted))]);
     }
 }
 
 pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
-    let (alice, bob) = pair(net);
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let region = bob.register(make_region_spec(8, Kind::Owned)).unwrap();
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let write = WriteMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),
-        memory: RemoteMemory { address: region.at(0), key: region.key() + 1 },
+        memory: RemoteMemory { address: region.address_at(0), key: region.key() + 1 },
         data: None,
         context: 1,
         flags: OpFlags::empty(),
     };
-    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Write(write), &done));
+    queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, Operation::Write(write), &done));
     trigger.add(1);
-    let failed = alice.failure();
+    let failed = alice.next_failure();
     assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
     await_counts(&alice, &done, (0, 1));
-    alice.counts(&[]);
+    alice.wait_for_counts(&[]);
     // A message that is too long for a deferred receive.
-    let receive = RecvMsg { buffers: vec![room(4)], context: 2, ..RecvMsg::default() };
-    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Receive(receive), &done));
+    let receive = RecvMsg { buffers: vec![marked_buffer(4)], context: 2, ..RecvMsg::default() };
+    queue_work(&alice, post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done));
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
-    let failed = alice.failure();
+    let failed = alice.next_failure();
     assert_eq!((failed.completion.context, failed.errno()), (2, Errno::ETRUNC));
     await_counts(&alice, &done, (0, 2));
 }
 
 pub(crate) fn counters_that_work_depends_on_are_busy(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done, changed) = (counter(&alice), counter(&alice), counter(&alice));
-    queue(&alice, adding(when(&trigger, 1), &changed, 1));
-    queue(&alice, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::MATCH_COMPLETE), &done));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &changed, 1));
+    queue_work(
+        &alice,
+        post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::MATCH_COMPLETE), &done),
+    );
     let closing = |counter: Counter| {
         let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");
         assert_eq!(error.errno(), Errno::EBUSY);
@@ -589,39 +644,47 @@ pub(crate) fn counters_that_work_depends_on_are_busy(net: &Net) {
     await_unused(&alice, &changed);
     changed.close().unwrap();
     // The send is outstanding until it is matched.
-    alice.silence();
+    alice.assert_no_completion();
     let done = closing(done);
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     await_counts(&alice, &done, (1, 0));
     await_unused(&alice, &done);
     done.close().unwrap();
 }
 
 pub(crate) fn closing_an_endpoint_discards_its_work(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done, changed) = (counter(&bob), counter(&bob), counter(&bob));
-    queue(&bob, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::empty()), &done));
-    queue(&bob, adding(when(&trigger, 1), &changed, 1));
-    let receive = RecvMsg { buffers: vec![room(8)], context: 1, ..RecvMsg::default() };
-    queue(&bob, posting(when(&changed, 0), &alice, Operation::Receive(receive), &done));
-    alice.endpoint.as_here().trigger(&when(&trigger, 1), sending(&alice, 2, OpFlags::empty())).unwrap();
-    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
+    queue_work(
+        &bob,
+        post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::empty()), &done),
+    );
+    queue_work(&bob, make_add_work(trigger_at(&trigger, 1), &changed, 1));
+    let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 1, ..RecvMsg::default() };
+    queue_work(&bob, post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
+    alice
+        .endpoint
+        .as_here()
+        .trigger(&trigger_at(&trigger, 1), send_operation(&alice, 2, OpFlags::empty()))
+        .unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let another = alice.endpoint.as_here().clone();
     drop(alice.endpoint);
     drop(another);
     assert!(!done.is_in_use(), "the waiting work and the posted one have gone");
     trigger.add(1);
-    bob.silence();
+    bob.assert_no_completion();
     assert_eq!((done.read(), done.read_error(), changed.read()), (0, 0, 1));
     assert!(!trigger.is_in_use());
 }
 
 pub(crate) fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
-    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
-    let (trigger, done) = (counter(&bob), counter(&bob));
+    let (alice, bob) =
+        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
+    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
     for context in 0..5 {
-        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue(&bob, posting(when(&trigger, 1), &alice, operation, &done));
+        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue_work(&bob, post_work(trigger_at(&trigger, 1), &alice, operation, &done));
     }
     trigger.add(1);
     assert!(trigger.is_in_use(), "some find no room");
@@ -631,62 +694,76 @@ pub(crate) fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
 }
 
 pub(crate) fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
-    let (alice, bob) = pair(net);
-    let (trigger, done) = (counter(&bob), counter(&bob));
-    let operation = sending(&alice, 1, OpFlags::empty());
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
+    let operation = send_operation(&alice, 1, OpFlags::empty());
     let action = DeferredAction::Post { endpoint: alice.endpoint.as_here().clone(), operation };
     drop(alice.endpoint);
     let completion = Some(done.clone());
-    queue(&bob, DeferredWork { context: ANY_WORK, trigger: when(&trigger, 1), action, completion });
+    queue_work(
+        &bob,
+        DeferredWork { context: ANY_WORK, trigger: trigger_at(&trigger, 1), action, completion },
+    );
     assert!(!trigger.is_in_use() && !done.is_in_use());
     trigger.add(1);
-    bob.silence();
+    bob.assert_no_completion();
     assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
 pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
-    let (alice, _bob) = pair(net);
-    let without = net.party();
-    let other_domain = net.domain();
-    let (trigger, done) = (counter(&alice), counter(&alice));
+    let (alice, _bob) = open_triggering_pair(net);
+    let without = net.open_party();
+    let other_domain = net.open_other_domain();
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
     let domain = alice.domain_here();
     let refused = |work: DeferredWork| {
         let rejected = domain.queue_work(work).expect_err("it cannot wait");
         (rejected.error.errno(), rejected.returned)
     };
-    let send = |party: &Party| posting(when(&trigger, 1), party, sending(&alice, 1, OpFlags::empty()), &done);
+    let send = |party: &Party| {
+        post_work(trigger_at(&trigger, 1), party, send_operation(&alice, 1, OpFlags::empty()), &done)
+    };
     let back = || Buffer::SentVector(vec![payload(1, 8)]);
     assert_eq!(refused(send(&without)), (Errno::EOPNOTSUPP, back()));
     assert_eq!(
-        refused(DeferredWork { trigger: when(&stranger, 1), ..send(&alice) }),
+        refused(DeferredWork { trigger: trigger_at(&stranger, 1), ..send(&alice) }),
         (Errno::EDOMAIN, back())
     );
     assert_eq!(
         refused(DeferredWork { completion: Some(stranger.clone()), ..send(&alice) }),
         (Errno::EDOMAIN, back())
     );
-    let counted = DeferredWork { completion: Some(done.clone()), ..adding(when(&trigger, 1), &done, 1) };
+    let counted =
+        DeferredWork { completion: Some(done.clone()), ..make_add_work(trigger_at(&trigger, 1), &done, 1) };
     assert_eq!(refused(counted), (Errno::EINVAL, Buffer::None));
-    assert_eq!(refused(adding(when(&trigger, 1), &stranger, 1)), (Errno::EDOMAIN, Buffer::None));
+    assert_eq!(refused(make_add_work(trigger_at(&trigger, 1), &stranger, 1)), (Errno::EDOMAIN, Buffer::None));
     let long = Operation::Send(SendMsg {
         buffers: vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)],
         to: alice.peer(),
         flags: OpFlags::INJECT,
         ..SendMsg::default()
     });
-    assert_eq!(refused(posting(when(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
+    assert_eq!(refused(post_work(trigger_at(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
     for flags in [OpFlags::MULTI_RECV, OpFlags::PEEK, OpFlags::CLAIM] {
-        let receive = RecvMsg { buffers: vec![room(8)], flags, ..RecvMsg::default() };
-        let work = posting(when(&trigger, 1), &alice, Operation::Receive(receive), &done);
-        assert_eq!(refused(work), (Errno::ENOSYS, Buffer::ReceivedVector(vec![room(8)])), "{flags:?}");
+        let receive = RecvMsg { buffers: vec![marked_buffer(8)], flags, ..RecvMsg::default() };
+        let work = post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done);
+        assert_eq!(
+            refused(work),
+            (Errno::ENOSYS, Buffer::ReceivedVector(vec![marked_buffer(8)])),
+            "{flags:?}"
+        );
     }
     let closed = domain.endpoint(alice.endpoint.info()).unwrap();
-    let action =
-        DeferredAction::Post { endpoint: closed.clone(), operation: sending(&alice, 1, OpFlags::empty()) };
+    let action = DeferredAction::Post {
+        endpoint: closed.clone(),
+        operation: send_operation(&alice, 1, OpFlags::empty()),
+    };
     assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
-    let rejected =
-        without.endpoint.as_here().trigger(&when(&trigger, 0), sending(&alice, 1, OpFlags::empty()));
+    let rejected = without
+        .endpoint
+        .as_here()
+        .trigger(&trigger_at(&trigger, 0), send_operation(&alice, 1, OpFlags::empty()));
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
@@ -703,8 +780,8 @@ pub(crate) fn invalid_deferred_work_is_refused(net: &Net) {
 /// and by events of the sleeper's own endpoint. The memory is the caller's.
 pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let setup = || Setup { asleep: true, wait, ..triggering(net) };
-        let (alice, bob) = net.pair_of(setup(), setup());
+        let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
+        let (alice, bob) = net.open_pair_with(setup(), setup());
         let sleeping = |party: &Party| {
             let attr = CounterAttr { wait, ..CounterAttr::default() };
             party.domain_here().open_counter(&attr).unwrap()
@@ -719,21 +796,28 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             endpoint: bob.endpoint.as_here().clone(),
             operation: Operation::Receive(receive),
         };
-        let work =
-            DeferredWork { context: 0, trigger: when(&trigger, 1), action, completion: Some(done.clone()) };
+        let work = DeferredWork {
+            context: 0,
+            trigger: trigger_at(&trigger, 1),
+            action,
+            completion: Some(done.clone()),
+        };
         // SAFETY: the memory is not used until the receive has ended, which the test awaits.
         unsafe { bob.domain_here().queue_raw_work(work) }.unwrap();
-        queue(&bob, posting(when(&done, 1), &bob, sending(&bob, 2, OpFlags::COMPLETION), &done));
+        queue_work(
+            &bob,
+            post_work(trigger_at(&done, 1), &bob, send_operation(&bob, 2, OpFlags::COMPLETION), &done),
+        );
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
-                reach(&done, 2);
-                answer(&done, &is_over);
+                wait_for_threshold(&done, 2);
+                drive_counter_until(&done, &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            let_sleep();
+            give_time_to_sleep();
             trigger.add(1);
-            let_sleep();
-            alice.endpoint.recv(homespun_suite::payload::room(8), ANY, 3).unwrap();
+            give_time_to_sleep();
+            alice.endpoint.recv(homespun_suite::payload::marked_buffer(8), ANY, 3).unwrap();
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
             let mut ended = [0; 2].map(|_| match sleeping::next(alice.cq_here()) {
                 Ok((completion, _)) => completion.context,
@@ -747,17 +831,17 @@ pub(crate) fn blocked_readers_wake_for_triggered_work(net: &Net) {
             sleeper.join().unwrap();
         });
         assert_eq!(filled, payload(1, 8)[..]);
-        assert_eq!(bob.completion().context, 2);
-        [&alice, &bob].into_iter().for_each(|party| net.wake(party));
+        assert_eq!(bob.next_completion().context, 2);
+        [&alice, &bob].into_iter().for_each(|party| net.start_driving(party));
     }
 }
 
 pub(crate) fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
     const ROUNDS: u64 = 300;
-    let (alice, bob) = pair(net);
-    let (trigger, done, changed) = (counter(&alice), counter(&alice), counter(&alice));
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     for context in 0..ROUNDS {
-        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
     }
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -765,20 +849,20 @@ pub(crate) fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
         }
         scope.spawn(|| {
             for round in 0..ROUNDS {
-                queue(&alice, adding(when(&trigger, round * 2), &changed, 1));
+                queue_work(&alice, make_add_work(trigger_at(&trigger, round * 2), &changed, 1));
             }
         });
         for round in 0..ROUNDS {
-            let operation = sending(&alice, round, OpFlags::empty());
-            queue(&alice, posting(when(&trigger, round), &alice, operation, &done));
+            let operation = send_operation(&alice, round, OpFlags::empty());
+            queue_work(&alice, post_work(trigger_at(&trigger, round), &alice, operation, &done));
         }
     });
     await_counts(&alice, &done, (ROUNDS, 0));
     await_counts(&alice, &changed, (ROUNDS, 0));
     for _ in 0..ROUNDS {
-        assert_eq!(bob.completion().len_bytes, 8);
+        assert_eq!(bob.next_completion().len_bytes, 8);
     }
-    bob.silence();
+    bob.assert_no_completion();
     for counter in [trigger, done, changed] {
         await_unused(&alice, &counter);
     }

@@ -4,25 +4,25 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError};
 
-use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::{Deadline, Net, Party};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// Checks the error of a receive of `room_bytes` that was given a message of `message_bytes`.
 #[track_caller]
-fn check(failed: &CompletionError, identity: u64, room_bytes: usize, message_bytes: usize) {
+fn check_truncated(failed: &CompletionError, identity: u64, room_bytes: usize, message_bytes: usize) {
     let overflow_bytes = (message_bytes - room_bytes) as u64;
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
     assert_eq!(failed.errno(), Errno::ETRUNC);
     assert_eq!(failed.overflow_bytes(), overflow_bytes);
     assert_eq!(failed.completion.context, identity);
     assert_eq!(failed.completion.len_bytes, room_bytes);
-    assert!(received(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
+    assert!(received_bytes(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
 }
 
 pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     let sizes = [
         (1, 2),
         (7, 8),
@@ -37,18 +37,18 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
         let message = || payload(identity, message_bytes);
         for early in [true, false] {
             if early {
-                bob.endpoint.trecv(room(room_bytes), ANY, 9, 0, identity).unwrap();
+                bob.endpoint.trecv(marked_buffer(room_bytes), ANY, 9, 0, identity).unwrap();
                 alice.endpoint.tsenddata(message(), 4, alice.peer(), 9, 1).unwrap();
-                assert_eq!(alice.completion().context, 1, "the sender is told nothing of it");
+                assert_eq!(alice.next_completion().context, 1, "the sender is told nothing of it");
             } else {
                 let buffers = vec![message()];
                 let send =
                     SendMsg { buffers, to: alice.peer(), tag: Some(9), data: Some(4), ..SendMsg::default() };
-                alice.send_and_wait(send);
-                bob.endpoint.trecvv(room_in_pieces(room_bytes, 3), ANY, 9, 0, identity).unwrap();
+                alice.send_and_wait_for_delivery(send);
+                bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, 9, 0, identity).unwrap();
             }
-            let failed = bob.failure();
-            check(&failed, identity, room_bytes, message_bytes);
+            let failed = bob.next_failure();
+            check_truncated(&failed, identity, room_bytes, message_bytes);
             assert_eq!(failed.source, bob.peer());
             assert_eq!((failed.completion.tag, failed.completion.data), (9, 4));
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
@@ -58,34 +58,35 @@ pub(crate) fn long_message_is_truncated_with_etrunc(net: &Net) {
 }
 
 pub(crate) fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for message_bytes in [20, 5000, 300_000] {
         for (identity, room_bytes) in [(1, message_bytes), (2, 10), (3, message_bytes)] {
-            bob.endpoint.recv(room(room_bytes), ANY, identity).unwrap();
+            bob.endpoint.recv(marked_buffer(room_bytes), ANY, identity).unwrap();
         }
         for identity in 1..=3 {
             alice.endpoint.send(payload(identity, message_bytes), alice.peer(), identity).unwrap();
         }
         for identity in [1, 3] {
-            let completion = completion_after(&bob, &mut |failed| check(failed, 2, 10, message_bytes));
+            let completion =
+                next_success_after_errors(&bob, &mut |failed| check_truncated(failed, 2, 10, message_bytes));
             assert_eq!(completion.context, identity);
-            assert!(received(&completion.buffer) == payload(identity, message_bytes));
+            assert!(received_bytes(&completion.buffer) == payload(identity, message_bytes));
         }
-        let (sends, none) = alice.completions(3);
+        let (sends, none) = alice.next_sends_and_others(3);
         assert!(none.is_empty());
         assert_eq!(sends.iter().map(|send| send.context).collect::<Vec<_>>(), [1, 2, 3]);
     }
 }
 
 pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for (context, room_bytes) in [(1, 32), (2, 8), (3, 8), (4, 32)] {
-        bob.endpoint.recv(room(room_bytes), ANY, context).unwrap();
+        bob.endpoint.recv(marked_buffer(room_bytes), ANY, context).unwrap();
     }
     for context in 1..=4 {
         let send =
             SendMsg { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait(send);
+        alice.send_and_wait_for_delivery(send);
     }
     let deadline = Deadline::new();
     let mut contexts = Vec::new();
@@ -95,7 +96,7 @@ pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
             Ok(None) => {}
             Err(error) => panic!("{error}"),
         }
-        deadline.pause("the first message");
+        deadline.yield_or_panic("the first message");
     }
     assert_eq!(contexts, [1]);
     for context in [2, 3] {
@@ -103,7 +104,7 @@ pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
         for _ in 0..3 {
             assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
         }
-        check(&bob.cq.read_error().unwrap().unwrap(), context, 8, 32);
+        check_truncated(&bob.cq.read_error().unwrap().unwrap(), context, 8, 32);
     }
     assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
     assert_eq!(bob.cq.read().unwrap().unwrap().context, 4);
@@ -111,22 +112,22 @@ pub(crate) fn truncation_errors_keep_completion_order(net: &Net) {
 }
 
 pub(crate) fn empty_buffer_truncates_any_nonempty_message(net: &Net) {
-    let (alice, bob) = net.pair();
+    let (alice, bob) = net.open_pair();
     for message_bytes in [0, 1, 9000] {
-        bob.endpoint.recv(room(0), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(0), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, message_bytes), alice.peer(), 2).unwrap();
         if message_bytes == 0 {
-            assert_eq!(bob.completion().len_bytes, 0);
+            assert_eq!(bob.next_completion().len_bytes, 0);
         } else {
-            check(&bob.failure(), 1, 0, message_bytes);
+            check_truncated(&bob.next_failure(), 1, 0, message_bytes);
         }
-        assert_eq!(alice.completion().context, 2);
+        assert_eq!(alice.next_completion().context, 2);
     }
 }
 
 /// The party's next success; checks an error that precedes it.
 #[track_caller]
-fn completion_after(party: &Party, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
+fn next_success_after_errors(party: &Party, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
     loop {
         match party.next() {
             Ok((completion, _)) => return completion,

@@ -9,8 +9,8 @@ use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
 
 use crate::counters::{RECV, SEND};
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side};
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_sleep, sleep_on_set};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{self, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, sleep_on_set};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -20,19 +20,26 @@ const LEN_BYTES: usize = 100_000;
 
 /// A party with a queue for each direction and a counter for each kind of event, all of which are
 /// members of a set.
-fn member(net: &Net, set: &WaitSet) -> Party {
+fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
-    net.open(Setup { asleep: true, separate_queues: true, counts: true, wait, wait_set, ..Setup::default() })
+    net.open_party_with(Setup {
+        asleep: true,
+        separate_queues: true,
+        counts: true,
+        wait,
+        wait_set,
+        ..Setup::default()
+    })
 }
 
 /// Reads both queues, and returns how many messages have arrived.
-fn read(party: &Party) -> u64 {
-    while let Some(ended) = party.poll() {
+fn read_and_count_messages(party: &Party) -> u64 {
+    while let Some(ended) = party.poll_completion() {
         ended.expect("no send fails");
     }
     let mut count = 0;
     while let Some(completion) = party.receive_queue_here().read().unwrap() {
-        assert!(received(&completion.buffer) == payload(completion.context, LEN_BYTES));
+        assert!(received_bytes(&completion.buffer) == payload(completion.context, LEN_BYTES));
         count += 1;
     }
     count
@@ -42,62 +49,62 @@ pub(crate) fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     const MESSAGES: u64 = 30;
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
-        let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
-        let bob = member(net, &set);
-        let (to_bob, to_alice) = (alice.meet(&bob), bob.meet(&alice));
+        let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let bob = open_set_member(net, &set);
+        let (to_bob, to_alice) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut arrived, mut answered) = (0, 0);
                 for context in 0..MESSAGES {
-                    bob.endpoint.recv(room(LEN_BYTES), ANY, context).unwrap();
+                    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
                 }
                 let deadline = Deadline::new();
                 // The counters count the events of the queues, and are read as well.
-                while bob.counted(RECV) != (MESSAGES, 0) || bob.counted(SEND) != (MESSAGES, 0) {
+                while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_set(&set);
-                    arrived += read(&bob);
+                    arrived += read_and_count_messages(&bob);
                     for context in answered..arrived {
                         bob.endpoint.send(payload(context, 8), to_alice, context).unwrap();
                     }
                     answered = arrived;
-                    deadline.pause("messages and answers to be counted");
+                    deadline.yield_or_panic("messages and answers to be counted");
                 }
                 while !is_over.load(Ordering::SeqCst) {
                     let _ = set.wait(Some(Duration::from_millis(1)));
-                    read(&bob);
+                    read_and_count_messages(&bob);
                 }
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..MESSAGES {
-                alice.endpoint.recv(room(8), ANY, context).unwrap();
+                alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
                 alice.endpoint.send(payload(context, LEN_BYTES), to_bob, context).unwrap();
                 if context % 3 == 0 {
-                    let_sleep();
+                    give_time_to_sleep();
                 }
                 for _ in 0..2 {
                     sleeping::next(alice.cq_here()).expect("no operation fails");
                 }
             }
         });
-        net.wake(&alice);
-        net.wake(&bob);
+        net.start_driving(&alice);
+        net.start_driving(&bob);
     }
 }
 
 /// An application that polls descriptors arms both sets, as it would arm two queues.
 pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
     let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
-    let [alice, bob] = sets.each_ref().map(|set| member(net, set));
-    let (to_bob, _) = (alice.meet(&bob), bob.meet(&alice));
+    let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
+    let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
     let both: [&dyn Waitable; 2] = [&sets[0], &sets[1]];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&both) != Ok(true) {
-            deadline.pause("two idle sets");
+            deadline.yield_or_panic("two idle sets");
         }
         // Any member stands for the whole set.
-        alice.endpoint.recv(room(8), ANY, 1).unwrap();
+        alice.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.cancel(1).unwrap();
         assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");
         assert!(bob.cq_here().try_wait().unwrap());
@@ -105,7 +112,7 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
-    bob.endpoint.recv(room(LEN_BYTES), ANY, 0).unwrap();
+    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, 0).unwrap();
     alice.endpoint.send(payload(0, LEN_BYTES), to_bob, 0).unwrap();
     let (mut has_arrived, mut is_sent) = (false, false);
     while !has_arrived || !is_sent {
@@ -113,59 +120,59 @@ pub(crate) fn two_wait_sets_are_polled_at_once(net: &Net) {
             // A wait drives the members of its own set alone.
             let _ = set.wait(Some(Duration::from_millis(1)));
         }
-        has_arrived |= read(&bob) == 1;
-        is_sent |= alice.poll().is_some();
-        deadline.pause("a message from set to set");
+        has_arrived |= read_and_count_messages(&bob) == 1;
+        is_sent |= alice.poll_completion().is_some();
+        deadline.yield_or_panic("a message from set to set");
     }
-    net.wake(&alice);
-    net.wake(&bob);
+    net.start_driving(&alice);
+    net.start_driving(&bob);
 }
 
 pub(crate) fn wait_set_wakes_for_events_and_completions(net: &Net) {
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
-        let client = Side::waiting_by(net, WaitObject::Unspec, WaitObject::Unspec);
-        let server = Side::in_set(net, &set);
-        let listener = server.listener(LISTENER);
+        let client = Side::with_wait_objects(net, WaitObject::Unspec, WaitObject::Unspec);
+        let server = Side::with_wait_set(net, &set);
+        let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         let next_event = || {
             let deadline = Deadline::new();
             loop {
                 sleep_on_set(&set);
-                match server.look() {
+                match server.poll_event() {
                     Some(heard) => break heard.expect("nothing fails"),
-                    None => deadline.pause("an event"),
+                    None => deadline.yield_or_panic("an event"),
                 }
             }
         };
         thread::scope(|scope| {
             scope.spawn(|| {
                 let ConnectionEvent::Request(request) = next_event() else { panic!("not a request") };
-                let_sleep();
-                let accepting = server.endpoint_for(&request, SERVER);
+                give_time_to_sleep();
+                let accepting = server.open_endpoint_for_request(&request, SERVER);
                 accepting.accept(b"").unwrap();
-                accepting.recv(room(8), ANY, 1).unwrap();
+                accepting.recv(marked_buffer(8), ANY, 1).unwrap();
                 assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
                 let deadline = Deadline::new();
                 let arrived = loop {
                     sleep_on_set(&set);
                     match server.cq.read() {
                         Ok(Some(arrived)) => break arrived,
-                        Ok(None) => deadline.pause("a message"),
+                        Ok(None) => deadline.yield_or_panic("a message"),
                         Err(error) => panic!("{error}"),
                     }
                 };
-                assert_eq!(received(&arrived.buffer), payload(1, 8));
+                assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
                 assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
             });
-            let connecting = client.endpoint(CLIENT);
+            let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
             let connected = homespun_suite::connecting::sleep_for_event(&client);
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
-            let_sleep();
+            give_time_to_sleep();
             connecting.send(payload(1, 8), ANY, 1).unwrap();
             sleeping::next(&client.cq).expect("no failure");
-            let_sleep();
+            give_time_to_sleep();
             connecting.shutdown().unwrap();
         });
     }

@@ -12,8 +12,10 @@ use homespun::{
     AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
 };
 
-use homespun_suite::payload::{payload, received, room};
-use homespun_suite::sleeping::{BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_sleep, next};
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::sleeping::{
+    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, give_time_to_sleep, next,
+};
 use homespun_suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -23,26 +25,26 @@ const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
 /// Those that arrive in little time: a reader of endpoints without a descriptor yields between any two
 /// polls.
-fn lens_bytes(net: &Net) -> &'static [usize] {
+fn select_lens_bytes(net: &Net) -> &'static [usize] {
     if net.can_sleep() { &LENS_BYTES } else { &LENS_BYTES[..4] }
 }
 
 /// A party that makes progress only in the calls of its waiting threads.
-fn sleeper(wait: WaitObject) -> Setup {
+fn sleeping_setup(wait: WaitObject) -> Setup {
     Setup { asleep: true, wait, ..Setup::default() }
 }
 
-fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
-    net.pair_of(sleeper(wait), sleeper(wait))
+fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
 }
 
 /// Has the net drive both parties again: closing one may need the other's progress.
-fn wake(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.wake(party));
+fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
 }
 
 #[track_caller]
-fn completion(cq: &CompletionQueue) -> Completion {
+fn next_completion(cq: &CompletionQueue) -> Completion {
     next(cq).expect("no operation fails").0
 }
 
@@ -60,7 +62,7 @@ fn stop_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     cq.signal().expect("a queue with a wait object");
 }
 
-fn send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+fn post_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let buffers = vec![payload(context, len_bytes)];
     party
         .endpoint
@@ -68,37 +70,38 @@ fn send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
         .unwrap();
 }
 
-fn errno<T>(result: Result<T, Error>) -> Errno {
+fn expect_errno<T>(result: Result<T, Error>) -> Errno {
     result.err().expect("it is refused").errno()
 }
 
 pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                for (context, len_bytes) in (0..).zip(lens_bytes(net).iter().copied()) {
-                    bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
-                    let taken = completion(bob.cq_here());
-                    assert!(received(&taken.buffer) == payload(context, len_bytes));
+                for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+                    bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                    let taken = next_completion(bob.cq_here());
+                    assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
                     bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
-                    assert_eq!(completion(bob.cq_here()).context, 99);
+                    assert_eq!(next_completion(bob.cq_here()).context, 99);
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            for (context, len_bytes) in (0..).zip(lens_bytes(net).iter().copied()) {
-                let_sleep();
-                alice.endpoint.recv(room(8), ANY, 77).unwrap();
-                send(&alice, context, len_bytes, OpFlags::empty());
-                let mut ended = [completion(alice.cq_here()).context, completion(alice.cq_here()).context];
+            for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+                give_time_to_sleep();
+                alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
+                post_send(&alice, context, len_bytes, OpFlags::empty());
+                let mut ended =
+                    [next_completion(alice.cq_here()).context, next_completion(alice.cq_here()).context];
                 ended.sort_unstable();
                 assert_eq!(ended, [context, 77]);
             }
             stop_waiting(bob.cq_here(), &is_over);
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
@@ -110,69 +113,69 @@ pub(crate) fn completions_of_every_level_wake_the_sender(net: &Net) {
         OpFlags::MATCH_COMPLETE,
     ];
     for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..levels.len() * lens_bytes(net).len() {
-                    completion(bob.cq_here());
+                for _ in 0..levels.len() * select_lens_bytes(net).len() {
+                    next_completion(bob.cq_here());
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for (level, flags) in (0..).zip(levels) {
-                for (n, len_bytes) in (0..).zip(lens_bytes(net).iter().copied()) {
+                for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     let context = 10 * level + n;
                     // Posts receives from another thread than the one that sleeps.
                     if flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000 {
-                        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
-                        send(&alice, context, len_bytes, flags);
+                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                        post_send(&alice, context, len_bytes, flags);
                     } else {
-                        send(&alice, context, len_bytes, flags);
-                        let_sleep();
-                        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+                        post_send(&alice, context, len_bytes, flags);
+                        give_time_to_sleep();
+                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
                     }
-                    assert_eq!(completion(alice.cq_here()).context, context);
+                    assert_eq!(next_completion(alice.cq_here()).context, context);
                 }
             }
             stop_waiting(bob.cq_here(), &is_over);
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 /// The receiver's thread sleeps while another thread posts the receive whose match the sender awaits.
 pub(crate) fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for context in 0..30 {
-                    assert_eq!(completion(bob.cq_here()).context, context);
+                    assert_eq!(next_completion(bob.cq_here()).context, context);
                 }
                 keep_waiting(bob.cq_here(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..30 {
-                send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
+                post_send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
                 if context % 3 == 0 {
-                    let_sleep();
+                    give_time_to_sleep();
                 }
-                bob.endpoint.recv(room(100), ANY, context).unwrap();
-                assert_eq!(completion(alice.cq_here()).context, context);
+                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+                assert_eq!(next_completion(alice.cq_here()).context, context);
             }
             stop_waiting(bob.cq_here(), &is_over);
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         // An address without a listener.
-        let vacancy = net.vacancy();
+        let vacancy = net.reserve_vacant_address();
         let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let failed = next(alice.cq_here()).expect_err("there is no listener");
@@ -185,41 +188,41 @@ pub(crate) fn errors_wake_a_blocked_reader(net: &Net) {
                 let failed = next(bob.cq_here()).expect_err("it was cancelled");
                 assert_eq!((failed.completion.context, failed.errno()), (3, Errno::ECANCELED));
             });
-            bob.endpoint.recv(room(4), ANY, 2).unwrap();
-            bob.endpoint.recv(room(4), ANY, 3).unwrap();
-            let_sleep();
-            send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
-            assert_eq!(completion(alice.cq_here()).context, 4);
-            let_sleep();
+            bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
+            bob.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
+            give_time_to_sleep();
+            post_send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
+            assert_eq!(next_completion(alice.cq_here()).context, 4);
+            give_time_to_sleep();
             bob.endpoint.cancel(3).unwrap();
         });
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
-        send(&alice, 1, 8, OpFlags::TRANSMIT_COMPLETE);
-        bob.endpoint.recv(room(8), ANY, 2).unwrap();
+        let (alice, bob) = open_sleepers(net, wait);
+        post_send(&alice, 1, 8, OpFlags::TRANSMIT_COMPLETE);
+        bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(completion(bob.cq_here()).context, 2);
+                assert_eq!(next_completion(bob.cq_here()).context, 2);
                 keep_waiting(bob.cq_here(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            assert_eq!(completion(alice.cq_here()).context, 1);
+            assert_eq!(next_completion(alice.cq_here()).context, 1);
             stop_waiting(bob.cq_here(), &is_over);
         });
         // This send is never matched.
-        send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
+        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let failed = next(alice.cq_here()).expect_err("the peer closes");
                 assert_eq!(failed.completion.context, 3);
             });
-            let_sleep();
+            give_time_to_sleep();
             drop(bob);
         });
     }
@@ -227,17 +230,17 @@ pub(crate) fn closing_peer_wakes_a_blocked_reader(net: &Net) {
 
 /// The peer's process is killed.
 pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
-    let there = net.elsewhere().expect("the transport reaches other processes");
+    let there = net.with_processes().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = (net.open(sleeper(wait)), there.party());
-        alice.meet(&bob);
-        bob.meet(&alice);
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
-        send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
-        assert_eq!(completion(alice.cq_here()).context, 2);
+        let (alice, bob) = (net.open_party_with(sleeping_setup(wait)), there.open_party());
+        alice.insert_address_of(&bob);
+        bob.insert_address_of(&alice);
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
+        assert_eq!(next_completion(alice.cq_here()).context, 2);
         // An unmatched message that has arrived, and one that the peer would have to fetch.
-        send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
-        send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
+        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
+        post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
@@ -246,7 +249,7 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
             });
-            let_sleep();
+            give_time_to_sleep();
             bob.kill();
         });
     }
@@ -254,7 +257,7 @@ pub(crate) fn killed_peer_wakes_a_blocked_reader(net: &Net) {
 
 pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let alice = net.open(sleeper(wait));
+        let alice = net.open_party_with(sleeping_setup(wait));
         let cq = alice.cq_here();
         for millis in [0, 1, 30] {
             let (begin, timeout) = (Instant::now(), Duration::from_millis(millis));
@@ -267,7 +270,7 @@ pub(crate) fn timeout_ends_a_blocking_read(net: &Net) {
 
 pub(crate) fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let alice = net.open(sleeper(wait));
+        let alice = net.open_party_with(sleeping_setup(wait));
         let cq = alice.cq_here();
         cq.signal().unwrap();
         cq.signal().unwrap();
@@ -297,7 +300,7 @@ fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
         }
         let deadline = Deadline::new();
         while begun.load(Ordering::SeqCst) < THREADS {
-            deadline.pause("four threads to begin");
+            deadline.yield_or_panic("four threads to begin");
         }
         thread::sleep(to_begin);
         assert_eq!(ended.load(Ordering::SeqCst), 0, "nothing has ended them");
@@ -310,7 +313,7 @@ fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
         let are_all_woken = ended.load(Ordering::SeqCst) == THREADS;
         while ended.load(Ordering::SeqCst) < THREADS {
             cq.signal().unwrap();
-            deadline.pause("four threads to be signalled");
+            deadline.yield_or_panic("four threads to be signalled");
         }
         are_all_woken
     })
@@ -318,25 +321,25 @@ fn one_signal_wakes_all(cq: &CompletionQueue, to_begin: Duration) -> bool {
 
 pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
     for wait in WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         let cq = bob.cq_here();
         let mut contexts = Vec::new();
         for context in 0..8 {
-            bob.endpoint.recv(room(8), ANY, context).unwrap();
+            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         }
-        let send_some = |count| (0..count).for_each(|_| send(&alice, 9, 8, OpFlags::empty()));
+        let send_some = |count| (0..count).for_each(|_| post_send(&alice, 9, 8, OpFlags::empty()));
         let drive_until = |is_over: &dyn Fn() -> bool| {
             let deadline = Deadline::new();
             while !is_over() {
-                alice.poll();
-                deadline.pause("the end of a wait");
+                alice.poll_completion();
+                deadline.yield_or_panic("the end of a wait");
             }
         };
         thread::scope(|scope| {
             let waits = scope.spawn(|| {
                 cq.sread_each(8, 5, Some(PATIENCE), |completion, _| contexts.push(completion.context))
             });
-            let_sleep();
+            give_time_to_sleep();
             send_some(5);
             drive_until(&|| waits.is_finished());
             assert_eq!(waits.join().expect("no panic"), Ok(Some(5)));
@@ -350,7 +353,7 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
             drive_until(&|| waits.is_finished());
             let read = waits.join().expect("no panic");
             if read == Ok(None) {
-                let late = scope.spawn(|| completion(cq));
+                let late = scope.spawn(|| next_completion(cq));
                 drive_until(&|| late.is_finished());
             } else {
                 assert_eq!(read, Ok(Some(1)));
@@ -369,28 +372,28 @@ pub(crate) fn blocking_read_waits_for_the_threshold(net: &Net) {
         });
         assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
         assert_eq!(cq.read_error().unwrap().expect("it was announced").completion.context, 7);
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 /// A threshold above the depth of the queue means the depth.
 pub(crate) fn threshold_beyond_the_depth_is_the_depth(net: &Net) {
-    let setup = Setup { cq_depth_entries: 2, ..sleeper(WaitObject::Unspec) };
-    let bob = net.open(setup);
-    let to = bob.meet(&bob);
+    let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
+    let bob = net.open_party_with(setup);
+    let to = bob.insert_address_of(&bob);
     for context in 0..3 {
         bob.endpoint.send(payload(1, 8), to, context).unwrap();
     }
     let mut count = 0;
     assert_eq!(bob.cq_here().sread_each(8, 100, Some(PATIENCE), |_, _| count += 1), Ok(Some(2)));
     // The third had no room, and is left to the next read.
-    assert_eq!((count, completion(bob.cq_here()).context), (2, 2));
+    assert_eq!((count, next_completion(bob.cq_here()).context), (2, 2));
 }
 
 pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
     const MESSAGES: usize = 200;
     for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = sleepers(net, wait);
+        let (alice, bob) = open_sleepers(net, wait);
         let cq = bob.cq_here();
         let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -412,22 +415,22 @@ pub(crate) fn several_threads_block_on_one_queue(net: &Net) {
             }
             let _over = StopOnDrop(&is_over);
             for context in 0..MESSAGES as u64 {
-                bob.endpoint.recv(room(100), ANY, context).unwrap();
-                send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
-                assert_eq!(completion(alice.cq_here()).context, context);
+                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+                post_send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
+                assert_eq!(next_completion(alice.cq_here()).context, context);
             }
             stop_waiting(cq, &is_over);
         });
         assert_eq!(taken.load(Ordering::SeqCst), MESSAGES);
-        wake(net, [&alice, &bob]);
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
 /// Each endpoint has a thread that sleeps until a message arrives, and one that polls for its sends.
 pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
-    let setup = || Setup { separate_queues: true, ..sleeper(WaitObject::Fd) };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = StopOnDrop(&is_over);
@@ -435,20 +438,20 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             let is_over = &is_over;
             scope.spawn(move || {
                 for context in 0..MESSAGES {
-                    party.endpoint.recv(room(20_000), ANY, context).unwrap();
-                    let taken = completion(party.receive_queue_here());
-                    assert!(received(&taken.buffer) == payload(context, 20_000));
+                    party.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
+                    let taken = next_completion(party.receive_queue_here());
+                    assert!(received_bytes(&taken.buffer) == payload(context, 20_000));
                 }
                 keep_waiting(party.receive_queue_here(), is_over);
             });
             scope.spawn(move || {
                 for context in 0..MESSAGES {
-                    send(party, context, 20_000, OpFlags::DELIVERY_COMPLETE);
+                    post_send(party, context, 20_000, OpFlags::DELIVERY_COMPLETE);
                     let deadline = Deadline::new();
                     loop {
                         match party.cq_here().read() {
                             Ok(Some(sent)) => break assert_eq!(sent.context, context),
-                            Ok(None) => deadline.pause("the end of a send"),
+                            Ok(None) => deadline.yield_or_panic("the end of a send"),
                             Err(error) => panic!("{error}"),
                         }
                     }
@@ -458,12 +461,12 @@ pub(crate) fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
         senders.into_iter().for_each(|sender| sender.join().expect("all was sent"));
         [&alice, &bob].into_iter().for_each(|party| stop_waiting(party.receive_queue_here(), &is_over));
     });
-    wake(net, [&alice, &bob]);
+    start_driving_both(net, [&alice, &bob]);
 }
 
 pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
         let av = domain.open_av(&AvAttr::default()).unwrap();
         let open = || {
@@ -477,33 +480,33 @@ pub(crate) fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
         thread::scope(|scope| {
             let receives = scope.spawn(|| {
                 for context in 0..3 {
-                    assert_eq!(completion(&cq).context, context);
+                    assert_eq!(next_completion(&cq).context, context);
                     taken.fetch_add(1, Ordering::SeqCst);
                 }
             });
-            let alice = net.open(Setup { asleep: true, ..Setup::default() });
+            let alice = net.open_party_with(Setup { asleep: true, ..Setup::default() });
             let reach = |endpoint: &homespun::Endpoint, context: u64| {
                 let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
-                endpoint.recv(room(8), ANY, context).unwrap();
+                endpoint.recv(marked_buffer(8), ANY, context).unwrap();
                 alice.endpoint.send(payload(1, 8), to, context).unwrap();
                 let deadline = Deadline::new();
                 while taken.load(Ordering::SeqCst) <= context {
-                    alice.poll();
-                    deadline.pause("a message to wake its receiver");
+                    alice.poll_completion();
+                    deadline.yield_or_panic("a message to wake its receiver");
                 }
             };
-            let_sleep();
+            give_time_to_sleep();
             let first = open();
-            let_sleep();
+            give_time_to_sleep();
             reach(&first, 0);
             let second = open();
-            let_sleep();
+            give_time_to_sleep();
             reach(&second, 1);
             drop(first);
-            let_sleep();
+            give_time_to_sleep();
             reach(&second, 2);
             receives.join().expect("everything has arrived");
-            net.wake(&alice);
+            net.start_driving(&alice);
         });
     }
 }
@@ -512,11 +515,11 @@ pub(crate) fn overrun_ends_every_wait(net: &Net) {
     let setup = Setup {
         resource_mgmt: Some(ResourceManagement::Disabled),
         cq_depth_entries: 1,
-        ..sleeper(WaitObject::Unspec)
+        ..sleeping_setup(WaitObject::Unspec)
     };
-    let alice = net.open(setup);
+    let alice = net.open_party_with(setup);
     for context in 0..2 {
-        alice.endpoint.recv(room(8), ANY, context).unwrap();
+        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.cancel(context).unwrap();
     }
     let cq = alice.cq_here();
@@ -530,14 +533,14 @@ pub(crate) fn overrun_ends_every_wait(net: &Net) {
 }
 
 pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
-    let (alice, bob) = sleepers(net, WaitObject::Fd);
+    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
     let queues: [&dyn Waitable; 2] = [alice.cq_here(), bob.cq_here()];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&queues) != Ok(true) {
-            deadline.pause("two idle queues");
+            deadline.yield_or_panic("two idle queues");
         }
-        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.cancel(1).unwrap();
         assert_eq!(net.fabric.try_wait(&queues), Ok(false));
         assert!(next(bob.cq_here()).is_err());
@@ -548,15 +551,15 @@ pub(crate) fn several_queue_descriptors_are_polled_at_once(net: &Net) {
 }
 
 pub(crate) fn queue_without_a_wait_object_refuses_waits(net: &Net) {
-    let domain = net.domain();
+    let domain = net.open_other_domain();
     let polled = domain.open_cq(&CqAttr::default()).unwrap();
     assert_eq!(polled.sread(None), Err(ReadError::NoWaitObject));
     assert_eq!(polled.sread(Some(Duration::from_millis(1))), Err(ReadError::NoWaitObject));
     assert_eq!(polled.sread(Some(Duration::ZERO)), Ok(None), "it need not wait");
     assert_eq!(ReadError::NoWaitObject.errno(), Errno::EINVAL);
-    assert_eq!(errno(polled.signal()), Errno::EINVAL);
-    assert_eq!(errno(polled.try_wait()), Errno::EINVAL);
-    assert_eq!(errno(net.fabric.try_wait(&[&polled])), Errno::EINVAL);
+    assert_eq!(expect_errno(polled.signal()), Errno::EINVAL);
+    assert_eq!(expect_errno(polled.try_wait()), Errno::EINVAL);
+    assert_eq!(expect_errno(net.fabric.try_wait(&[&polled])), Errno::EINVAL);
     assert!(polled.wait_fd().is_none() && polled.wait_mutex_cond().unwrap().is_none());
     assert_eq!(polled.wait_object(), WaitObject::None);
     for wait in WAIT_OBJECTS {
@@ -566,29 +569,29 @@ pub(crate) fn queue_without_a_wait_object_refuses_waits(net: &Net) {
         assert_eq!(cq.wait_mutex_cond().unwrap().is_some(), wait == WaitObject::MutexCond);
     }
     for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
-        assert_eq!(errno(domain.open_cq(&CqAttr { wait, ..CqAttr::default() })), refused);
+        assert_eq!(expect_errno(domain.open_cq(&CqAttr { wait, ..CqAttr::default() })), refused);
     }
 }
 
 /// A blocked read drives both directions of its endpoint, though the queue reports only one.
 pub(crate) fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
-    let setup = || Setup { separate_queues: true, ..sleeper(WaitObject::Unspec) };
-    let (alice, bob) = net.pair_of(setup(), setup());
+    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
+    let (alice, bob) = net.open_pair_with(setup(), setup());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let _over = StopOnDrop(&is_over);
             // The wait for its sends drives its receives too.
-            send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
-            let sent = completion(bob.cq_here());
+            post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
+            let sent = next_completion(bob.cq_here());
             assert!(sent.flags.contains(CompletionFlags::SEND));
             stop_waiting(alice.receive_queue_here(), &is_over);
         });
-        let_sleep();
-        alice.endpoint.recv(room(300_000), ANY, 2).unwrap();
-        assert_eq!(completion(alice.receive_queue_here()).context, 2);
+        give_time_to_sleep();
+        alice.endpoint.recv(marked_buffer(300_000), ANY, 2).unwrap();
+        assert_eq!(next_completion(alice.receive_queue_here()).context, 2);
         // Alice's progress acknowledges the message.
         keep_waiting(alice.receive_queue_here(), &is_over);
     });
-    wake(net, [&alice, &bob]);
+    start_driving_both(net, [&alice, &bob]);
 }

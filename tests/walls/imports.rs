@@ -10,22 +10,24 @@ use petgraph::graphmap::DiGraphMap;
 use syn::visit::{self, Visit};
 use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
-use crate::modules::{Crate, Module, ModulePath, name_of};
+use crate::modules::{Crate, Module, ModulePath, display_name};
 
 /// The files that import each other, directly or by way of others: each circle by the names of its files, the
 /// largest first.
-pub(crate) fn circles(of_crate: &Crate) -> Vec<Vec<String>> {
+pub(crate) fn import_cycles(of_crate: &Crate) -> Vec<Vec<String>> {
     let modules: Vec<&Module> = of_crate.modules().collect();
     let numbers: HashMap<&ModulePath, usize> = modules.iter().map(|module| module.path()).zip(0..).collect();
-    let paths: Vec<NamedPaths> = modules.iter().map(|module| NamedPaths::of(module)).collect();
+    let paths: Vec<NamedPaths> = modules.iter().map(|module| NamedPaths::of_module(module)).collect();
     let mut definitions = Definitions::default();
     for (module, paths) in modules.iter().zip(&paths) {
-        definitions.enter(of_crate, module, &paths.handed_on);
+        definitions.add_module(of_crate, module, &paths.handed_on);
     }
     let mut graph: DiGraphMap<usize, ()> = DiGraphMap::new();
     for (from, module) in modules.iter().enumerate() {
         for path in &paths[from].used {
-            let to = definitions.origin(of_crate, module.path(), path).and_then(|path| numbers.get(&path));
+            let to = definitions
+                .defining_module(of_crate, module.path(), path)
+                .and_then(|path| numbers.get(&path));
             if let Some(to) = to.filter(|to| **to != from) {
                 graph.add_edge(from, *to, ());
             }
@@ -33,7 +35,7 @@ pub(crate) fn circles(of_crate: &Crate) -> Vec<Vec<String>> {
     }
     let names = |group: Vec<usize>| -> Vec<String> {
         let names: BTreeSet<String> =
-            group.into_iter().map(|number| name_of(modules[number].path())).collect();
+            group.into_iter().map(|number| display_name(modules[number].path())).collect();
         names.into_iter().collect()
     };
     let mut circles: Vec<_> =
@@ -56,7 +58,7 @@ struct NamedPaths {
 }
 
 impl NamedPaths {
-    fn of(module: &Module) -> NamedPaths {
+    fn of_module(module: &Module) -> NamedPaths {
         let mut paths = NamedPaths::default();
         for item in module.items() {
             paths.visit_item(item);
@@ -69,13 +71,13 @@ impl NamedPaths {
         paths
     }
 
-    fn uses(&mut self, path: Vec<String>) {
-        self.used.extend(self.seen_from_the_file(path));
+    fn add_used_path(&mut self, path: Vec<String>) {
+        self.used.extend(self.relative_to_file(path));
     }
 
     /// A path that is named in a module within the file, as the file would name it. `None` if it
     /// does not leave that module.
-    fn seen_from_the_file(&self, path: Vec<String>) -> Option<Vec<String>> {
+    fn relative_to_file(&self, path: Vec<String>) -> Option<Vec<String>> {
         if self.inline_depth == 0 || path.first().is_some_and(|first| first == "crate") {
             return Some(path);
         }
@@ -95,10 +97,10 @@ impl<'ast> Visit<'ast> for NamedPaths {
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         let mut leaves = Vec::new();
-        list_leaves(&item.tree, &mut Vec::new(), &mut leaves);
+        list_imported_names(&item.tree, &mut Vec::new(), &mut leaves);
         match &item.vis {
-            Visibility::Inherited => leaves.into_iter().for_each(|(_, path)| self.uses(path)),
-            _ if self.inline_depth > 0 => leaves.into_iter().for_each(|(_, path)| self.uses(path)),
+            Visibility::Inherited => leaves.into_iter().for_each(|(_, path)| self.add_used_path(path)),
+            _ if self.inline_depth > 0 => leaves.into_iter().for_each(|(_, path)| self.add_used_path(path)),
             _ => self.handed_on.extend(leaves),
         }
     }
@@ -109,7 +111,7 @@ impl<'ast> Visit<'ast> for NamedPaths {
         if path.leading_colon.is_none() {
             self.beginnings.extend(names.first().filter(|_| self.inline_depth == 0).cloned());
             if names.len() > 1 {
-                self.uses(names);
+                self.add_used_path(names);
             }
         }
         visit::visit_path(self, path);
@@ -120,28 +122,30 @@ impl<'ast> Visit<'ast> for NamedPaths {
 }
 
 /// Every name that a `use` brings in, with the path that it comes from.
-fn list_leaves(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(String, Vec<String>)>) {
+fn list_imported_names(tree: &UseTree, before: &mut Vec<String>, leaves: &mut Vec<(String, Vec<String>)>) {
     match tree {
         UseTree::Path(path) => {
             before.push(path.ident.to_string());
-            list_leaves(&path.tree, before, leaves);
+            list_imported_names(&path.tree, before, leaves);
             before.pop();
         }
         UseTree::Group(group) => {
             for tree in &group.items {
-                list_leaves(tree, before, leaves);
+                list_imported_names(tree, before, leaves);
             }
         }
         UseTree::Name(name) if name.ident == "self" => {
             leaves.push((before.last().cloned().unwrap_or_default(), before.clone()));
         }
-        UseTree::Name(name) => leaves.push((name.ident.to_string(), joined(before, &name.ident))),
-        UseTree::Rename(rename) => leaves.push((rename.rename.to_string(), joined(before, &rename.ident))),
+        UseTree::Name(name) => leaves.push((name.ident.to_string(), child_path(before, &name.ident))),
+        UseTree::Rename(rename) => {
+            leaves.push((rename.rename.to_string(), child_path(before, &rename.ident)));
+        }
         UseTree::Glob(_) => leaves.push(("*".to_owned(), before.clone())),
     }
 }
 
-fn joined(before: &[String], name: &syn::Ident) -> Vec<String> {
+fn child_path(before: &[String], name: &syn::Ident) -> Vec<String> {
     before.iter().cloned().chain([name.to_string()]).collect()
 }
 
@@ -158,11 +162,11 @@ struct Definitions {
 }
 
 impl Definitions {
-    fn enter(&mut self, of_crate: &Crate, module: &Module, handed_on: &[(String, Vec<String>)]) {
+    fn add_module(&mut self, of_crate: &Crate, module: &Module, handed_on: &[(String, Vec<String>)]) {
         let defined = module.items().iter().filter_map(defined_name);
         self.defined.extend(defined.map(|name| (module.path().clone(), name)));
         for (name, path) in handed_on {
-            let Some(found) = resolve(of_crate, module.path(), path) else { continue };
+            let Some(found) = resolve_path(of_crate, module.path(), path) else { continue };
             match found {
                 (defining, _) if defining == *module.path() => {}
                 (defining, None) if name == "*" => {
@@ -176,8 +180,8 @@ impl Definitions {
     }
 
     /// The module that defines what a path names, if it is of the crate.
-    fn origin(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
-        let (mut module, mut name) = resolve(of_crate, from, path)?;
+    fn defining_module(&self, of_crate: &Crate, from: &[String], path: &[String]) -> Option<ModulePath> {
+        let (mut module, mut name) = resolve_path(of_crate, from, path)?;
         // A name may be handed on more than once.
         while let Some(next) = name.take().and_then(|name| self.next(&module, name)) {
             (module, name) = next;
@@ -220,7 +224,7 @@ fn defined_name(item: &Item) -> Option<String> {
 }
 
 /// The module that a path leads to, and the name that it ends with there, if it names no module.
-fn resolve(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(ModulePath, Option<String>)> {
+fn resolve_path(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(ModulePath, Option<String>)> {
     let mut module = from.to_vec();
     let mut names = path.iter().peekable();
     match names.peek()?.as_str() {
@@ -238,7 +242,7 @@ fn resolve(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(Module
         }
         first => {
             module.push(first.to_owned());
-            if !of_crate.has(&module) {
+            if !of_crate.has_module(&module) {
                 return None;
             }
             names.next();
@@ -246,11 +250,11 @@ fn resolve(of_crate: &Crate, from: &[String], path: &[String]) -> Option<(Module
     }
     while let Some(name) = names.peek() {
         module.push((*name).clone());
-        if !of_crate.has(&module) {
+        if !of_crate.has_module(&module) {
             module.pop();
             break;
         }
         names.next();
     }
-    of_crate.has(&module).then(|| (module, names.next().cloned()))
+    of_crate.has_module(&module).then(|| (module, names.next().cloned()))
 }

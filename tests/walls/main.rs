@@ -6,8 +6,8 @@
 #![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
 
 mod imports;
-mod made_up;
 mod modules;
+mod sample_crates;
 
 use crate::modules::{Crate, Module};
 
@@ -21,15 +21,15 @@ const CIRCLE_FILES_MAX: usize = 6;
 /// How many lines of code a file may have, its tests, comments and blank lines left out.
 const CODE_LINES_MAX: usize = 600;
 
-fn crates() -> impl Iterator<Item = Crate> {
+fn read_all_crates() -> impl Iterator<Item = Crate> {
     CRATES.into_iter().map(|directory| Crate::read(directory).unwrap())
 }
 
 #[test]
 fn import_cycles_stay_small() {
     let mut too_large = Vec::new();
-    for of_crate in crates() {
-        for circle in imports::circles(&of_crate) {
+    for of_crate in read_all_crates() {
+        for circle in imports::import_cycles(&of_crate) {
             println!("{:>3} files of {}: {}", circle.len(), of_crate.name(), circle.join(" "));
             if circle.len() > CIRCLE_FILES_MAX {
                 too_large.push(circle);
@@ -42,8 +42,8 @@ fn import_cycles_stay_small() {
 #[test]
 fn files_stay_short() {
     let mut lengths: Vec<(usize, String)> = Vec::new();
-    for of_crate in crates() {
-        let longest = |module: &Module| (module.code_lines(), format!("{}/{module}", of_crate.name()));
+    for of_crate in read_all_crates() {
+        let longest = |module: &Module| (module.count_code_lines(), format!("{}/{module}", of_crate.name()));
         lengths.extend(of_crate.modules().map(longest));
     }
     lengths.sort_unstable();

@@ -72,7 +72,7 @@ impl Crate {
         self.modules.values()
     }
 
-    pub(crate) fn has(&self, path: &[String]) -> bool {
+    pub(crate) fn has_module(&self, path: &[String]) -> bool {
         self.modules.contains_key(path)
     }
 }
@@ -96,7 +96,7 @@ impl Module {
     }
 
     /// How many lines have code. Its tests, which come last, are left out.
-    pub(crate) fn code_lines(&self) -> usize {
+    pub(crate) fn count_code_lines(&self) -> usize {
         let (code, _) = self.text.split_once(TESTS_BEGIN).unwrap_or((&self.text, ""));
         let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
         code.lines().filter(is_code).count()
@@ -105,12 +105,12 @@ impl Module {
 
 impl fmt::Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&name_of(&self.path))
+        f.write_str(&display_name(&self.path))
     }
 }
 
 /// How a module is shown.
-pub(crate) fn name_of(path: &[String]) -> String {
+pub(crate) fn display_name(path: &[String]) -> String {
     if path.is_empty() { "lib".to_owned() } else { path.join("/") }
 }
 

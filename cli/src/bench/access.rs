@@ -46,7 +46,7 @@ impl Operation {
     }
 
     /// The sizes in which to measure the operation, given the requested ones.
-    pub(super) fn sizes(self, requested: &[usize]) -> &[usize] {
+    pub(super) fn sizes_to_measure(self, requested: &[usize]) -> &[usize] {
         match self {
             Operation::Write | Operation::Read => requested,
             Operation::FetchAdd => &[INTEGER_BYTES],
@@ -54,19 +54,21 @@ impl Operation {
     }
 
     /// The local buffers of `count` accesses in flight.
-    fn buffers(self, size_bytes: usize, count: u32) -> Vec<AccessBuffers> {
+    fn allocate_buffers(self, size_bytes: usize, count: u32) -> Vec<AccessBuffers> {
         match self {
             Operation::Write => {
                 let source = Bytes::from(vec![1; size_bytes]);
                 (0..count).map(|_| AccessBuffers::Write(source.clone())).collect()
             }
-            Operation::Read => (0..count).map(|_| AccessBuffers::Read(measure::zeroed(size_bytes))).collect(),
+            Operation::Read => {
+                (0..count).map(|_| AccessBuffers::Read(measure::zeroed_buffer(size_bytes))).collect()
+            }
             Operation::FetchAdd => {
                 // Adding zero costs as much as adding another number, and leaves memory as it was written.
                 let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
                 let fetch_add = |_| AccessBuffers::FetchAdd {
                     operand: nothing.clone(),
-                    result: measure::zeroed(INTEGER_BYTES),
+                    result: measure::zeroed_buffer(INTEGER_BYTES),
                 };
                 (0..count).map(fetch_add).collect()
             }
@@ -86,31 +88,32 @@ pub(super) fn lead(
         Metric::Latency => 1,
         Metric::Bandwidth => run.window,
     };
-    let mut accesses = Accesses { channel, place, free: operation.buffers(run.size_bytes, window), window };
+    let mut accesses =
+        Accesses { channel, place, free: operation.allocate_buffers(run.size_bytes, window), window };
     // The first access maps the region where the domain can map it.
-    accesses.one()?;
+    accesses.access_once()?;
     let timing = match metric {
-        Metric::Latency => measure::round_trips_of(run, || accesses.one())?,
+        Metric::Latency => measure::time_round_trips(run, || accesses.access_once())?,
         Metric::Bandwidth => {
-            accesses.channel.expect_more(true)?;
-            let timing = measure::messages_of(run, |count| {
+            accesses.channel.set_fi_more(true)?;
+            let timing = measure::time_message_rounds(run, |count| {
                 let start = Instant::now();
-                (0..count).try_for_each(|_| accesses.post())?;
-                accesses.settle()?;
+                (0..count).try_for_each(|_| accesses.post_within_window())?;
+                accesses.wait_for_all_accesses()?;
                 Ok(start.elapsed())
             })?;
-            accesses.channel.expect_more(false)?;
+            accesses.channel.set_fi_more(false)?;
             timing
         }
     };
     channel.send(Bytes::new())?;
-    while !matches!(channel.wait()?, Completed::Sent(_)) {}
+    while !matches!(channel.wait_for_completion()?, Completed::Sent(_)) {}
     Ok(timing)
 }
 
 /// Serves the accesses as the owner of the region. `has_own_core` says that no other process needs its core.
 pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<(), Failure> {
-    channel.receive(BytesMut::new())?;
+    channel.post_receive(BytesMut::new())?;
     loop {
         match channel.wait_as_target(has_own_core) {
             Ok(Completed::Received(..)) => return Ok(()),
@@ -134,22 +137,22 @@ struct Accesses<'c, 'p> {
 
 impl Accesses<'_, '_> {
     /// Makes one access, and waits for its completion.
-    fn one(&mut self) -> Result<(), Failure> {
-        self.post()?;
-        self.settle()
+    fn access_once(&mut self) -> Result<(), Failure> {
+        self.post_within_window()?;
+        self.wait_for_all_accesses()
     }
 
     /// Posts the next access, once fewer than `window` are in flight.
-    fn post(&mut self) -> Result<(), Failure> {
+    fn post_within_window(&mut self) -> Result<(), Failure> {
         let local = match self.free.pop() {
             Some(local) => local,
             None => self.channel.wait_for_access()?,
         };
-        self.channel.access(local, self.place)
+        self.channel.post_access(local, self.place)
     }
 
     /// Waits for the completions of all accesses.
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn wait_for_all_accesses(&mut self) -> Result<(), Failure> {
         while self.free.len() < self.window as usize {
             self.free.push(self.channel.wait_for_access()?);
         }
@@ -173,13 +176,13 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn settings(direction: Direction, timeout: Duration) -> Settings {
+    fn make_settings(direction: Direction, timeout: Duration) -> Settings {
         Settings { direction, tagged: true, check: false, timeout }
     }
 
     /// Measures every operation, size and metric between two endpoints of this process, each in its own
     /// thread.
-    fn measure_in(domain: &str, sizes: &[usize], owner_timeout: Duration) {
+    fn measure_every_access(domain: &str, sizes: &[usize], owner_timeout: Duration) {
         let (send_step, steps) = mpsc::channel::<()>();
         let (send_address, addresses) = mpsc::channel();
         let (answer, answered) = mpsc::channel::<Address>();
@@ -187,12 +190,12 @@ mod tests {
         let largest = sizes.iter().copied().max().unwrap_or_default();
         let owner = thread::spawn(move || {
             let any = Target { host: "127.0.0.1".into(), port: 0 };
-            let port = Port::listening(&any, Some(&name), CAPS).unwrap();
-            let region = port.share(largest).unwrap();
+            let port = Port::open_listening(&any, Some(&name), CAPS).unwrap();
+            let region = port.register_shared(largest).unwrap();
             send_address
                 .send((port.address(), RemoteRegion { key: region.key(), address: region.address() }))
                 .unwrap();
-            let settings = settings(Direction::ToClient, owner_timeout);
+            let settings = make_settings(Direction::ToClient, owner_timeout);
             let mut channel = Channel::open(&port, answered.recv().unwrap(), settings).unwrap();
             for () in steps {
                 follow(&mut channel, false).unwrap();
@@ -202,11 +205,11 @@ mod tests {
             written
         });
         let (address, place) = addresses.recv().unwrap();
-        let (port, address) = Port::to_peer(&Target::from(address), Some(domain), CAPS).unwrap();
+        let (port, address) = Port::open_to_peer(&Target::from(address), Some(domain), CAPS).unwrap();
         answer.send(port.address()).unwrap();
-        let mut channel = Channel::open(&port, address, settings(Direction::ToServer, TIMEOUT)).unwrap();
+        let mut channel = Channel::open(&port, address, make_settings(Direction::ToServer, TIMEOUT)).unwrap();
         for operation in Operation::ALL {
-            for &size_bytes in operation.sizes(sizes) {
+            for &size_bytes in operation.sizes_to_measure(sizes) {
                 for metric in [Metric::Latency, Metric::Bandwidth] {
                     send_step.send(()).unwrap();
                     let run = Run::new(size_bytes, Some(70));
@@ -220,15 +223,15 @@ mod tests {
 
     #[test]
     fn accesses_in_every_domain_operation_and_size_are_measured() {
-        for domain in port::domains().unwrap() {
-            measure_in(&domain, &[0, 1, 8, 1000, 100_000], TIMEOUT);
+        for domain in port::domain_names().unwrap() {
+            measure_every_access(&domain, &[0, 1, 8, 1000, 100_000], TIMEOUT);
         }
     }
 
     #[test]
     fn region_owner_ignores_the_timeout() {
-        for domain in port::domains().unwrap() {
-            measure_in(&domain, &[8], Duration::ZERO);
+        for domain in port::domain_names().unwrap() {
+            measure_every_access(&domain, &[8], Duration::ZERO);
         }
     }
 }

@@ -71,14 +71,14 @@ pub(super) struct Request<'a> {
 /// Any failure of the setup; at the end [`Failure::Incomplete`] if a contender lacks a measurement.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
-        record::require_place(file)?;
+        record::require_table_place(file)?;
     }
     let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
     for provider in [PROVIDER_NAME].into_iter().chain(request.providers.names().iter().map(String::as_str)) {
         libfabric.require_provider(provider)?;
     }
-    let places = places(request.pinned)?;
-    let sleepers_cores = Cores::of_this_process().pair().filter(|_| request.pinned);
+    let places = core_pairs_to_measure(request.pinned)?;
+    let sleepers_cores = Cores::of_this_process().choose_pair().filter(|_| request.pinned);
     let fabtests = env::var_os(FABTESTS).filter(|directory| !directory.is_empty()).map(PathBuf::from);
     let (rounds, round_ms, sizes) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_QUICK_MS, &SIZES_QUICK[..]),
@@ -97,7 +97,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
     };
     let mut report = FigureReport {
         homespun_version: env!("CARGO_PKG_VERSION"),
-        host: Host::this(),
+        host: Host::of_this_host(),
         libfabric: LibfabricReport {
             version: libfabric.version().to_owned(),
             built: request.built.map(str::to_owned),
@@ -111,10 +111,10 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         sleep: None,
     };
     if !request.json {
-        head(&report, &libfabric, console)?;
+        print_head(&report, &libfabric, console)?;
     }
-    report.figures = comparison.measure(console)?;
-    let slept = match measure_asleep(request, comparison.rounds, sleepers_cores, console) {
+    report.figures = comparison.measure_all_figures(console)?;
+    let slept = match measure_sleep_and_print(request, comparison.rounds, sleepers_cores, console) {
         Ok(sleep) => {
             let slept = sleep.require_success();
             report.sleep = Some(sleep);
@@ -124,7 +124,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         Err(failure) => Err(failure),
     };
     if request.json {
-        console.json(&report)?;
+        console.print_json(&report)?;
     }
     if let Some(directory) = request.plots {
         record::write_drawings(&report, directory)?;
@@ -133,14 +133,14 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         record::write(&report, directory)?;
     }
     if let Some(file) = request.readme {
-        record::update(&report, file)?;
+        record::replace_tables_in_file(&report, file)?;
     }
     let rows = || report.figures.iter().flat_map(|figure| &figure.rows);
     match rows().filter(|row| !Row::is_complete(row)).count() {
         0 => slept,
         missing => {
             if let Err(failure) = slept {
-                console.warn(failure);
+                console.print_warning(failure);
             }
             Err(Failure::Incomplete { missing, all: rows().count() })
         }
@@ -148,7 +148,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
 }
 
 /// Measures the same providers while they poll, sleep and idle, and shows the tables.
-fn measure_asleep(
+fn measure_sleep_and_print(
     request: &Request<'_>,
     rounds: u32,
     cores: Option<(usize, usize)>,
@@ -172,20 +172,20 @@ fn measure_asleep(
         console,
     )?;
     if !request.json {
-        console.line(format_args!("\n{}", SleepTables(&report)))?;
+        console.print_line(format_args!("\n{}", SleepTables(&report)))?;
     }
     Ok(report)
 }
 
 /// The pairs of cores to measure on, one after the other.
-fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
+fn core_pairs_to_measure(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
     if !pinned {
         return Ok(vec![None]);
     }
     let cores = Cores::of_this_process();
-    let pairs = cores.placements(&CacheTopology::of_this_host());
+    let pairs = cores.pairs_to_compare(&CacheTopology::of_this_host());
     if pairs.is_empty() {
-        return Err(Failure::OneCore { available: cores.count() });
+        return Err(Failure::OneCore { available: cores.describe_count() });
     }
     let place = |pair: crate::cores::CorePair| {
         Some(figure::Cores { numbers: (pair.first, pair.second), sharing: pair.sharing })
@@ -194,12 +194,12 @@ fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
 }
 
 /// Prints the lines above all tables.
-fn head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
+fn print_head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
     let built = report.libfabric.built.as_ref().map(|built| format!(", built {built}")).unwrap_or_default();
-    let (version, place) = (libfabric.version(), libfabric.library_place());
-    console.line(format_args!("libfabric {version}{built} ({place})"))?;
-    console.line(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
-    console.line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
-    console.line(figure_table::ABOUT_RATIOS)?;
-    console.line(figure_table::ABOUT_PERCENTILES)
+    let (version, place) = (libfabric.version(), libfabric.describe_library_path());
+    console.print_line(format_args!("libfabric {version}{built} ({place})"))?;
+    console.print_line(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
+    console.print_line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
+    console.print_line(figure_table::ABOUT_RATIOS)?;
+    console.print_line(figure_table::ABOUT_PERCENTILES)
 }

@@ -48,7 +48,7 @@ pub(super) trait Loop {
     }
 
     /// Waits until the other process no longer needs this end.
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn await_peer_done(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -75,9 +75,9 @@ pub(super) enum Medium {
 
 impl Medium {
     /// A connection between the two processes.
-    pub(super) fn socket(stream: io::Result<TcpStream>) -> Result<Medium, Failure> {
+    pub(super) fn from_tcp_stream(stream: io::Result<TcpStream>) -> Result<Medium, Failure> {
         stream
-            .and_then(|stream| socket::prepare(&stream).map(|()| Medium::Socket(stream)))
+            .and_then(|stream| socket::set_nodelay_and_nonblocking(&stream).map(|()| Medium::Socket(stream)))
             .map_err(|error| Failure::Bare { doing: "connecting", error })
     }
 
@@ -86,18 +86,18 @@ impl Medium {
     /// # Errors
     ///
     /// [`Failure::PeerProtocol`] if the step's way does not use this medium.
-    pub(super) fn prepare<'a>(
+    pub(super) fn prepare_end<'a>(
         &'a self,
         step: &Step,
         poller: &'a Poller,
     ) -> Result<Box<dyn Loop + 'a>, Failure> {
         if let Medium::Memory { memory, .. } = self {
-            memory.clear();
+            memory.clear_as_leader();
         }
         match (self, step.way) {
             (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, poller, step))),
             (Medium::Memory { memory, .. }, Way::Pipelined(chunk)) => {
-                Ok(Box::new(Ring::in_chunks(memory, poller, step, chunk.bytes())))
+                Ok(Box::new(Ring::new_chunked(memory, poller, step, chunk.len_bytes())))
             }
             (Medium::Memory { memory, other_pid }, Way::Readv) => {
                 Ok(Box::new(Readv::new(memory, poller, *other_pid, step)))
@@ -112,12 +112,12 @@ impl Medium {
 pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
     let run = &step.run;
     let timing = match step.metric {
-        Metric::Latency => measure::round_trips_of(run, || {
+        Metric::Latency => measure::time_round_trips(run, || {
             end.send()?;
             end.receive()
         })
         .map(Timing::halved),
-        Metric::Bandwidth => measure::messages_of(run, |count| {
+        Metric::Bandwidth => measure::time_message_rounds(run, |count| {
             end.await_signal()?;
             let start = Instant::now();
             end.send_all(count)?;
@@ -125,7 +125,7 @@ pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
             Ok(start.elapsed())
         }),
     }?;
-    end.settle()?;
+    end.await_peer_done()?;
     Ok(timing)
 }
 
@@ -137,13 +137,13 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
             end.receive()?;
             end.send()
         }),
-        Metric::Bandwidth => measure::rounds(run).try_for_each(|count| {
+        Metric::Bandwidth => measure::round_message_counts(run).try_for_each(|count| {
             end.signal()?;
             end.receive_all(count)?;
             end.signal()
         }),
     }?;
-    end.settle()
+    end.await_peer_done()
 }
 
 /// Buffers for messages that arrive, used in turn: as many as the fabric has receives posted, so that both
@@ -187,7 +187,7 @@ mod tests {
 
     const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
 
-    fn poller() -> Poller {
+    fn make_poller() -> Poller {
         Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
     }
 
@@ -205,19 +205,19 @@ mod tests {
         let (send_step, steps) = mpsc::channel::<Step>();
         let (signal, signals) = mpsc::channel();
         let follower = thread::spawn(move || {
-            let (medium, poller) = (following(), poller());
+            let (medium, poller) = (following(), make_poller());
             for step in steps {
-                let mut end = medium.prepare(&step, &poller).unwrap();
+                let mut end = medium.prepare_end(&step, &poller).unwrap();
                 signal.send(()).unwrap();
                 follow(&mut *end, &step).unwrap();
                 signal.send(()).unwrap();
             }
         });
-        let poller = poller();
+        let poller = make_poller();
         for &size_bytes in sizes {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(size_bytes, Some(600)) };
-                let mut end = leading.prepare(&step, &poller).unwrap();
+                let mut end = leading.prepare_end(&step, &poller).unwrap();
                 send_step.send(step).unwrap();
                 signals.recv().unwrap();
                 assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
@@ -230,7 +230,7 @@ mod tests {
 
     fn measure_in_memory(way: Way, sizes: &'static [usize]) {
         let memory = Memory::create().unwrap();
-        let path = PathBuf::from(memory.path());
+        let path = PathBuf::from(memory.proc_fd_path());
         let leading = Medium::Memory { memory, other_pid: own_pid() };
         measure_between_threads(way, sizes, &leading, move || Medium::Memory {
             memory: Memory::open(&path).unwrap(),
@@ -254,7 +254,7 @@ mod tests {
     fn cross_memory_copies_carry_messages_of_every_size() {
         let memory = Memory::create().unwrap();
         // A process may read its own memory unless the system forbids the call altogether.
-        if memory.probe(own_pid()).is_ok() {
+        if memory.check_readv_access(own_pid()).is_ok() {
             measure_in_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }
     }
@@ -263,18 +263,18 @@ mod tests {
     fn socket_carries_messages_of_every_size() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let leading = Medium::socket(TcpStream::connect(address)).unwrap();
+        let leading = Medium::from_tcp_stream(TcpStream::connect(address)).unwrap();
         measure_between_threads(Way::Socket, &[0, 8, 1000, 300_000], &leading, move || {
-            Medium::socket(listener.accept().map(|(stream, _)| stream)).unwrap()
+            Medium::from_tcp_stream(listener.accept().map(|(stream, _)| stream)).unwrap()
         });
     }
 
     #[test]
     fn step_that_does_not_use_the_medium_is_refused() {
         let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
-        let poller = poller();
+        let poller = make_poller();
         let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };
-        let refused = medium.prepare(&step, &poller);
+        let refused = medium.prepare_end(&step, &poller);
         assert!(matches!(refused.map(|_| ()), Err(Failure::PeerProtocol)));
     }
 }

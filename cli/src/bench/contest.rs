@@ -6,7 +6,7 @@ use super::pair::Pair;
 use super::percentiles::Times;
 use super::report::Medians;
 use super::step::{Step, Way};
-use super::trial::{fastest, fitting_run};
+use super::trial::{calibrate_run, find_fastest_way};
 use crate::exchange::channel::Channel;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
@@ -78,17 +78,17 @@ pub(super) struct Measuring<'a, 'p> {
 
 impl Contest {
     /// Chooses the number of messages in a round, and the fastest of the bare ways.
-    pub(super) fn of_messages(
+    pub(super) fn choose_for_messages(
         measuring: &mut Measuring<'_, '_>,
         bare: &[Way],
         size_bytes: usize,
         has_memcpy: bool,
     ) -> Result<Contest, Failure> {
-        let latency = measuring.fastest(bare, size_bytes, Metric::Latency)?;
-        let bandwidth = measuring.fastest(bare, size_bytes, Metric::Bandwidth)?;
+        let latency = measuring.find_fastest_way(bare, size_bytes, Metric::Latency)?;
+        let bandwidth = measuring.find_fastest_way(bare, size_bytes, Metric::Bandwidth)?;
         let mut fabric = |metric| {
             let part = |run| Part::Step(Step { way: Way::Fabric, metric, run });
-            measuring.sized(size_bytes, metric, part)
+            measuring.sized_part(size_bytes, metric, part)
         };
         let parts = [
             fabric(Metric::Latency)?,
@@ -101,7 +101,7 @@ impl Contest {
     }
 
     /// Chooses the number of accesses in a round.
-    pub(super) fn of_accesses(
+    pub(super) fn choose_for_accesses(
         measuring: &mut Measuring<'_, '_>,
         operation: Operation,
         bare: BareAccess,
@@ -118,10 +118,10 @@ impl Contest {
             }
         };
         let parts = [
-            measuring.sized(size_bytes, Metric::Latency, |run| fabric(Metric::Latency, run))?,
-            measuring.sized(size_bytes, Metric::Latency, |run| bare(Metric::Latency, run))?,
-            measuring.sized(size_bytes, Metric::Bandwidth, |run| fabric(Metric::Bandwidth, run))?,
-            measuring.sized(size_bytes, Metric::Bandwidth, |run| bare(Metric::Bandwidth, run))?,
+            measuring.sized_part(size_bytes, Metric::Latency, |run| fabric(Metric::Latency, run))?,
+            measuring.sized_part(size_bytes, Metric::Latency, |run| bare(Metric::Latency, run))?,
+            measuring.sized_part(size_bytes, Metric::Bandwidth, |run| fabric(Metric::Bandwidth, run))?,
+            measuring.sized_part(size_bytes, Metric::Bandwidth, |run| bare(Metric::Bandwidth, run))?,
         ];
         Ok(Contest { parts, bare_names: [name; 2], memcpy: None })
     }
@@ -138,7 +138,7 @@ impl Contest {
         rounds: &mut Rounds,
     ) -> Result<(), Failure> {
         for (samples, part) in rounds.parts.iter_mut().zip(&self.parts) {
-            let timing = measuring.time(part)?;
+            let timing = measuring.time_part(part)?;
             samples.medians_us.push(timing.each_us);
             samples.singles.extend(&timing.singles_us);
         }
@@ -151,32 +151,32 @@ impl Contest {
 
 impl Measuring<'_, '_> {
     /// A part with as many operations as fit into a round.
-    fn sized(
+    fn sized_part(
         &mut self,
         size_bytes: usize,
         metric: Metric,
         part: impl Fn(Run) -> Part,
     ) -> Result<Part, Failure> {
-        let run = fitting_run(size_bytes, metric, self.round_ms, |run| {
+        let run = calibrate_run(size_bytes, metric, self.round_ms, |run| {
             let trial = part(run);
-            Ok(trial.halves() * self.time(&trial)?.each_us)
+            Ok(trial.one_way_divisor() * self.time_part(&trial)?.each_us)
         })?;
         Ok(part(run))
     }
 
-    fn fastest(&mut self, ways: &[Way], size_bytes: usize, metric: Metric) -> Result<Step, Failure> {
+    fn find_fastest_way(&mut self, ways: &[Way], size_bytes: usize, metric: Metric) -> Result<Step, Failure> {
         let pair = &mut *self.pair;
-        fastest(ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None))
+        find_fastest_way(ways, size_bytes, metric, self.round_ms, |step| pair.measure_step(step, None))
     }
 
     /// Measures a part once.
-    fn time(&mut self, part: &Part) -> Result<Timing, Failure> {
+    fn time_part(&mut self, part: &Part) -> Result<Timing, Failure> {
         let Measuring { pair, channel, .. } = self;
         match part {
-            Part::Step(step) => pair.lead(step, Some(channel)),
+            Part::Step(step) => pair.measure_step(step, Some(channel)),
             Part::ThereAndBack(there, back) => {
-                let there = pair.lead(there, Some(channel))?;
-                let back = pair.lead(back, Some(channel))?;
+                let there = pair.measure_step(there, Some(channel))?;
+                let back = pair.measure_step(back, Some(channel))?;
                 // No single access has both of these times.
                 Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })
             }
@@ -187,7 +187,7 @@ impl Measuring<'_, '_> {
 
 impl Part {
     /// How many of the measured times one operation takes.
-    fn halves(&self) -> f64 {
+    fn one_way_divisor(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,
             Part::Step(Step { way, metric: Metric::Latency, .. }) if !matches!(way, Way::Access(_)) => 2.0,
@@ -202,7 +202,7 @@ impl Rounds {
         Rounds { parts: [part(), part(), part(), part()], memcpy_us: Vec::new() }
     }
 
-    pub(super) fn medians(self) -> Medians {
+    pub(super) fn into_medians(self) -> Medians {
         let [latency, bare_latency, message, bare_message] = self.parts;
         let memcpy_us = (!self.memcpy_us.is_empty()).then(|| measure::median(self.memcpy_us));
         Medians {

@@ -12,31 +12,37 @@ pub(super) const DRAWINGS: &str = "plots";
 const BRIEF_SIZES_BYTES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
 /// The whole document.
-pub(super) fn document(report: &FigureReport) -> String {
-    let mut text = format!("# Speed, measured\n\n{}\n## In short\n\n{}", origin(report), brief(report));
-    text +=
-        &format!("\n## How it was measured\n\n{}\n## How to read the tables\n\n{COLUMNS}", method(report));
+pub(super) fn render_document(report: &FigureReport) -> String {
+    let mut text = format!(
+        "# Speed, measured\n\n{}\n## In short\n\n{}",
+        render_setup_list(report),
+        render_brief(report)
+    );
+    text += &format!(
+        "\n## How it was measured\n\n{}\n## How to read the tables\n\n{COLUMNS}",
+        method_text(report)
+    );
     for figure in &report.figures {
         text += &format!("\n## {}; {}\n\n", figure.title, figure.place);
-        text += &format!("{}.\n\n", capitalised(figure.quantity.about()));
-        text += &figure_table::markdown(figure);
+        text += &format!("{}.\n\n", capitalise_first(figure.quantity.description()));
+        text += &figure_table::format_markdown(figure);
         for drawing in figure.drawings {
-            let file = figure.drawing_file(*drawing);
+            let file = figure.drawing_file_name(*drawing);
             text += &format!("\n![{}: {}]({DRAWINGS}/{file})\n", figure.title, drawing.name());
         }
     }
     if let Some(sleep) = &report.sleep {
-        text += &format!("\n## Asleep and idle\n\n{}", sleep::section(sleep));
+        text += &format!("\n## Asleep and idle\n\n{}", sleep::render_section(sleep));
     }
     text
 }
 
 /// The summary tables, which another file may include.
-pub(super) fn brief(report: &FigureReport) -> String {
-    let places = places(report);
+pub(super) fn render_brief(report: &FigureReport) -> String {
+    let places = unique_places(report);
     let mut text = format!(
         "Times in µs; {}; {}; {}. A ratio below 1 says that homespun is faster.\n",
-        libfabric(report),
+        describe_libfabric(report),
         report.host.processor,
         places.join("; ")
     );
@@ -48,16 +54,16 @@ pub(super) fn brief(report: &FigureReport) -> String {
             Quantity::Transfer => "the time of each, many in flight",
         };
         text += &format!("\n{}, {about}{place}:\n\n", figure.title);
-        text += &figure_table::brief_markdown(figure, is_chosen);
+        text += &figure_table::format_brief_markdown(figure, is_chosen);
     }
-    if let Some(brief) = report.sleep.as_ref().and_then(sleep::brief) {
+    if let Some(brief) = report.sleep.as_ref().and_then(sleep::render_brief) {
         text += &format!("\n{brief}");
     }
     text
 }
 
 /// The subject of the comparison, the host, and the command.
-fn origin(report: &FigureReport) -> String {
+fn render_setup_list(report: &FigureReport) -> String {
     format!(
         "The tables compare homespun with libfabric's own providers for the same medium, and with a bare\n\
          loop that only moves the bytes. Everything was measured in one run, on one host, by\n\n\
@@ -67,17 +73,17 @@ fn origin(report: &FigureReport) -> String {
          - homespun {}, {}\n\
          - {}; {}\n\
          - {}\n",
-        command(report),
+        reproducing_command(report),
         report.homespun_version,
-        libfabric(report),
+        describe_libfabric(report),
         report.host.kernel,
         report.host.processor,
-        places(report).join("; "),
+        unique_places(report).join("; "),
     )
 }
 
 /// The method of measurement.
-fn method(report: &FigureReport) -> String {
+fn method_text(report: &FigureReport) -> String {
     let rounds =
         if report.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", report.rounds) };
     format!(
@@ -120,13 +126,13 @@ const COLUMNS: &str = "\
 ";
 
 /// The libfabric, and how it was built.
-fn libfabric(report: &FigureReport) -> String {
+fn describe_libfabric(report: &FigureReport) -> String {
     let built = report.libfabric.built.as_deref().map(|built| format!(", built {built}")).unwrap_or_default();
     format!("libfabric {}{built}", report.libfabric.version)
 }
 
 /// Each place once.
-fn places(report: &FigureReport) -> Vec<&str> {
+fn unique_places(report: &FigureReport) -> Vec<&str> {
     let mut places: Vec<&str> = Vec::new();
     for figure in &report.figures {
         if !places.contains(&figure.place.as_str()) {
@@ -137,7 +143,7 @@ fn places(report: &FigureReport) -> Vec<&str> {
 }
 
 /// The command that makes such a record, without the directories of this host.
-fn command(report: &FigureReport) -> String {
+fn reproducing_command(report: &FigureReport) -> String {
     let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
@@ -148,19 +154,19 @@ fn command(report: &FigureReport) -> String {
     format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")
 }
 
-fn capitalised(sentence: &str) -> String {
+fn capitalise_first(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::figure::tests::figure;
+    use super::super::figure::tests::make_figure;
     use super::super::figure_report::LibfabricReport;
     use super::*;
     use crate::host::Host;
 
-    pub(crate) fn report() -> FigureReport {
+    pub(crate) fn make_figure_report() -> FigureReport {
         FigureReport {
             homespun_version: "0.1.0",
             host: Host { kernel: "Linux 1.2.3".into(), processor: "Some Processor (x86_64)".into() },
@@ -170,14 +176,14 @@ pub(super) mod tests {
             has_prefix: true,
             is_quick: false,
             rounds: 5,
-            figures: vec![figure()],
-            sleep: Some(sleep::tests::report()),
+            figures: vec![make_figure()],
+            sleep: Some(sleep::tests::make_sleep_report()),
         }
     }
 
     #[test]
     fn document_names_its_command_and_links_every_drawing() {
-        let text = document(&report());
+        let text = render_document(&make_figure_report());
         for part in [
             "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> \
              --libfabric-built \"with -O3\" --record benches",
@@ -194,7 +200,7 @@ pub(super) mod tests {
 
     #[test]
     fn document_contains_the_brief_unchanged() {
-        let (text, brief) = (document(&report()), brief(&report()));
+        let (text, brief) = (render_document(&make_figure_report()), render_brief(&make_figure_report()));
         assert!(text.contains(&format!("## In short\n\n{brief}\n## ")), "{text}");
         let tables = brief.matches("\n| ---: |").count();
         // One figure, and one of providers asleep.
@@ -203,7 +209,7 @@ pub(super) mod tests {
 
     #[test]
     fn document_without_sleep_lacks_its_section() {
-        let text = document(&FigureReport { sleep: None, ..report() });
+        let text = render_document(&FigureReport { sleep: None, ..make_figure_report() });
         assert!(!text.contains("## Asleep and idle"), "{text}");
     }
 }

@@ -81,7 +81,7 @@ pub(super) struct Row {
     pub(super) floor: Option<String>,
     /// The index of homespun among the contenders.
     #[serde(skip)]
-    own_index: Option<usize>,
+    homespun_index: Option<usize>,
 }
 
 /// The subject of a row.
@@ -128,7 +128,7 @@ pub(super) struct Cores {
 
 impl Quantity {
     /// The quantity and its unit, for people.
-    pub(super) fn about(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Quantity::HalfRoundTrip => "half of a round trip in µs",
             Quantity::Transfer => "time of each of many transfers in flight in µs",
@@ -153,19 +153,19 @@ impl Row {
         cells: Vec<Option<Cell>>,
         floor: Option<String>,
     ) -> Row {
-        let own_index = contenders.iter().position(|contender| contender.role == Role::Homespun);
-        let own = own_index.and_then(|index| cells[index]);
+        let homespun_index = contenders.iter().position(|contender| contender.role == Role::Homespun);
+        let own = homespun_index.and_then(|index| cells[index]);
         let ratio = |(index, cell): (usize, &Option<Cell>)| {
-            let other = cell.filter(|_| Some(index) != own_index)?;
+            let other = cell.filter(|_| Some(index) != homespun_index)?;
             own.map(|own| quotient(own.median, other.median))
         };
         let ratios = cells.iter().enumerate().map(ratio).collect();
-        Row { case, cells, ratios, floor, own_index }
+        Row { case, cells, ratios, floor, homespun_index }
     }
 
     /// The index of homespun among the contenders.
-    pub(super) fn own_index(&self) -> Option<usize> {
-        self.own_index
+    pub(super) fn homespun_index(&self) -> Option<usize> {
+        self.homespun_index
     }
 
     /// Whether every contender was measured.
@@ -176,20 +176,20 @@ impl Row {
 
 impl Figure {
     /// The name of a drawing's file.
-    pub(super) fn drawing_file(&self, drawing: Drawing) -> String {
+    pub(super) fn drawing_file_name(&self, drawing: Drawing) -> String {
         format!("{}-{}.svg", self.name, drawing.name())
     }
 }
 
 impl Cores {
     /// A description for people.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Cores { numbers: (first, second), sharing } = self;
         format!("cores {first} and {second}, {sharing}")
     }
 
     /// A part of a file's name.
-    pub(super) fn slug(&self) -> &'static str {
+    pub(super) fn file_name_part(&self) -> &'static str {
         match self.sharing {
             Sharing::Core => "same-core",
             Sharing::Cache(_) => "shared-cache",
@@ -203,7 +203,7 @@ impl Cores {
 pub(super) mod tests {
     use super::*;
 
-    pub(crate) fn contenders() -> Vec<Contender> {
+    pub(crate) fn make_contenders() -> Vec<Contender> {
         let contender = |name: &str, role| Contender { name: name.into(), role };
         vec![
             contender("bare loop", Role::Floor),
@@ -212,18 +212,19 @@ pub(super) mod tests {
         ]
     }
 
-    pub(crate) fn cell(median: f64) -> Option<Cell> {
+    pub(crate) fn make_cell(median: f64) -> Option<Cell> {
         let percentiles = Percentiles { p50_us: median, p99_us: median * 2.0, samples: 5 };
         Some(Cell { median, spread: Some(Spread { over: Samples::Rounds, percentiles }) })
     }
 
-    pub(crate) fn row(size_bytes: usize, medians: [Option<f64>; 3]) -> Row {
-        let case = Case { label: crate::size::with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
-        let cells = medians.map(|median| median.and_then(cell)).to_vec();
-        Row::new(case, &contenders(), cells, Some("ring".into()))
+    pub(crate) fn make_row(size_bytes: usize, medians: [Option<f64>; 3]) -> Row {
+        let case =
+            Case { label: crate::size::format_with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
+        let cells = medians.map(|median| median.and_then(make_cell)).to_vec();
+        Row::new(case, &make_contenders(), cells, Some("ring".into()))
     }
 
-    pub(crate) fn figure() -> Figure {
+    pub(crate) fn make_figure() -> Figure {
         Figure {
             name: "shm-fi_pingpong-shared-cache".into(),
             title: "fi_pingpong over shared memory: messages back & forth".into(),
@@ -232,42 +233,42 @@ pub(super) mod tests {
             quantity: Quantity::HalfRoundTrip,
             is_in_brief: true,
             drawings: &[Drawing::Latency, Drawing::Bandwidth],
-            contenders: contenders(),
+            contenders: make_contenders(),
             rows: vec![
-                row(8, [Some(0.2), Some(0.25), Some(0.5)]),
-                row(4096, [Some(1.0), Some(1.25), None]),
-                row(1 << 20, [Some(40.0), Some(50.0), Some(100.0)]),
+                make_row(8, [Some(0.2), Some(0.25), Some(0.5)]),
+                make_row(4096, [Some(1.0), Some(1.25), None]),
+                make_row(1 << 20, [Some(40.0), Some(50.0), Some(100.0)]),
             ],
         }
     }
 
     #[test]
     fn ratio_is_homespun_divided_by_the_other() {
-        let ratios = row(8, [Some(0.5), Some(1.0), Some(2.0)]).ratios;
+        let ratios = make_row(8, [Some(0.5), Some(1.0), Some(2.0)]).ratios;
         assert_eq!(ratios, [Some(2.0), None, Some(0.5)]);
     }
 
     #[test]
     fn missing_cell_has_no_ratio_and_leaves_the_row_incomplete() {
-        let without_other = row(8, [Some(0.5), Some(1.0), None]);
+        let without_other = make_row(8, [Some(0.5), Some(1.0), None]);
         assert_eq!(without_other.ratios, [Some(2.0), None, None]);
         assert!(!without_other.is_complete());
-        let without_homespun = row(8, [Some(0.5), None, Some(2.0)]);
+        let without_homespun = make_row(8, [Some(0.5), None, Some(2.0)]);
         assert_eq!(without_homespun.ratios, [None, None, None]);
-        assert!(row(8, [Some(0.5), Some(1.0), Some(2.0)]).is_complete());
+        assert!(make_row(8, [Some(0.5), Some(1.0), Some(2.0)]).is_complete());
     }
 
     #[test]
     fn json_has_cores_and_what_they_share() {
-        let json = serde_json::to_value(figure()).unwrap();
+        let json = serde_json::to_value(make_figure()).unwrap();
         assert_eq!(json["cores"], serde_json::json!({ "numbers": [0, 1], "sharing": { "cache": 3 } }));
     }
 
     #[test]
     fn drawings_have_distinct_file_names() {
-        let figure = figure();
+        let figure = make_figure();
         let files: Vec<String> =
-            figure.drawings.iter().map(|drawing| figure.drawing_file(*drawing)).collect();
+            figure.drawings.iter().map(|drawing| figure.drawing_file_name(*drawing)).collect();
         assert_eq!(
             files,
             ["shm-fi_pingpong-shared-cache-latency.svg", "shm-fi_pingpong-shared-cache-bandwidth.svg"]

@@ -70,10 +70,10 @@ pub(crate) struct Arguments {
 
 /// Follows until the leader closes the pipe.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
-    let lines = peer_process::lines_from_parent();
+    let lines = peer_process::read_parent_lines_or_exit();
     let follow = || {
         if let Some(core) = arguments.core {
-            cores::pin(core)?;
+            cores::pin_thread_to_core(core)?;
         }
         let timeout = Duration::from_secs(arguments.timeout);
         // This process ends with the leader, so the flag for the leader's end stays unset.
@@ -93,17 +93,17 @@ fn open_medium(arguments: &Arguments, console: &Console) -> Result<Medium, Failu
     if let Some(path) = &arguments.memory {
         let memory = Memory::open(path)?;
         let other_pid = rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid);
-        match memory.probe(other_pid) {
-            Ok(()) => console.line(MEMORY)?,
-            Err(error) => console.line(format_args!("{MEMORY} {error}"))?,
+        match memory.check_readv_access(other_pid) {
+            Ok(()) => console.print_line(MEMORY)?,
+            Err(error) => console.print_line(format_args!("{MEMORY} {error}"))?,
         }
         Ok(Medium::Memory { memory, other_pid })
     } else {
         let listening = |error| Failure::Bare { doing: "listening", error };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(listening)?;
         let address = listener.local_addr().map_err(listening)?;
-        console.line(format_args!("{SOCKET} {address}"))?;
-        Medium::socket(listener.accept().map(|(stream, _)| stream))
+        console.print_line(format_args!("{SOCKET} {address}"))?;
+        Medium::from_tcp_stream(listener.accept().map(|(stream, _)| stream))
     }
 }
 
@@ -118,12 +118,13 @@ struct Follower<'a> {
 impl Follower<'_> {
     fn follow_on_the_fabric(&self, domain: &str, arguments: &Arguments) -> Result<(), Failure> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
-        let port = Port::listening(&any, Some(domain), access::CAPS)?;
-        let region = port.share(arguments.region_bytes)?;
+        let port = Port::open_listening(&any, Some(domain), access::CAPS)?;
+        let region = port.register_shared(arguments.region_bytes)?;
         let place = RemoteRegion { key: region.key(), address: region.address() };
-        self.console.line(format_args!("{ENDPOINT} {} {place}", port.address()))?;
+        self.console.print_line(format_args!("{ENDPOINT} {} {place}", port.address()))?;
         let line = self.lines.recv().map_err(|_| Failure::PeerGone)?;
-        let partner: SocketAddr = after(&line, PARTNER)?.parse().map_err(|_| Failure::PeerProtocol)?;
+        let partner: SocketAddr =
+            strip_keyword(&line, PARTNER)?.parse().map_err(|_| Failure::PeerProtocol)?;
         let timeout = Duration::from_secs(arguments.timeout);
         let settings =
             Settings { direction: Direction::ToClient, tagged: arguments.tagged, check: false, timeout };
@@ -152,28 +153,28 @@ impl Follower<'_> {
             let step: Step = line.parse().map_err(|_| Failure::PeerProtocol)?;
             if let Way::Fabric | Way::Access(_) = step.way {
                 let (_, channel) = fabric.as_mut().ok_or(Failure::PeerProtocol)?;
-                self.console.line(READY)?;
+                self.console.print_line(READY)?;
                 match step.way {
                     Way::Access(_) => access::follow(channel, self.has_own_core)?,
                     _ => measure::follow(channel, step.metric, &step.run)?,
                 }
             } else {
-                let mut end = self.medium.prepare(&step, self.poller)?;
-                self.console.line(READY)?;
+                let mut end = self.medium.prepare_end(&step, self.poller)?;
+                self.console.print_line(READY)?;
                 bare::follow(&mut *end, &step)?;
-                self.console.line(DONE)?;
+                self.console.print_line(DONE)?;
             }
         }
     }
 }
 
 /// The text after a word.
-pub(super) fn after<'a>(line: &'a str, word: &str) -> Result<&'a str, Failure> {
+pub(super) fn strip_keyword<'a>(line: &'a str, word: &str) -> Result<&'a str, Failure> {
     line.strip_prefix(word).map(str::trim_start).ok_or(Failure::PeerProtocol)
 }
 
 /// Reads the reason why the other process cannot read this one's memory; `None` if it can.
-pub(super) fn refusal(line: &str) -> Result<Option<io::Error>, Failure> {
-    let reason = after(line, MEMORY)?;
+pub(super) fn parse_readv_refusal(line: &str) -> Result<Option<io::Error>, Failure> {
+    let reason = strip_keyword(line, MEMORY)?;
     Ok((!reason.is_empty()).then(|| io::Error::other(reason.to_owned())))
 }

@@ -68,10 +68,10 @@ impl Pair {
     ) -> Result<Pair, Failure> {
         let Placement { cores, timeout } = placement;
         if let Some((own, _)) = cores {
-            cores::pin(own)?;
+            cores::pin_thread_to_core(own)?;
         }
         let memory = (kind == MediumKind::Memory).then(Memory::create).transpose()?;
-        let path = memory.as_ref().map(Memory::path);
+        let path = memory.as_ref().map(Memory::proc_fd_path);
         let mut arguments = vec![FOLLOWER];
         arguments.extend(path.iter().flat_map(|path| ["--memory", path]));
         let region_bytes = fabric.map_or(0, |fabric| fabric.region_bytes).to_string();
@@ -80,18 +80,19 @@ impl Pair {
             arguments.extend(tagged.then_some("--tagged"));
         }
         let mut peer = PeerProcess::start(&arguments, cores.map(|(_, other)| other), timeout)?;
-        let poller = Poller::new(peer.gone(), timeout, cores.is_some());
+        let poller = Poller::new(peer.ended_flag(), timeout, cores.is_some());
         let line = peer.next_line()?;
         let (medium, readv_refusal) = match memory {
             Some(memory) => {
                 let other_pid = i32::try_from(peer.pid()).unwrap_or_default();
-                let refusal = follower::refusal(&line)?.or_else(|| memory.probe(other_pid).err());
+                let refusal = follower::parse_readv_refusal(&line)?
+                    .or_else(|| memory.check_readv_access(other_pid).err());
                 (Medium::Memory { memory, other_pid }, refusal)
             }
             None => {
                 let address: SocketAddr =
-                    follower::after(&line, SOCKET)?.parse().map_err(|_| Failure::PeerProtocol)?;
-                (Medium::socket(TcpStream::connect(address))?, None)
+                    follower::strip_keyword(&line, SOCKET)?.parse().map_err(|_| Failure::PeerProtocol)?;
+                (Medium::from_tcp_stream(TcpStream::connect(address))?, None)
             }
         };
         Ok(Pair { peer, medium, poller, readv_refusal, place: None })
@@ -111,45 +112,54 @@ impl Pair {
     /// Opens this process's endpoint, and returns it with the address of the follower's.
     pub(super) fn open_port(&mut self, domain: &str) -> Result<(Port, homespun::Address), Failure> {
         let line = self.peer.next_line()?;
-        let endpoint = follower::after(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
+        let endpoint =
+            follower::strip_keyword(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
         let listening: SocketAddr = endpoint.0.parse().map_err(|_| Failure::PeerProtocol)?;
         self.place = Some(endpoint.1.parse().map_err(|_| Failure::PeerProtocol)?);
         let target = Target::from(homespun::Address::from(listening));
-        let opened = Port::to_peer(&target, Some(domain), access::CAPS)?;
-        self.peer.tell(format_args!("{PARTNER} {}", opened.0.address()))?;
+        let opened = Port::open_to_peer(&target, Some(domain), access::CAPS)?;
+        self.peer.write_line(format_args!("{PARTNER} {}", opened.0.address()))?;
         Ok(opened)
     }
 
     /// Measures one step.
-    pub(super) fn lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<Timing, Failure> {
-        let led = self.try_lead(step, channel);
-        led.map_err(|failure| self.attribute_failure(failure))
+    pub(super) fn measure_step(
+        &mut self,
+        step: &Step,
+        channel: Option<&mut Channel<'_>>,
+    ) -> Result<Timing, Failure> {
+        let led = self.try_measure_step(step, channel);
+        led.map_err(|failure| self.attribute_to_follower(failure))
     }
 
     /// Adds the follower's exit status to a failure that it has caused.
-    pub(super) fn attribute_failure(&mut self, failure: Failure) -> Failure {
-        self.peer.attribute_failure(failure)
+    pub(super) fn attribute_to_follower(&mut self, failure: Failure) -> Failure {
+        self.peer.attribute_to_exit_status(failure)
     }
 
-    fn try_lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<Timing, Failure> {
+    fn try_measure_step(
+        &mut self,
+        step: &Step,
+        channel: Option<&mut Channel<'_>>,
+    ) -> Result<Timing, Failure> {
         let Pair { peer, medium, poller, place, .. } = self;
         let Step { way, metric, run } = step;
         match way {
             Way::Fabric => {
                 let channel = channel.ok_or(Failure::PeerProtocol)?;
-                begin(peer, step)?;
+                begin_step(peer, step)?;
                 measure::lead(channel, *metric, run)
             }
             Way::Access(operation) => {
                 let (channel, place) = channel.zip(*place).ok_or(Failure::PeerProtocol)?;
-                begin(peer, step)?;
+                begin_step(peer, step)?;
                 access::lead(channel, place, *operation, *metric, run)
             }
             Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
-                let mut end = medium.prepare(step, poller)?;
-                begin(peer, step)?;
+                let mut end = medium.prepare_end(step, poller)?;
+                begin_step(peer, step)?;
                 let timing = bare::lead(&mut *end, step)?;
-                expect(peer, DONE)?;
+                expect_word(peer, DONE)?;
                 Ok(timing)
             }
         }
@@ -157,17 +167,17 @@ impl Pair {
 }
 
 /// Announces the step to the follower, and waits until it is ready.
-fn begin(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
-    peer.tell(step)?;
-    expect(peer, READY)
+fn begin_step(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
+    peer.write_line(step)?;
+    expect_word(peer, READY)
 }
 
 /// Waits for this word from the follower.
-fn expect(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
+fn expect_word(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
     if peer.next_line()? == word { Ok(()) } else { Err(Failure::PeerProtocol) }
 }
 
 /// The leader's settings of the channel.
-pub(super) fn settings(tagged: bool, timeout: Duration) -> Settings {
+pub(super) fn leader_channel_settings(tagged: bool, timeout: Duration) -> Settings {
     Settings { direction: Direction::ToServer, tagged, check: false, timeout }
 }

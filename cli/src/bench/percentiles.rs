@@ -53,7 +53,7 @@ impl Times {
     }
 
     /// Counts the times of another process.
-    pub(super) fn extend_by(&mut self, counts: &Counts) {
+    pub(super) fn merge_counts(&mut self, counts: &Counts) {
         for &(time, count) in &counts.0 {
             // The histogram grows as needed, so no time is refused.
             let _ = self.histogram.record_n(time, count);
@@ -61,7 +61,7 @@ impl Times {
     }
 
     /// The counts, to send to another process.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn to_counts(&self) -> Counts {
         let recorded = self.histogram.iter_recorded();
         Counts(recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect())
     }
@@ -104,11 +104,11 @@ mod tests {
     fn counts_of_two_processes_add_up() {
         let mut times = Times::new();
         (1..=50).map(Duration::from_micros).for_each(|time| times.add(time));
-        let counts = times.counts();
+        let counts = times.to_counts();
         (51..=100).map(Duration::from_micros).for_each(|time| times.add(time));
         let mut both = Times::new();
-        both.extend_by(&counts);
-        both.extend_by(&times.counts());
+        both.merge_counts(&counts);
+        both.merge_counts(&times.to_counts());
         let found = both.percentiles().unwrap();
         assert_eq!(found.samples, 150);
         assert!((found.p50_us - 38.0).abs() < 0.2, "{found:?}");

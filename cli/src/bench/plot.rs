@@ -55,8 +55,8 @@ const SPARSE_TICKS_POWERS: f64 = 3.5;
 /// # Errors
 ///
 /// [`Failure::Draw`].
-pub(super) fn svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, Failure> {
-    let lines: Vec<Line> = lines(figure, drawing);
+pub(super) fn draw_svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, Failure> {
+    let lines: Vec<Line> = contender_lines(figure, drawing);
     let points = || lines.iter().flat_map(|line| &line.points);
     if points().next().is_none() {
         return Ok(None);
@@ -64,8 +64,10 @@ pub(super) fn svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, F
     let sizes = Axis::of_sizes(points().map(|(size_bytes, _)| *size_bytes));
     let values = Axis::of_values(points().map(|(_, value)| *value));
     let mut svg = String::new();
-    draw(&mut svg, figure, drawing, &lines, &sizes, &values)
-        .map_err(|error| Failure::Draw { name: figure.drawing_file(drawing), reason: error.to_string() })?;
+    draw_chart(&mut svg, figure, drawing, &lines, &sizes, &values).map_err(|error| Failure::Draw {
+        name: figure.drawing_file_name(drawing),
+        reason: error.to_string(),
+    })?;
     Ok(Some(svg))
 }
 
@@ -126,7 +128,7 @@ impl Ranged for Axis {
     }
 }
 
-fn lines(figure: &Figure, drawing: Drawing) -> Vec<Line<'_>> {
+fn contender_lines(figure: &Figure, drawing: Drawing) -> Vec<Line<'_>> {
     let mut others = OTHER_COLOURS.into_iter().cycle();
     let contenders = figure.contenders.iter().enumerate();
     contenders
@@ -149,7 +151,7 @@ fn lines(figure: &Figure, drawing: Drawing) -> Vec<Line<'_>> {
         .collect()
 }
 
-fn draw(
+fn draw_chart(
     svg: &mut String,
     figure: &Figure,
     drawing: Drawing,
@@ -169,7 +171,7 @@ fn draw(
         .y_label_area_size(76)
         .build_cartesian_2d(sizes.clone(), values.clone())?;
     let value_name = match drawing {
-        Drawing::Latency => figure.quantity.about(),
+        Drawing::Latency => figure.quantity.description(),
         Drawing::Bandwidth => "10⁶ bytes a second",
     };
     chart
@@ -178,7 +180,7 @@ fn draw(
         .y_desc(value_name)
         // Powers of two up to the largest message fit into the integer.
         .x_label_formatter(&|power| size::format(power.exp2().round() as u64))
-        .y_label_formatter(&|power| number(10_f64.powf(*power)))
+        .y_label_formatter(&|power| format_tick(10_f64.powf(*power)))
         .label_style(text(TEXT_PX))
         .axis_desc_style(text(TEXT_PX))
         .axis_style(TEXT_COLOUR)
@@ -223,20 +225,20 @@ fn draw(
 }
 
 /// A round number without unnecessary digits.
-fn number(number: f64) -> String {
+fn format_tick(number: f64) -> String {
     let decimals = (-number.log10().floor()).max(0.0) as usize;
     format!("{number:.decimals$}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure::tests::{figure, row};
+    use super::super::figure::tests::{make_figure, make_row};
     use super::*;
 
     #[test]
     fn drawing_has_title_place_and_a_line_for_each_contender() {
         for drawing in [Drawing::Latency, Drawing::Bandwidth] {
-            let svg = svg(&figure(), drawing).unwrap().expect("a drawing");
+            let svg = draw_svg(&make_figure(), drawing).unwrap().expect("a drawing");
             assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
             for text in
                 ["messages back &amp; forth", "cores 0 and 1", "homespun", "bare loop", "shm", "4K", "1M"]
@@ -248,23 +250,23 @@ mod tests {
 
     #[test]
     fn figure_without_sizes_has_no_drawing() {
-        let mut figure = figure();
-        figure.rows = vec![row(0, [Some(0.1), Some(0.2), Some(0.3)]), row(8, [None, None, None])];
-        assert_eq!(svg(&figure, Drawing::Latency).unwrap(), None);
+        let mut figure = make_figure();
+        figure.rows = vec![make_row(0, [Some(0.1), Some(0.2), Some(0.3)]), make_row(8, [None, None, None])];
+        assert_eq!(draw_svg(&figure, Drawing::Latency).unwrap(), None);
     }
 
     #[test]
     fn single_size_is_drawn() {
-        let mut figure = figure();
-        figure.rows = vec![row(8, [Some(0.1), Some(0.1), Some(0.1)])];
-        assert!(svg(&figure, Drawing::Latency).unwrap().is_some());
+        let mut figure = make_figure();
+        figure.rows = vec![make_row(8, [Some(0.1), Some(0.1), Some(0.1)])];
+        assert!(draw_svg(&figure, Drawing::Latency).unwrap().is_some());
     }
 
     #[test]
     fn ticks_are_round_numbers_within_the_axis() {
         let ticks = |values: &[f64]| -> Vec<String> {
             let axis = Axis::of_values(values.iter().copied());
-            axis.ticks.iter().map(|tick| number(10_f64.powf(*tick))).collect()
+            axis.ticks.iter().map(|tick| format_tick(10_f64.powf(*tick))).collect()
         };
         assert_eq!(ticks(&[0.15, 4.0]), ["0.2", "0.5", "1", "2", "5"]);
         assert_eq!(ticks(&[0.02, 150.0]), ["0.1", "1", "10", "100"]);

@@ -22,7 +22,7 @@ pub(super) fn write(report: &FigureReport, directory: &Path) -> Result<(), Failu
     remove_drawings(&drawings)?;
     write_drawings(report, &drawings)?;
     let path = directory.join(DOCUMENT);
-    fs::write(&path, document::document(report)).map_err(|error| Failure::Write { path, error })
+    fs::write(&path, document::render_document(report)).map_err(|error| Failure::Write { path, error })
 }
 
 /// Writes a file for every drawing of every figure.
@@ -34,8 +34,8 @@ pub(super) fn write_drawings(report: &FigureReport, directory: &Path) -> Result<
     fs::create_dir_all(directory).map_err(failed(directory))?;
     for figure in &report.figures {
         for drawing in figure.drawings {
-            if let Some(svg) = plot::svg(figure, *drawing)? {
-                let path = directory.join(figure.drawing_file(*drawing));
+            if let Some(svg) = plot::draw_svg(figure, *drawing)? {
+                let path = directory.join(figure.drawing_file_name(*drawing));
                 fs::write(&path, svg).map_err(failed(&path))?;
             }
         }
@@ -68,26 +68,26 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
 /// # Errors
 ///
 /// [`Failure::Write`], which names the missing lines.
-pub(super) fn require_place(file: &Path) -> Result<(), Failure> {
+pub(super) fn require_table_place(file: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
     let missing = || failed(io::Error::other(format!("it has no lines {PLACE_BEGIN} and {PLACE_END}")));
-    with_brief(&text, "").map(drop).ok_or_else(missing)
+    replace_tables(&text, "").map(drop).ok_or_else(missing)
 }
 
 /// Replaces the summary tables in a file.
-pub(super) fn update(report: &FigureReport, file: &Path) -> Result<(), Failure> {
-    require_place(file)?;
+pub(super) fn replace_tables_in_file(report: &FigureReport, file: &Path) -> Result<(), Failure> {
+    require_table_place(file)?;
     let failed = |error| Failure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
-    match with_brief(&text, &document::brief(report)) {
+    match replace_tables(&text, &document::render_brief(report)) {
         Some(text) => fs::write(file, text).map_err(failed),
         None => Ok(()),
     }
 }
 
 /// The text with these tables between the two lines; `None` if it lacks the lines.
-fn with_brief(text: &str, brief: &str) -> Option<String> {
+fn replace_tables(text: &str, brief: &str) -> Option<String> {
     let (before, rest) = text.split_once(PLACE_BEGIN)?;
     let (_, after) = rest.split_once(PLACE_END)?;
     Some(format!("{before}{PLACE_BEGIN}\n\n{brief}\n{PLACE_END}{after}"))
@@ -95,7 +95,7 @@ fn with_brief(text: &str, brief: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::report;
+    use super::super::document::tests::make_figure_report;
     use super::*;
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         for name in ["tcp-fi_pingpong-two-cores-latency.svg", "logo.svg"] {
             fs::write(drawings.join(name), "").expect("a temporary file");
         }
-        write(&report(), directory.path()).unwrap();
+        write(&make_figure_report(), directory.path()).unwrap();
         let entries = fs::read_dir(&drawings).expect("a directory");
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn file_in_place_of_a_directory_is_named_in_the_failure() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        let error = write_drawings(&report(), file.path()).unwrap_err().to_string();
+        let error = write_drawings(&make_figure_report(), file.path()).unwrap_err().to_string();
         assert!(error.contains(&file.path().display().to_string()), "{error}");
     }
 
@@ -134,9 +134,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         fs::write(file.path(), "above\n<!-- speed -->\nold\n<!-- /speed -->\nbelow\n").unwrap();
         for _ in 0..2 {
-            update(&report(), file.path()).unwrap();
+            replace_tables_in_file(&make_figure_report(), file.path()).unwrap();
             let text = fs::read_to_string(file.path()).unwrap();
-            let brief = document::brief(&report());
+            let brief = document::render_brief(&make_figure_report());
             assert_eq!(text, format!("above\n<!-- speed -->\n\n{brief}\n<!-- /speed -->\nbelow\n"));
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     fn file_without_markers_is_refused_and_unchanged() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         fs::write(file.path(), "<!-- /speed -->\n<!-- speed -->\n").unwrap();
-        let error = update(&report(), file.path()).unwrap_err().to_string();
+        let error = replace_tables_in_file(&make_figure_report(), file.path()).unwrap_err().to_string();
         assert!(error.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{error}");
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "<!-- /speed -->\n<!-- speed -->\n");
     }

@@ -134,7 +134,7 @@ pub(super) mod tests {
     use super::super::step::Way;
     use super::*;
 
-    pub(crate) fn size_report(size_bytes: usize, bare: Way) -> SizeReport {
+    pub(crate) fn make_size_report(size_bytes: usize, bare: Way) -> SizeReport {
         let medians = Medians {
             latency_us: 3.0,
             bare_latency_us: 2.0,
@@ -147,13 +147,13 @@ pub(super) mod tests {
         SizeReport::new(size_bytes, [bare.name(); 2], medians)
     }
 
-    pub(crate) fn access_report(operation: &'static str, size_bytes: usize, bare: Way) -> AccessReport {
-        AccessReport { operation, figures: size_report(size_bytes, bare) }
+    pub(crate) fn make_access_report(operation: &'static str, size_bytes: usize, bare: Way) -> AccessReport {
+        AccessReport { operation, figures: make_size_report(size_bytes, bare) }
     }
 
     #[test]
     fn ratios_and_rates_follow_from_times() {
-        let report = size_report(1000, Way::Readv);
+        let report = make_size_report(1000, Way::Readv);
         assert_eq!(report.latency_ratio, 1.5);
         assert_eq!(report.messages_per_s, 2e6);
         assert_eq!(report.message_time_ratio, 2.0);
@@ -163,7 +163,7 @@ pub(super) mod tests {
 
     #[test]
     fn field_that_does_not_apply_is_null() {
-        let report = serde_json::to_value(size_report(0, Way::Ring)).unwrap();
+        let report = serde_json::to_value(make_size_report(0, Way::Ring)).unwrap();
         assert_eq!(report["bandwidth_mb_per_s"], serde_json::Value::Null);
         assert_eq!(report["memcpy_mb_per_s"], serde_json::Value::Null);
         assert_eq!(report["bare_loop"], "ring");
@@ -171,8 +171,8 @@ pub(super) mod tests {
 
     #[test]
     fn access_has_the_fields_of_a_size() {
-        let access = serde_json::to_value(access_report("read", 64, Way::Socket)).unwrap();
-        let size = serde_json::to_value(size_report(64, Way::Socket)).unwrap();
+        let access = serde_json::to_value(make_access_report("read", 64, Way::Socket)).unwrap();
+        let size = serde_json::to_value(make_size_report(64, Way::Socket)).unwrap();
         assert_eq!(access["operation"], "read");
         for (field, figure) in size.as_object().unwrap() {
             assert_eq!(&access[field], figure, "{field}");

@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::cores::Cores;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::{ITERATIONS_MAX, Run};
-use crate::exchange::sizes::message_size;
+use crate::exchange::sizes::parse_message_size;
 use crate::failure::Failure;
 
 /// Measure half of a round trip between two processes without the fabric, and print it in microseconds.
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// The medium of the messages.
     way: Choice,
     /// The length of a message in bytes; K and M stand for 1024 and 1024 x 1024.
-    #[arg(long, value_name = "SIZE", value_parser = message_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_message_size)]
     size: usize,
     /// The number of round trips.
     #[arg(
@@ -66,15 +66,15 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
         Choice::Tcp => (Way::Socket, MediumKind::Socket),
     };
     let requested = arguments.cores.map(|CorePair(own, other)| (own, other));
-    let cores = requested.or_else(|| Cores::of_this_process().pair());
+    let cores = requested.or_else(|| Cores::of_this_process().choose_pair());
     let timeout = Duration::from_secs(arguments.timeout);
     let mut pair = Pair::start(medium, None, Placement { cores, timeout })?;
     if way == Way::Readv {
         pair.require_readv()?;
     }
     let run = Run::new(arguments.size, Some(arguments.iterations));
-    let half_us = pair.lead(&Step { way, metric: Metric::Latency, run }, None)?.each_us;
-    console.line(format_args!("{half_us:.4}"))
+    let half_us = pair.measure_step(&Step { way, metric: Metric::Latency, run }, None)?.each_us;
+    console.print_line(format_args!("{half_us:.4}"))
 }
 
 impl FromStr for CorePair {

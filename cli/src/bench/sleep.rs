@@ -20,7 +20,7 @@ use std::iter;
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
-pub(super) use self::markdown::{brief, section};
+pub(super) use self::markdown::{render_brief, render_section};
 pub(super) use self::report::SleepReport;
 pub(super) use self::table::SleepTables;
 
@@ -133,9 +133,9 @@ struct Attempt<T> {
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     let report = measure(request, console)?;
     if request.json {
-        console.json(&report)?;
+        console.print_json(&report)?;
     } else {
-        console.line(SleepTables(&report))?;
+        console.print_line(SleepTables(&report))?;
     }
     report.require_success()
 }
@@ -152,7 +152,9 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     };
     let rounds = request.rounds.unwrap_or(rounds);
     let libfabric: OsString = match request.prefix {
-        Some(prefix) => libfabric::library_directory(&absolute(prefix))?.join(libfabric::LIBRARY).into(),
+        Some(prefix) => {
+            libfabric::find_library_directory(&absolute_prefix(prefix))?.join(libfabric::LIBRARY).into()
+        }
         None => libfabric::LIBRARY.into(),
     };
     let setup = Setup {
@@ -167,18 +169,22 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     let providers = request
         .providers
         .map_or_else(|| PROVIDERS.map(str::to_owned).to_vec(), |requested| requested.names().to_vec());
-    let line_up = Contender::line_up(request.domains, &providers, &plugin::directory(None)?);
-    setup.measure(line_up, console)
+    let line_up = Contender::all_contenders(request.domains, &providers, &plugin::find_directory(None)?);
+    setup.measure_contenders(line_up, console)
 }
 
 /// Other processes load the library, and the loader takes a name without a slash for a library to search.
-fn absolute(prefix: &Path) -> PathBuf {
+fn absolute_prefix(prefix: &Path) -> PathBuf {
     path::absolute(prefix).unwrap_or_else(|_| prefix.to_owned())
 }
 
 impl Setup<'_> {
     /// Runs the turns of all contenders.
-    fn measure(&self, line_up: Vec<Contender>, console: &mut Console) -> Result<SleepReport, Failure> {
+    fn measure_contenders(
+        &self,
+        line_up: Vec<Contender>,
+        console: &mut Console,
+    ) -> Result<SleepReport, Failure> {
         console.start_progress(line_up.len() * self.rounds as usize);
         let mut contenders: Vec<ContenderResults> =
             line_up.into_iter().map(|contender| ContenderResults::new(contender, self.sizes.len())).collect();
@@ -197,7 +203,7 @@ impl Setup<'_> {
     ) -> Result<(), Failure> {
         for round in 1..=self.rounds {
             for gathered in &mut *contenders {
-                console.step(format!("{}, round {round} of {}", gathered.contender.name, self.rounds));
+                console.show_step(format!("{}, round {round} of {}", gathered.contender.name, self.rounds));
                 gathered.take_turn(self, version)?;
                 console.step_done();
             }
@@ -222,16 +228,17 @@ impl ContenderResults {
     /// Measures what has not failed yet, with a new pair for each way to wait.
     fn take_turn(&mut self, setup: &Setup<'_>, version: &mut Option<(u16, u16)>) -> Result<(), Failure> {
         if self.polled.is_ok() {
-            let measured = self.with_pair(Wait::Polled, setup, version, |pair| latencies(pair, setup));
-            self.polled.record(measured, |times, turn| add_up(times, &turn))?;
+            let measured =
+                self.with_pair(Wait::Polled, setup, version, |pair| measure_latencies(pair, setup));
+            self.polled.record(measured, |times, turn| add_counts(times, &turn))?;
         }
         if self.descriptor.is_ok() {
             let measured = self.with_pair(Wait::Descriptor, setup, version, |pair| {
-                Ok((latencies(pair, setup)?, idle(pair, setup)))
+                Ok((measure_latencies(pair, setup)?, measure_idle(pair, setup)))
             });
             match measured {
                 Ok((latencies, slept)) => {
-                    self.descriptor.record(Ok(latencies), |times, turn| add_up(times, &turn))?;
+                    self.descriptor.record(Ok(latencies), |times, turn| add_counts(times, &turn))?;
                     self.idle.record(slept, Vec::push)?;
                 }
                 Err(error) => self.descriptor.record(Err::<(), _>(error), |_, ()| ())?,
@@ -240,7 +247,7 @@ impl ContenderResults {
         match &self.descriptor.shortfall {
             Some(Shortfall::NotOffered(_)) if self.idle.is_ok() => {
                 self.idle_wait = Wait::Blocking;
-                let slept = self.with_pair(Wait::Blocking, setup, version, |pair| idle(pair, setup));
+                let slept = self.with_pair(Wait::Blocking, setup, version, |pair| measure_idle(pair, setup));
                 self.idle.record(slept, Vec::push)?;
             }
             Some(failure @ Shortfall::Failure(_)) => self.idle.shortfall = Some(failure.clone()),
@@ -258,7 +265,7 @@ impl ContenderResults {
     ) -> Result<T, MeasureError> {
         let mut pair = Pair::start(&self.contender, wait, setup)?;
         self.provider = Some(pair.provider().to_owned());
-        *version = Some(pair.libfabric());
+        *version = Some(pair.libfabric_version());
         let measured = measure(&mut pair);
         pair.close();
         measured
@@ -295,33 +302,33 @@ impl<T> Attempt<T> {
 }
 
 /// Adds the round trips of one turn to those of earlier turns, size by size.
-fn add_up(gathered: &mut [Times], turn: &[Counts]) {
+fn add_counts(gathered: &mut [Times], turn: &[Counts]) {
     for (times, counts) in gathered.iter_mut().zip(turn) {
-        times.extend_by(counts);
+        times.merge_counts(counts);
     }
 }
 
 /// Single round trips of every size.
-fn latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
+fn measure_latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
     let latencies = setup.sizes.iter().map(|&size_bytes| {
         let mut trial = Times::new();
         // The trial warms up, too.
-        trial.extend_by(&pair.round_trips(RoundTrips { size_bytes, count: TRIAL_ROUND_TRIPS })?);
+        trial.merge_counts(&pair.measure_round_trips(RoundTrips { size_bytes, count: TRIAL_ROUND_TRIPS })?);
         let half_us = trial.percentiles().map_or(0.0, |percentiles| percentiles.p50_us);
         let fitting = setup.turn_ms as f64 * 1e3 / (2.0 * half_us).max(f64::MIN_POSITIVE);
         // A conversion of a float that is too large gives the largest integer.
         let count = (fitting as u32).clamp(TRIAL_ROUND_TRIPS, setup.round_trips.max(TRIAL_ROUND_TRIPS));
-        pair.round_trips(RoundTrips { size_bytes, count })
+        pair.measure_round_trips(RoundTrips { size_bytes, count })
     });
     latencies.collect()
 }
 
 /// Lets a pair sleep, with an exchange of messages before and after.
-fn idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
+fn measure_idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
     let one = RoundTrips { size_bytes: setup.sizes.first().copied().unwrap_or_default(), count: 1 };
-    pair.round_trips(one)?;
-    let slept = pair.sleep(setup.idle_ms)?;
-    pair.round_trips(one)?;
+    pair.measure_round_trips(one)?;
+    let slept = pair.sleep_both(setup.idle_ms)?;
+    pair.measure_round_trips(one)?;
     Ok(slept)
 }
 
@@ -332,7 +339,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A report of homespun/tcp, of tcp, which offers no descriptor, and of sockets.
-    pub(crate) fn report() -> SleepReport {
+    pub(crate) fn make_sleep_report() -> SleepReport {
         let setup = Setup {
             libfabric: OsStr::new("/opt/libfabric/lib/libfabric.so.1"),
             sizes: &[8, 4 << 10],
@@ -343,7 +350,7 @@ pub(super) mod tests {
             placement: Placement { cores: Some((0, 1)), timeout: Duration::from_secs(1) },
         };
         let providers = ["tcp".to_owned(), "sockets".to_owned()];
-        let line_up = Contender::line_up(&[Domain::Tcp], &providers, Path::new("/plugin"));
+        let line_up = Contender::all_contenders(&[Domain::Tcp], &providers, Path::new("/plugin"));
         let gathered = line_up.into_iter().zip([10, 20, 40]).map(|(contender, half_us)| {
             let mut gathered = ContenderResults::new(contender, setup.sizes.len());
             for (polled, descriptor) in

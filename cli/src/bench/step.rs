@@ -43,7 +43,7 @@ impl Chunk {
         Chunk { bytes: 64 << 10, way_name: "pipelined-64K" },
     ];
 
-    pub(super) fn bytes(self) -> usize {
+    pub(super) fn len_bytes(self) -> usize {
         self.bytes
     }
 }
@@ -79,7 +79,7 @@ impl Way {
 
 const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
 
-fn name_of(metric: Metric) -> &'static str {
+fn metric_name(metric: Metric) -> &'static str {
     match metric {
         Metric::Latency => "latency",
         Metric::Bandwidth => "bandwidth",
@@ -89,7 +89,7 @@ fn name_of(metric: Metric) -> &'static str {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Step { way, metric, run } = self;
-        write!(f, "{} {} {run}", way.name(), name_of(*metric))
+        write!(f, "{} {} {run}", way.name(), metric_name(*metric))
     }
 }
 
@@ -101,7 +101,7 @@ impl FromStr for Step {
             return Err("a step needs three words");
         };
         let way = Way::all().find(|known| known.name() == way);
-        let metric = METRICS.into_iter().find(|known| name_of(*known) == metric);
+        let metric = METRICS.into_iter().find(|known| metric_name(*known) == metric);
         Ok(Step {
             way: way.ok_or("unknown way")?,
             metric: metric.ok_or("unknown metric")?,

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use super::access::Operation;
 use super::bare::{Copying, SLOT_MAX_BYTES};
 use super::contest::{BareAccess, Contest, Measuring, Rounds};
-use super::pair::{Fabric, MediumKind, Pair, Placement, settings};
+use super::pair::{Fabric, MediumKind, Pair, Placement, leader_channel_settings};
 use super::report::{AccessReport, DomainReport, Medians, SizeReport};
 use super::step::{Chunk, Way};
 use super::table;
@@ -77,11 +77,11 @@ impl Domain {
     }
 
     /// The bare loops that may be the fastest for messages of a size.
-    pub(super) fn bare_ways(self, size_bytes: usize, can_readv: bool) -> Vec<Way> {
+    pub(super) fn candidate_bare_ways(self, size_bytes: usize, can_readv: bool) -> Vec<Way> {
         match self {
             Domain::Tcp => vec![Way::Socket],
             Domain::Shm => {
-                let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.bytes() < size_bytes);
+                let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.len_bytes() < size_bytes);
                 // A message in several slots is a pipelined one.
                 let ring = (size_bytes <= SLOT_MAX_BYTES).then_some(Way::Ring);
                 let readv = (can_readv && size_bytes >= READV_MIN_BYTES).then_some(Way::Readv);
@@ -104,70 +104,73 @@ impl Domain {
 
 impl Survey<'_> {
     /// The number of progress steps of a domain.
-    pub(super) fn progress_steps(&self) -> usize {
-        (self.messages().count() + self.accesses().count()) * self.rounds as usize
+    pub(super) fn progress_step_count(&self) -> usize {
+        (self.message_sizes().count() + self.operations_with_sizes().count()) * self.rounds as usize
     }
 
     /// Measures a domain.
-    pub(super) fn of(&self, domain: Domain, console: &Console) -> Result<DomainReport, Failure> {
-        let region_bytes = self.accesses().map(|(_, size_bytes)| size_bytes).max().unwrap_or_default();
+    pub(super) fn measure_domain(&self, domain: Domain, console: &Console) -> Result<DomainReport, Failure> {
+        let region_bytes =
+            self.operations_with_sizes().map(|(_, size_bytes)| size_bytes).max().unwrap_or_default();
         let fabric = Fabric { domain: domain.name(), tagged: self.tagged, region_bytes };
         let mut pair = Pair::start(domain.medium_kind(), Some(fabric), self.placement)?;
-        self.measured_by(&mut pair, domain, console).map_err(|failure| pair.attribute_failure(failure))
+        self.measure_with_pair(&mut pair, domain, console)
+            .map_err(|failure| pair.attribute_to_follower(failure))
     }
 
     /// The sizes of messages to measure.
-    fn messages(&self) -> impl Iterator<Item = usize> {
+    fn message_sizes(&self) -> impl Iterator<Item = usize> {
         self.sizes.iter().copied().filter(|_| self.only != Some(Kind::Accesses))
     }
 
     /// The operations on memory to measure, with their sizes.
-    fn accesses(&self) -> impl Iterator<Item = (Operation, usize)> {
+    fn operations_with_sizes(&self) -> impl Iterator<Item = (Operation, usize)> {
         let operations = Operation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
         operations.flat_map(|operation| {
-            let sizes = operation.sizes(self.sizes).iter();
+            let sizes = operation.sizes_to_measure(self.sizes).iter();
             sizes.map(move |size_bytes| (operation, *size_bytes))
         })
     }
 
-    fn measured_by(
+    fn measure_with_pair(
         &self,
         pair: &mut Pair,
         domain: Domain,
         console: &Console,
     ) -> Result<DomainReport, Failure> {
         let (port, address) = pair.open_port(domain.name())?;
-        let mut channel = Channel::open(&port, address, settings(self.tagged, self.placement.timeout))?;
+        let mut channel =
+            Channel::open(&port, address, leader_channel_settings(self.tagged, self.placement.timeout))?;
         let refusal = pair.readv_refusal().map(ToString::to_string);
         let can_readv = refusal.is_none();
         let mut measuring = Measuring { pair, channel: &mut channel, round_ms: self.round_ms };
         let mut sizes = Vec::new();
-        let show = |line: String| if self.shows_rows { console.line(line) } else { Ok(()) };
-        if self.messages().next().is_some() {
+        let show = |line: String| if self.shows_rows { console.print_line(line) } else { Ok(()) };
+        if self.message_sizes().next().is_some() {
             show(format!("\n{}", table::message_heading(domain.name())))?;
         }
-        for size_bytes in self.messages() {
-            let ways = domain.bare_ways(size_bytes, can_readv);
+        for size_bytes in self.message_sizes() {
+            let ways = domain.candidate_bare_ways(size_bytes, can_readv);
             let has_memcpy = domain == Domain::Shm && size_bytes >= READV_MIN_BYTES;
-            let contest = Contest::of_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
-            let name = size::with_unit(size_bytes as u64);
-            let medians = self.rounds_of(&contest, &mut measuring, domain, &name, console)?;
+            let contest = Contest::choose_for_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
+            let name = size::format_with_unit(size_bytes as u64);
+            let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
             let report = SizeReport::new(size_bytes, contest.bare_names(), medians);
             show(table::message_row(&report))?;
             sizes.push(report);
         }
         if let Some(refusal) = refusal.as_ref().filter(|_| !sizes.is_empty()) {
-            show(table::readv_unavailable(refusal))?;
+            show(table::format_readv_note(refusal))?;
         }
-        if self.accesses().next().is_some() {
+        if self.operations_with_sizes().next().is_some() {
             show(format!("\n{}", table::access_heading(domain.name())))?;
         }
         let mut accesses = Vec::new();
-        for (operation, size_bytes) in self.accesses() {
+        for (operation, size_bytes) in self.operations_with_sizes() {
             let bare = domain.bare_access(operation);
-            let contest = Contest::of_accesses(&mut measuring, operation, bare, size_bytes)?;
-            let name = format!("{} {}", operation.name(), size::with_unit(size_bytes as u64));
-            let medians = self.rounds_of(&contest, &mut measuring, domain, &name, console)?;
+            let contest = Contest::choose_for_accesses(&mut measuring, operation, bare, size_bytes)?;
+            let name = format!("{} {}", operation.name(), size::format_with_unit(size_bytes as u64));
+            let medians = self.measure_rounds(&contest, &mut measuring, domain, &name, console)?;
             let figures = SizeReport::new(size_bytes, contest.bare_names(), medians);
             let report = AccessReport { operation: operation.name(), figures };
             show(table::access_row(&report))?;
@@ -183,7 +186,7 @@ impl Survey<'_> {
     }
 
     /// Measures all rounds of a contest of this name.
-    fn rounds_of(
+    fn measure_rounds(
         &self,
         contest: &Contest,
         measuring: &mut Measuring<'_, '_>,
@@ -193,11 +196,11 @@ impl Survey<'_> {
     ) -> Result<Medians, Failure> {
         let mut rounds = Rounds::new();
         for round in 1..=self.rounds {
-            console.step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
+            console.show_step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
             contest.run_round(measuring, &mut rounds)?;
             console.step_done();
         }
-        Ok(rounds.medians())
+        Ok(rounds.into_medians())
     }
 }
 
@@ -210,7 +213,7 @@ mod tests {
     #[test]
     fn bare_ways_are_the_possible_winners_for_a_size() {
         let ways = |size_bytes, can_readv| -> Vec<&str> {
-            let ways = Domain::Shm.bare_ways(size_bytes, can_readv);
+            let ways = Domain::Shm.candidate_bare_ways(size_bytes, can_readv);
             ways.into_iter().map(Way::name).collect()
         };
         assert_eq!(ways(0, true), ["ring"]);
@@ -220,7 +223,7 @@ mod tests {
             ways(64 << 10, false),
             Chunk::ALL[..4].iter().map(|chunk| Way::Pipelined(*chunk).name()).collect::<Vec<_>>()
         );
-        assert_eq!(Domain::Tcp.bare_ways(1 << 20, true), [Way::Socket]);
+        assert_eq!(Domain::Tcp.candidate_bare_ways(1 << 20, true), [Way::Socket]);
     }
 
     #[test]
@@ -236,7 +239,7 @@ mod tests {
                 placement,
                 shows_rows: false,
             };
-            survey.progress_steps()
+            survey.progress_step_count()
         };
         assert_eq!(steps(Some(Kind::Messages)), 15);
         // Writes and reads in three sizes, and fetch-add in one.

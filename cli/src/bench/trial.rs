@@ -23,7 +23,7 @@ const TRIES: u32 = 2;
 
 /// A run with as many operations as fit into a round. `time_us` makes a trial run and returns the time of
 /// each operation; for latency, of a whole round trip.
-pub(super) fn fitting_run(
+pub(super) fn calibrate_run(
     size_bytes: usize,
     metric: Metric,
     round_ms: u32,
@@ -47,7 +47,7 @@ pub(super) fn fitting_run(
 /// # Errors
 ///
 /// Failures of the steps; [`Failure::PeerProtocol`] if `ways` is empty.
-pub(super) fn fastest(
+pub(super) fn find_fastest_way(
     ways: &[Way],
     size_bytes: usize,
     metric: Metric,
@@ -57,7 +57,7 @@ pub(super) fn fastest(
     let mut best: Option<(f64, Step)> = None;
     for &way in ways {
         let halves = if metric == Metric::Latency { 2.0 } else { 1.0 };
-        let run = fitting_run(size_bytes, metric, round_ms, |run| {
+        let run = calibrate_run(size_bytes, metric, round_ms, |run| {
             Ok(halves * lead(&Step { way, metric, run })?.each_us)
         })?;
         let step = Step { way, metric, run };
@@ -79,13 +79,13 @@ mod tests {
     use super::super::step::Chunk;
     use super::*;
 
-    fn timing(each_us: f64) -> Result<Timing, Failure> {
+    fn make_timing(each_us: f64) -> Result<Timing, Failure> {
         Ok(Timing { each_us, singles_us: Vec::new() })
     }
 
     #[test]
     fn round_holds_as_many_operations_as_fit() {
-        let run = |each_us: f64| fitting_run(8, Metric::Latency, 10, |_| Ok(each_us)).unwrap().round_trips;
+        let run = |each_us: f64| calibrate_run(8, Metric::Latency, 10, |_| Ok(each_us)).unwrap().round_trips;
         assert_eq!(run(2.0), 5_000);
         assert_eq!(run(1e9), ROUND_TRIPS_MIN);
         assert_eq!(run(0.0), COUNT_MAX);
@@ -95,11 +95,11 @@ mod tests {
     fn fastest_takes_the_best_time_of_each_way() {
         let [small, .., large] = Chunk::ALL.map(Way::Pipelined);
         let mut calls = 0;
-        let chosen = fastest(&[small, Way::Readv, large], 1 << 20, Metric::Bandwidth, 1, |step| {
+        let chosen = find_fastest_way(&[small, Way::Readv, large], 1 << 20, Metric::Bandwidth, 1, |step| {
             calls += 1;
             // Every other step is disturbed.
             let disturbance = if calls % 2 == 0 { 100.0 } else { 0.0 };
-            timing(disturbance + if step.way == Way::Readv { 1.0 } else { 2.0 })
+            make_timing(disturbance + if step.way == Way::Readv { 1.0 } else { 2.0 })
         });
         assert_eq!(chosen.unwrap().way, Way::Readv);
     }
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn single_way_is_chosen_without_comparison() {
         let mut calls = 0;
-        let chosen = fastest(&[Way::Ring], 8, Metric::Latency, 1, |_| {
+        let chosen = find_fastest_way(&[Way::Ring], 8, Metric::Latency, 1, |_| {
             calls += 1;
-            timing(1.0)
+            make_timing(1.0)
         });
         assert_eq!((chosen.unwrap().way, calls), (Way::Ring, 1));
     }

@@ -68,14 +68,14 @@ const CONTROL: u64 = PROBE - 1;
 const ACCESS: u64 = CONTROL - 1;
 
 impl Contexts {
-    fn of(self, sequence: u64) -> u64 {
+    fn context_for(self, sequence: u64) -> u64 {
         self.conversation << SEQUENCE_BITS | sequence
     }
 
     /// The sequence in this context, if it belongs to this conversation.
-    fn sequence(self, context: u64) -> Option<u64> {
+    fn sequence_if_own(self, context: u64) -> Option<u64> {
         let sequence = context & PROBE;
-        (context == self.of(sequence)).then_some(sequence)
+        (context == self.context_for(sequence)).then_some(sequence)
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum AccessBuffers {
 }
 
 /// A description of the messages.
-pub(crate) fn kind(tagged: bool, check: bool) -> String {
+pub(crate) fn describe_messages(tagged: bool, check: bool) -> String {
     let tagged = if tagged { "tagged" } else { "untagged" };
     let check = if check { ", every byte checked" } else { "" };
     format!("{tagged} messages{check}")
@@ -122,12 +122,12 @@ pub(crate) fn kind(tagged: bool, check: bool) -> String {
 impl<'a> Channel<'a> {
     pub(crate) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
         let peer = port.av.insert_one(address)?;
-        let contexts = Contexts { conversation: port.next_conversation() };
+        let contexts = Contexts { conversation: port.allocate_conversation() };
         Ok(Channel { port, peer, address, settings, contexts, sent: 0, posted: 0, received: 0 })
     }
 
     /// The peer's address.
-    pub(crate) fn address(&self) -> Address {
+    pub(crate) fn peer_address(&self) -> Address {
         self.address
     }
 
@@ -143,7 +143,7 @@ impl<'a> Channel<'a> {
 
     /// Announces whether more sends follow each send at once, so that several may travel together
     /// (`FI_MORE`). The next [`wait`](Self::wait) sends what is held back.
-    pub(crate) fn expect_more(&self, more: bool) -> Result<(), Failure> {
+    pub(crate) fn set_fi_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
     }
@@ -156,7 +156,7 @@ impl<'a> Channel<'a> {
     /// Sends a message, which its completion returns in [`Completed::Sent`].
     pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
-        let context = self.contexts.of(sent);
+        let context = self.contexts.context_for(sent);
         // The port has room for more than is ever in flight, so this send is never refused.
         if self.settings.tagged {
             port.endpoint.tsend(message, peer, Tag(sent), context)?;
@@ -171,16 +171,16 @@ impl<'a> Channel<'a> {
     pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let tag = self.settings.tagged.then_some(sent);
-        self.post(|| port.endpoint.inject(message, peer, tag.map(Tag), None))?;
+        self.post_with_retry(|| port.endpoint.inject(message, peer, tag.map(Tag), None))?;
         self.sent += 1;
         Ok(())
     }
 
     /// Posts an access to the memory of the peer; [`wait_for_access`](Self::wait_for_access) returns its
     /// completion.
-    pub(crate) fn access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
+    pub(crate) fn post_access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
-        let (context, RemoteRegion { key, address }) = (self.contexts.of(ACCESS), at);
+        let (context, RemoteRegion { key, address }) = (self.contexts.context_for(ACCESS), at);
         // The port has room, as in `send`.
         match local {
             AccessBuffers::Write(source) => {
@@ -199,9 +199,9 @@ impl<'a> Channel<'a> {
     }
 
     /// Posts a buffer for the next message without a receive.
-    pub(crate) fn receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
+    pub(crate) fn post_receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
-        let context = self.contexts.of(posted);
+        let context = self.contexts.context_for(posted);
         if self.settings.tagged {
             port.endpoint.trecv(buffer, peer, Tag(posted), context)?;
         } else {
@@ -214,7 +214,7 @@ impl<'a> Channel<'a> {
     /// Sends a control message, and waits for the control message that answers it.
     pub(crate) fn ask(&self, question: Bytes) -> Result<BytesMut, Failure> {
         let endpoint = &self.port.endpoint;
-        let context = self.contexts.of(CONTROL);
+        let context = self.contexts.context_for(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
         // With transmit completion the send fails if no process listens there.
         let flags = OpFlags::TRANSMIT_COMPLETE;
@@ -229,33 +229,33 @@ impl<'a> Channel<'a> {
             match self.next()? {
                 Event::Received { message, .. } => return Ok(message),
                 Event::Sent { .. } | Event::Fetched { .. } => {}
-                Event::Failed(failed) => return Err(Failure::unreachable(self.address, failed.error)),
+                Event::Failed(failed) => return Err(Failure::from_first_contact(self.address, failed.error)),
             }
         }
     }
 
     /// Sends a control message as an answer.
     pub(crate) fn answer(&self, text: &str) -> Result<(), Failure> {
-        self.post(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
+        self.post_with_retry(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
     /// Waits for a completion.
-    pub(crate) fn wait(&mut self) -> Result<Completed, Failure> {
-        self.wait_with(true)
+    pub(crate) fn wait_for_completion(&mut self) -> Result<Completed, Failure> {
+        self.wait_yielding_if(true)
     }
 
     /// Waits for a completion, as the target of accesses that the peer makes. Yields to other threads
     /// meanwhile, unless this one `has_own_core`.
     pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, Failure> {
-        self.wait_with(!has_own_core)
+        self.wait_yielding_if(!has_own_core)
     }
 
-    fn wait_with(&mut self, yields: bool) -> Result<Completed, Failure> {
+    fn wait_yielding_if(&mut self, yields: bool) -> Result<Completed, Failure> {
         loop {
-            return match self.next_with(yields)? {
+            return match self.poll_until_own_event(yields)? {
                 Event::Sent { message, .. } => Ok(Completed::Sent(message)),
                 Event::Received { context, tag, message } => {
-                    let sequence = self.contexts.sequence(context).unwrap_or_default();
+                    let sequence = self.contexts.sequence_if_own(context).unwrap_or_default();
                     if self.settings.tagged && tag != sequence {
                         return Err(Failure::Tag { address: self.address, sequence, tag });
                     }
@@ -264,7 +264,7 @@ impl<'a> Channel<'a> {
                 }
                 // A completion of an access that the caller no longer needs.
                 Event::Fetched { .. } => continue,
-                Event::Failed(failed) => Err(self.failure(*failed)),
+                Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
@@ -273,38 +273,43 @@ impl<'a> Channel<'a> {
     pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, Failure> {
         loop {
             let event = self.next()?;
-            if self.contexts.of(ACCESS) != event.context() {
+            if self.contexts.context_for(ACCESS) != event.context() {
                 continue;
             }
             return match event {
                 Event::Sent { message, .. } => Ok(AccessBuffers::Write(message)),
                 Event::Received { message, .. } => Ok(AccessBuffers::Read(message)),
                 Event::Fetched { operand, result, .. } => Ok(AccessBuffers::FetchAdd { operand, result }),
-                Event::Failed(failed) => Err(self.failure(*failed)),
+                Event::Failed(failed) => Err(self.completion_failure(*failed)),
             };
         }
     }
 
     /// Waits for an event of this conversation.
     fn next(&self) -> Result<Event, Failure> {
-        self.next_with(true)
+        self.poll_until_own_event(true)
     }
 
-    fn next_with(&self, yields: bool) -> Result<Event, Failure> {
+    fn poll_until_own_event(&self, yields: bool) -> Result<Event, Failure> {
         let mut timer = IdleTimer { yields, ..IdleTimer::new(self) };
         loop {
             let Some(event) = self.port.poll()? else {
-                timer.spin()?;
+                timer.spin_and_probe()?;
                 continue;
             };
-            if self.contexts.sequence(event.context()).is_some() {
+            if self.contexts.sequence_if_own(event.context()).is_some() {
                 return Ok(event);
             }
         }
     }
 
     /// Checks that a received message is the one that was sent.
-    pub(crate) fn verify(&self, sequence: u64, message: &[u8], size_bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn verify_message(
+        &self,
+        sequence: u64,
+        message: &[u8],
+        size_bytes: usize,
+    ) -> Result<(), Failure> {
         let address = self.address;
         let actual_bytes = message.len();
         if actual_bytes != size_bytes {
@@ -325,7 +330,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Converts the failure of an operation.
-    fn failure(&self, failed: CompletionError) -> Failure {
+    fn completion_failure(&self, failed: CompletionError) -> Failure {
         let CompletionError { completion, error, .. } = failed;
         let address = self.address;
         match error {
@@ -340,13 +345,13 @@ impl<'a> Channel<'a> {
     }
 
     /// Posts as soon as there is room.
-    fn post(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Failure> {
+    fn post_with_retry(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Failure> {
         let mut timer = IdleTimer::new(self);
         loop {
             match attempt() {
                 Err(Error::Again(_)) => {
                     self.port.cq.progress();
-                    timer.spin()?;
+                    timer.spin_and_probe()?;
                 }
                 result => return Ok(result?),
             }
@@ -354,9 +359,9 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a probe, which fails if the peer is gone.
-    fn probe(&self) -> Result<(), Failure> {
+    fn send_probe(&self) -> Result<(), Failure> {
         // Without transmit completion a probe would succeed as soon as it is posted.
-        let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.of(PROBE));
+        let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.context_for(PROBE));
         let probe = SendMsg { to: self.peer, tag: Some(PROBE_TAG), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
             // With so many operations in flight, those will fail if the peer is gone.
@@ -371,7 +376,7 @@ impl Drop for Channel<'_> {
         // Leftover receives must not take messages of another peer at this address. A receive that cannot be
         // cancelled is about to complete.
         for sequence in self.received..self.posted {
-            let _ = self.port.endpoint.cancel(self.contexts.of(sequence));
+            let _ = self.port.endpoint.cancel(self.contexts.context_for(sequence));
         }
         // The address was inserted by this channel, and no other uses it.
         let _ = self.port.av.remove(&[self.peer]);
@@ -394,7 +399,7 @@ impl<'a> IdleTimer<'a> {
     }
 
     /// Counts an empty read of the queue. Probes the peer now and then, and fails after the time-out.
-    fn spin(&mut self) -> Result<(), Failure> {
+    fn spin_and_probe(&mut self) -> Result<(), Failure> {
         self.spins = self.spins.wrapping_add(1);
         if self.yields && self.spins > SPINS_BEFORE_YIELD {
             thread::yield_now();
@@ -409,7 +414,7 @@ impl<'a> IdleTimer<'a> {
         }
         if waited > PROBE_INTERVAL * (self.probes + 1) {
             self.probes += 1;
-            self.channel.probe()?;
+            self.channel.send_probe()?;
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(crate) enum Metric {
 /// The client's part: half round trips, or messages one way.
 pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<Timing, Failure> {
     match metric {
-        Metric::Latency => round_trips(channel, run),
+        Metric::Latency => lead_round_trips(channel, run),
         Metric::Bandwidth => send_one_way(channel, run),
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Re
 }
 
 /// The number of posted receives, which is the number of buffers used in turn.
-pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
+pub(crate) fn receive_depth(metric: Metric, run: &Run) -> u32 {
     match metric {
         Metric::Latency => ROUND_TRIP_DEPTH,
         Metric::Bandwidth => run.window,
@@ -62,43 +62,43 @@ pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
 }
 
 /// The client's part of the round trips. Returns halves of their times.
-fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
-    let mut phase = Phase::round_trips(channel, run)?;
-    let timing = round_trips_of(run, || phase.round_trip())?;
-    phase.settle()?;
+fn lead_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
+    let mut phase = Phase::for_round_trips(channel, run)?;
+    let timing = time_round_trips(run, || phase.round_trip())?;
+    phase.wait_for_all_buffers()?;
     Ok(timing.halved())
 }
 
 /// The server's part of the round trips.
 fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    let mut phase = Phase::round_trips(channel, run)?;
+    let mut phase = Phase::for_round_trips(channel, run)?;
     for _ in 0..run.warmup + run.round_trips {
         phase.await_message()?;
         phase.send()?;
     }
-    phase.settle()
+    phase.wait_for_all_buffers()
 }
 
 /// The client's part of the bandwidth.
 fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
-    channel.expect_more(true)?;
-    let timing = messages_of(run, |count| send_round(channel, run, count))?;
-    channel.expect_more(false)?;
+    channel.set_fi_more(true)?;
+    let timing = time_message_rounds(run, |count| time_send_round(channel, run, count))?;
+    channel.set_fi_more(false)?;
     Ok(timing)
 }
 
 /// The server's part of the bandwidth.
 fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    for count in rounds(run) {
+    for count in round_message_counts(run) {
         let mut phase = Phase::new(
             channel,
             Outgoing::none(),
-            Incoming::new(run.size_bytes, count, depth(Metric::Bandwidth, run)),
+            Incoming::new(run.size_bytes, count, receive_depth(Metric::Bandwidth, run)),
         )?;
         phase.channel.inject(&[])?;
         for _ in 0..count {
             phase.await_message()?;
-            phase.incoming.post(phase.channel)?;
+            phase.incoming.post_spare_buffers(phase.channel)?;
         }
         phase.channel.inject(&[])?;
     }
@@ -107,7 +107,7 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
 
 /// Makes the round trips of a run over any medium. The median is over batches; only the last round trips are
 /// timed individually, since reading the clock takes a good part of a short one.
-pub(crate) fn round_trips_of(
+pub(crate) fn time_round_trips(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
 ) -> Result<Timing, Failure> {
@@ -119,19 +119,19 @@ pub(crate) fn round_trips_of(
     let batches = batched.min(BATCHES_MAX);
     let mut times_us = Vec::new();
     for batch in 0..batches {
-        let count = share(batched, batch, batches);
+        let count = size_of_part(batched, batch, batches);
         let start = Instant::now();
         for _ in 0..count {
             round_trip()?;
         }
-        times_us.push(each_us(start.elapsed(), count));
+        times_us.push(us_per_operation(start.elapsed(), count));
     }
     let mut singles_us = Vec::with_capacity(single_count as usize);
     let mut start = Instant::now();
     for _ in 0..single_count {
         round_trip()?;
         let end = Instant::now();
-        singles_us.push(each_us(end - start, 1));
+        singles_us.push(us_per_operation(end - start, 1));
         start = end;
     }
     Ok(Timing { each_us: median(times_us), singles_us })
@@ -139,21 +139,21 @@ pub(crate) fn round_trips_of(
 
 /// Sends the messages of a run in rounds over any medium: `send` takes the number of messages in a round and
 /// returns its duration. The time of each message is the median over rounds.
-pub(crate) fn messages_of(
+pub(crate) fn time_message_rounds(
     run: &Run,
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,
 ) -> Result<Timing, Failure> {
     let mut times_us = Vec::new();
-    for count in rounds(run) {
-        times_us.push(each_us(send(count)?, count));
+    for count in round_message_counts(run) {
+        times_us.push(us_per_operation(send(count)?, count));
     }
     Ok(Timing { each_us: median(times_us), singles_us: Vec::new() })
 }
 
 /// The number of messages in each round of the bandwidth.
-pub(crate) fn rounds(run: &Run) -> impl Iterator<Item = u32> + use<> {
-    let (messages, rounds) = (run.messages, run.rounds());
-    (0..rounds).map(move |round| share(messages, round, rounds))
+pub(crate) fn round_message_counts(run: &Run) -> impl Iterator<Item = u32> + use<> {
+    let (messages, rounds) = (run.messages, run.round_count());
+    (0..rounds).map(move |round| size_of_part(messages, round, rounds))
 }
 
 /// The median.
@@ -163,8 +163,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The time until the server has received this many messages and has said so.
-fn send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
-    await_signal(channel)?;
+fn time_send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
+    await_server_ready(channel)?;
     let outgoing = Outgoing::windowed(run, channel.is_checked());
     let mut phase = Phase::new(channel, outgoing, Incoming::new(0, 1, 1))?;
     let start = Instant::now();
@@ -173,12 +173,12 @@ fn send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Durati
     }
     phase.await_message()?;
     let time = start.elapsed();
-    phase.settle()?;
+    phase.wait_for_all_buffers()?;
     Ok(time)
 }
 
 /// Waits for the empty message by which the server says that it is ready.
-fn await_signal(channel: &mut Channel<'_>) -> Result<(), Failure> {
+fn await_server_ready(channel: &mut Channel<'_>) -> Result<(), Failure> {
     Phase::new(channel, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
 }
 
@@ -192,14 +192,14 @@ struct Phase<'c, 'p> {
 impl<'c, 'p> Phase<'c, 'p> {
     fn new(channel: &'c mut Channel<'p>, outgoing: Outgoing, incoming: Incoming) -> Result<Self, Failure> {
         let mut phase = Phase { channel, outgoing, incoming };
-        phase.incoming.post(phase.channel)?;
+        phase.incoming.post_spare_buffers(phase.channel)?;
         Ok(phase)
     }
 
-    fn round_trips(channel: &'c mut Channel<'p>, run: &Run) -> Result<Self, Failure> {
+    fn for_round_trips(channel: &'c mut Channel<'p>, run: &Run) -> Result<Self, Failure> {
         let outgoing = Outgoing::single(run, channel.inject_max_bytes());
         let incoming =
-            Incoming::new(run.size_bytes, run.warmup + run.round_trips, depth(Metric::Latency, run));
+            Incoming::new(run.size_bytes, run.warmup + run.round_trips, receive_depth(Metric::Latency, run));
         Phase::new(channel, outgoing, incoming)
     }
 
@@ -213,7 +213,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         let message = loop {
             match self.outgoing.free.pop() {
                 Some(message) => break message,
-                None => self.advance()?,
+                None => self.process_next_completion()?,
             }
         };
         let size_bytes = self.outgoing.size_bytes;
@@ -230,31 +230,31 @@ impl<'c, 'p> Phase<'c, 'p> {
         } else {
             self.channel.send(message)?;
         }
-        self.incoming.post(self.channel)
+        self.incoming.post_spare_buffers(self.channel)
     }
 
     /// Waits for one more message.
     fn await_message(&mut self) -> Result<(), Failure> {
         let before = self.incoming.arrived;
         while self.incoming.arrived == before {
-            self.advance()?;
+            self.process_next_completion()?;
         }
         Ok(())
     }
 
     /// Waits until all buffers have been returned.
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn wait_for_all_buffers(&mut self) -> Result<(), Failure> {
         while self.outgoing.free.len() < self.outgoing.window {
-            self.advance()?;
+            self.process_next_completion()?;
         }
         Ok(())
     }
 
-    fn advance(&mut self) -> Result<(), Failure> {
-        match self.channel.wait()? {
+    fn process_next_completion(&mut self) -> Result<(), Failure> {
+        match self.channel.wait_for_completion()? {
             Completed::Sent(message) => self.outgoing.free.push(message),
             Completed::Received(sequence, message) => {
-                self.channel.verify(sequence, &message, self.incoming.size_bytes)?;
+                self.channel.verify_message(sequence, &message, self.incoming.size_bytes)?;
                 self.incoming.arrived += 1;
                 self.incoming.spare.push(message);
             }
@@ -279,13 +279,13 @@ impl Outgoing {
     }
 
     fn single(run: &Run, inject_max_bytes: usize) -> Outgoing {
-        let free = vec![zeroed(run.size_bytes).freeze()];
+        let free = vec![zeroed_buffer(run.size_bytes).freeze()];
         Outgoing { size_bytes: run.size_bytes, window: 1, free, inject: run.size_bytes <= inject_max_bytes }
     }
 
     fn windowed(run: &Run, distinct: bool) -> Outgoing {
-        let first = zeroed(run.size_bytes).freeze();
-        let another = |_| if distinct { zeroed(run.size_bytes).freeze() } else { first.clone() };
+        let first = zeroed_buffer(run.size_bytes).freeze();
+        let another = |_| if distinct { zeroed_buffer(run.size_bytes).freeze() } else { first.clone() };
         let free: Vec<Bytes> = (0..run.window).map(another).collect();
         Outgoing { size_bytes: run.size_bytes, window: free.len(), free, inject: false }
     }
@@ -304,16 +304,16 @@ struct Incoming {
 
 impl Incoming {
     fn new(size_bytes: usize, messages: u32, depth: u32) -> Incoming {
-        let spare = (0..depth.min(messages)).map(|_| zeroed(size_bytes)).collect();
+        let spare = (0..depth.min(messages)).map(|_| zeroed_buffer(size_bytes)).collect();
         Incoming { size_bytes, unposted: messages, arrived: 0, spare }
     }
 
     /// Posts spare buffers for the messages still to come.
-    fn post(&mut self, channel: &mut Channel<'_>) -> Result<(), Failure> {
+    fn post_spare_buffers(&mut self, channel: &mut Channel<'_>) -> Result<(), Failure> {
         while self.unposted > 0
             && let Some(buffer) = self.spare.pop()
         {
-            channel.receive(buffer)?;
+            channel.post_receive(buffer)?;
             self.unposted -= 1;
         }
         Ok(())
@@ -321,21 +321,21 @@ impl Incoming {
 }
 
 /// A buffer whose pages are allocated, so that page faults do not count in the measurement.
-pub(crate) fn zeroed(size_bytes: usize) -> BytesMut {
+pub(crate) fn zeroed_buffer(size_bytes: usize) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(size_bytes);
     buffer.resize(size_bytes, 0);
     buffer
 }
 
 /// The size of one of `parts` almost equal parts of `total`.
-fn share(total: u32, part: u32, parts: u32) -> u32 {
+fn size_of_part(total: u32, part: u32, parts: u32) -> u32 {
     let before = |part: u32| u64::from(total) * u64::from(part) / u64::from(parts);
     // A part is no larger than the whole.
     (before(part + 1) - before(part)) as u32
 }
 
 /// The time of each of `count` operations, in microseconds.
-fn each_us(time: Duration, count: u32) -> f64 {
+fn us_per_operation(time: Duration, count: u32) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(count.max(1))
 }
 
@@ -347,7 +347,7 @@ mod tests {
     fn shares_add_up_and_differ_by_one_at_most() {
         for total in [1, 2, 31, 32, 33, 1000, u32::MAX] {
             let parts = total.min(BATCHES_MAX);
-            let shares: Vec<u32> = (0..parts).map(|part| share(total, part, parts)).collect();
+            let shares: Vec<u32> = (0..parts).map(|part| size_of_part(total, part, parts)).collect();
             assert_eq!(shares.iter().sum::<u32>(), total);
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
             assert!(*least > 0 && most - least <= 1, "{shares:?}");

@@ -43,43 +43,43 @@ impl Pattern {
             Direction::ToServer => 1,
             Direction::ToClient => 2,
         };
-        Pattern { seed: mixed(mixed(mixed(direction) ^ sequence) ^ size_bytes as u64) }
+        Pattern { seed: mix_bits(mix_bits(mix_bits(direction) ^ sequence) ^ size_bytes as u64) }
     }
 
     /// Writes the content.
     pub(crate) fn fill(self, message: &mut [u8]) {
         let (words, rest) = message.as_chunks_mut();
         for (index, word) in words.iter_mut().enumerate() {
-            *word = self.word(index);
+            *word = self.word_at(index);
         }
-        let last = self.word(words.len());
+        let last = self.word_at(words.len());
         rest.copy_from_slice(&last[..rest.len()]);
     }
 
     /// Compares a whole message with its expected content.
     pub(crate) fn verify(self, message: &[u8]) -> Result<(), Mismatch> {
         let (words, rest) = message.as_chunks();
-        let wrong = words.iter().enumerate().find(|(index, word)| **word != self.word(*index));
+        let wrong = words.iter().enumerate().find(|(index, word)| **word != self.word_at(*index));
         if let Some((index, word)) = wrong {
-            return Err(mismatch(index * WORD_BYTES, word, &self.word(index)));
+            return Err(first_mismatch(index * WORD_BYTES, word, &self.word_at(index)));
         }
-        let last = self.word(words.len());
+        let last = self.word_at(words.len());
         let expected = &last[..rest.len()];
-        if rest == expected { Ok(()) } else { Err(mismatch(words.len() * WORD_BYTES, rest, expected)) }
+        if rest == expected { Ok(()) } else { Err(first_mismatch(words.len() * WORD_BYTES, rest, expected)) }
     }
 
-    fn word(self, index: usize) -> [u8; WORD_BYTES] {
-        mixed(self.seed.wrapping_add(index as u64)).to_le_bytes()
+    fn word_at(self, index: usize) -> [u8; WORD_BYTES] {
+        mix_bits(self.seed.wrapping_add(index as u64)).to_le_bytes()
     }
 }
 
 /// Spreads every bit of a number over all bits of the result.
-fn mixed(number: u64) -> u64 {
+fn mix_bits(number: u64) -> u64 {
     let product = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 29)
 }
 
-fn mismatch(start: usize, actual: &[u8], expected: &[u8]) -> Mismatch {
+fn first_mismatch(start: usize, actual: &[u8], expected: &[u8]) -> Mismatch {
     let pairs = actual.iter().zip(expected);
     // The caller has found that they differ.
     let place = pairs.clone().take_while(|(actual, expected)| actual == expected).count();

@@ -88,19 +88,19 @@ impl Event {
 
 impl Port {
     /// Opens an endpoint that listens at `at`, with these capabilities besides those for messages.
-    pub(crate) fn listening(at: &Target, domain: Option<&str>, extra: Caps) -> Result<Port, Failure> {
-        let info = Fabric::new().info(&hints(at, domain, extra).source())?;
+    pub(crate) fn open_listening(at: &Target, domain: Option<&str>, extra: Caps) -> Result<Port, Failure> {
+        let info = Fabric::new().info(&build_hints(at, domain, extra).source())?;
         Port::open(&info, &at.to_string())
     }
 
     /// Opens an endpoint that can reach a peer, as [`listening`](Self::listening), and returns it with the
     /// peer's address.
-    pub(crate) fn to_peer(
+    pub(crate) fn open_to_peer(
         peer: &Target,
         domain: Option<&str>,
         extra: Caps,
     ) -> Result<(Port, Address), Failure> {
-        let info = Fabric::new().info(&hints(peer, domain, extra))?;
+        let info = Fabric::new().info(&build_hints(peer, domain, extra))?;
         let address = info.dest_addr.ok_or(Failure::NoPeerAddress)?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
@@ -119,7 +119,7 @@ impl Port {
         })?;
         endpoint.enable()?;
         let port = Port { endpoint, cq, av, domain, address, conversations: Cell::new(0) };
-        port.expect_probe()?;
+        port.post_probe_receive()?;
         Ok(port)
     }
 
@@ -129,20 +129,20 @@ impl Port {
     }
 
     /// The endpoint's domain.
-    pub(crate) fn domain(&self) -> &str {
+    pub(crate) fn domain_name(&self) -> &str {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
     /// Registers at least one byte of memory that peers may read and write, and map where the domain allows
     /// it.
-    pub(crate) fn share(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
+    pub(crate) fn register_shared(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: REGION_KEY, shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
     /// A number from 1 on that distinguishes the operations of one conversation from those of others.
-    pub(crate) fn next_conversation(&self) -> u64 {
+    pub(crate) fn allocate_conversation(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
         number
@@ -159,7 +159,7 @@ impl Port {
         let Completion { context, tag, buffer, .. } = completion;
         match buffer {
             Buffer::Received(_) if context == PROBE_CONTEXT => {
-                self.expect_probe()?;
+                self.post_probe_receive()?;
                 Ok(None)
             }
             Buffer::Received(message) => Ok(Some(Event::Received { context, tag, message })),
@@ -181,25 +181,25 @@ impl Port {
         if matches!(error.error, OperationError::Truncated { .. })
             && error.completion.context == PROBE_CONTEXT
         {
-            self.expect_probe()?;
+            self.post_probe_receive()?;
             return Ok(None);
         }
         Ok(Some(Event::Failed(Box::new(error))))
     }
 
-    fn expect_probe(&self) -> Result<(), Failure> {
+    fn post_probe_receive(&self) -> Result<(), Failure> {
         let nothing = BytesMut::new();
         Ok(self.endpoint.trecv(nothing, FabricAddress::UNSPECIFIED, Tag(PROBE_TAG), PROBE_CONTEXT)?)
     }
 }
 
 /// The names of the available domains: shared memory first, then in the order of `getinfo`.
-pub(crate) fn domains() -> Result<Vec<String>, Failure> {
-    domains_of(&Fabric::new())
+pub(crate) fn domain_names() -> Result<Vec<String>, Failure> {
+    domain_names_of(&Fabric::new())
 }
 
 /// As [`domains`], of this fabric.
-fn domains_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
+fn domain_names_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for info in fabric.infos(&Hints::new())? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
@@ -223,14 +223,14 @@ pub(crate) fn require_domain(requested: Option<&str>) -> Result<(), Failure> {
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
 pub(crate) fn require_domain_of(fabric: &Fabric, requested: Option<&str>) -> Result<(), Failure> {
-    let available = domains_of(fabric)?;
+    let available = domain_names_of(fabric)?;
     match requested.filter(|requested| !available.iter().any(|name| name == requested)) {
         Some(requested) => Err(Failure::NoDomain { requested: requested.to_owned(), available }),
         None => Ok(()),
     }
 }
 
-fn hints(target: &Target, domain: Option<&str>, extra: Caps) -> Hints {
+fn build_hints(target: &Target, domain: Option<&str>, extra: Caps) -> Hints {
     let hints = Hints::new()
         .node(&target.host)
         .service(target.port)

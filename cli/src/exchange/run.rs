@@ -83,7 +83,7 @@ impl Run {
     }
 
     /// The number of rounds of the bandwidth measurement.
-    pub(crate) fn rounds(&self) -> u32 {
+    pub(crate) fn round_count(&self) -> u32 {
         (self.messages / (self.window * ROUND_MIN_WINDOWS)).clamp(1, ROUNDS_MAX)
     }
 
@@ -140,7 +140,7 @@ mod tests {
             for iterations in [None, Some(1), Some(20), Some(ITERATIONS_MAX)] {
                 let run = Run::new(1 << power, iterations);
                 assert_eq!(run.to_string().parse(), Ok(run));
-                assert!((1..=run.messages).contains(&run.rounds()), "{run}");
+                assert!((1..=run.messages).contains(&run.round_count()), "{run}");
             }
         }
         assert_eq!(Run::new(0, None).window, WINDOW_MAX_MESSAGES);

@@ -17,7 +17,7 @@ impl FromStr for Sizes {
 
     /// Reads sizes that are separated by commas.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let sizes = text.split(',').map(message_size).collect::<Result<Vec<usize>, String>>()?;
+        let sizes = text.split(',').map(parse_message_size).collect::<Result<Vec<usize>, String>>()?;
         if sizes.len() > SIZES_MAX {
             return Err(format!("at most {SIZES_MAX} sizes are measured"));
         }
@@ -30,10 +30,10 @@ impl FromStr for Sizes {
 /// # Errors
 ///
 /// A message for the user if the text is no size, or too large a size.
-pub(crate) fn message_size(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_message_size(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
         size if size <= SIZE_MAX_BYTES => Ok(size as usize),
-        _ => Err(format!("messages of at most {} are measured", size::with_unit(SIZE_MAX_BYTES))),
+        _ => Err(format!("messages of at most {} are measured", size::format_with_unit(SIZE_MAX_BYTES))),
     }
 }
 

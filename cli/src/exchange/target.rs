@@ -66,17 +66,17 @@ impl fmt::Display for Target {
 mod tests {
     use super::*;
 
-    fn target(host: &str, port: u16) -> Result<Target, &'static str> {
+    fn make_target(host: &str, port: u16) -> Result<Target, &'static str> {
         Ok(Target { host: host.into(), port })
     }
 
     #[test]
     fn host_parses_with_and_without_a_port() {
-        assert_eq!("localhost".parse(), target("localhost", PORT_DEFAULT));
-        assert_eq!("10.0.0.1:80".parse(), target("10.0.0.1", 80));
-        assert_eq!("[::1]:0".parse(), target("::1", 0));
-        assert_eq!("[fe80::1%eth0]".parse(), target("fe80::1%eth0", PORT_DEFAULT));
-        assert_eq!("::1".parse(), target("::1", PORT_DEFAULT));
+        assert_eq!("localhost".parse(), make_target("localhost", PORT_DEFAULT));
+        assert_eq!("10.0.0.1:80".parse(), make_target("10.0.0.1", 80));
+        assert_eq!("[::1]:0".parse(), make_target("::1", 0));
+        assert_eq!("[fe80::1%eth0]".parse(), make_target("fe80::1%eth0", PORT_DEFAULT));
+        assert_eq!("::1".parse(), make_target("::1", PORT_DEFAULT));
     }
 
     #[test]

@@ -30,16 +30,16 @@ struct Setting {
 /// Shows all parameters.
 pub(super) fn show(json: bool, console: &Console) -> Result<(), Failure> {
     let params = Params::from_env();
-    let settings: Vec<Setting> = PARAMS.iter().map(|param| setting(param, &params)).collect();
+    let settings: Vec<Setting> = PARAMS.iter().map(|param| read_setting(param, &params)).collect();
     if json {
-        return console.json(&settings);
+        return console.print_json(&settings);
     }
-    let text: Vec<String> = settings.iter().map(Setting::text).collect();
-    console.line(text.join("\n").trim_end())
+    let text: Vec<String> = settings.iter().map(Setting::to_text).collect();
+    console.print_line(text.join("\n").trim_end())
 }
 
-fn setting(param: &Param, params: &Params) -> Setting {
-    let variable = param.variable();
+fn read_setting(param: &Param, params: &Params) -> Setting {
+    let variable = param.env_variable();
     Setting {
         value: params.value(param),
         default: param.default,
@@ -50,7 +50,7 @@ fn setting(param: &Param, params: &Params) -> Setting {
 }
 
 impl Setting {
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let Setting { variable, value, default, is_set, purpose } = self;
         let mut text = match is_set {
             true => format!("{variable} = {value} (default: {default})\n"),
@@ -80,12 +80,12 @@ mod tests {
     #[test]
     fn setting_shows_its_value_and_its_default() {
         let params = Params { tx_size_ops: 7, ..Params::default() };
-        let mut setting = setting(&homespun::params::TX_SIZE, &params);
+        let mut setting = read_setting(&homespun::params::TX_SIZE, &params);
         setting.is_set = true;
-        let text = setting.text();
+        let text = setting.to_text();
         assert!(text.starts_with("FI_HOMESPUN_TX_SIZE = 7 (default: 65536)\n    How many sends "), "{text}");
         assert!(text.lines().count() > 2 && text.lines().all(|line| line.len() <= WIDTH), "{text}");
         setting.is_set = false;
-        assert!(setting.text().starts_with("FI_HOMESPUN_TX_SIZE: not set (default: 65536)\n"));
+        assert!(setting.to_text().starts_with("FI_HOMESPUN_TX_SIZE: not set (default: 65536)\n"));
     }
 }

@@ -8,7 +8,7 @@ use super::plan::{Greeting, Plan};
 use super::server::READY;
 use super::table::{Heading, Row};
 use crate::console::Console;
-use crate::exchange::channel::{Channel, Settings, kind};
+use crate::exchange::channel::{Channel, Settings, describe_messages};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::pattern::Direction;
 use crate::exchange::port::Port;
@@ -33,17 +33,17 @@ pub(super) struct Client<'a> {
 impl Client<'_> {
     /// Measures, and shows the table.
     pub(super) fn run(&self, console: &mut Console) -> Result<(), Failure> {
-        let (port, address) = Port::to_peer(&self.server, self.domain, Caps::empty())?;
+        let (port, address) = Port::open_to_peer(&self.server, self.domain, Caps::empty())?;
         let Plan { tagged, check, ref runs } = *self.plan;
         let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
         let mut channel = Channel::open(&port, address, settings)?;
-        greet(&channel, Greeting::text(port.address(), self.plan))?;
+        greet_and_await_ready(&channel, Greeting::encode(port.address(), self.plan))?;
 
-        self.head(&port, &channel, console)?;
+        self.print_head(&port, &channel, console)?;
         console.start_progress(runs.len());
         for run in runs {
-            console.step(size::with_unit(run.size_bytes as u64));
-            console.line(measure(&mut channel, run)?)?;
+            console.show_step(size::format_with_unit(run.size_bytes as u64));
+            console.print_line(measure_row(&mut channel, run)?)?;
             console.step_done();
         }
         console.end_progress();
@@ -51,26 +51,26 @@ impl Client<'_> {
     }
 
     /// Prints the lines above the table.
-    fn head(&self, port: &Port, channel: &Channel<'_>, console: &Console) -> Result<(), Failure> {
+    fn print_head(&self, port: &Port, channel: &Channel<'_>, console: &Console) -> Result<(), Failure> {
         let Plan { tagged, check, .. } = *self.plan;
-        let domain = port.domain();
-        let (client, server) = (port.address(), channel.address());
+        let domain = port.domain_name();
+        let (client, server) = (port.address(), channel.peer_address());
         let window = WINDOW_MAX_MESSAGES;
-        let window_size = size::with_unit(WINDOW_MAX_BYTES);
-        console.line(format_args!("domain {domain}, {}", kind(tagged, check)))?;
-        console.line(format_args!("from {client} to {server}{}", self.about_server))?;
-        console.line(self.about_cores)?;
-        console.line("latency: half of a round trip, the median over batches")?;
-        console.line(format_args!(
+        let window_size = size::format_with_unit(WINDOW_MAX_BYTES);
+        console.print_line(format_args!("domain {domain}, {}", describe_messages(tagged, check)))?;
+        console.print_line(format_args!("from {client} to {server}{}", self.about_server))?;
+        console.print_line(self.about_cores)?;
+        console.print_line("latency: half of a round trip, the median over batches")?;
+        console.print_line(format_args!(
             "MB/s: 10^6 bytes one way, up to {window} messages or {window_size} in flight, \
              the median over rounds"
         ))?;
-        console.line("")?;
-        console.line(Heading)
+        console.print_line("")?;
+        console.print_line(Heading)
     }
 }
 
-fn measure(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
+fn measure_row(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
     let latency_us = measure::lead(channel, Metric::Latency, run)?.each_us;
     let message_us = measure::lead(channel, Metric::Bandwidth, run)?.each_us;
     let Run { size_bytes, round_trips, messages, .. } = *run;
@@ -78,12 +78,12 @@ fn measure(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
 }
 
 /// Sends the plan to the server, and waits until it is ready.
-fn greet(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
+fn greet_and_await_ready(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
     let answer = channel.ask(greeting.into())?;
     if answer == READY.as_bytes() {
         return Ok(());
     }
     // Escape sequences in the answer must not reach the terminal.
     let reason = String::from_utf8_lossy(&answer).escape_debug().to_string();
-    Err(Failure::Refused { address: channel.address(), reason })
+    Err(Failure::Refused { address: channel.peer_address(), reason })
 }

@@ -67,7 +67,7 @@ impl FromStr for Plan {
 
 impl Greeting {
     /// The greeting as it is sent.
-    pub(super) fn text(from: Address, plan: &Plan) -> String {
+    pub(super) fn encode(from: Address, plan: &Plan) -> String {
         format!("{MAGIC} {VERSION} {from} {plan}")
     }
 
@@ -92,30 +92,30 @@ impl Greeting {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
+    fn make_plan() -> Plan {
         let runs = [0, 1, 4096, 4 << 20].map(|size| Run::new(size, None)).to_vec();
         Plan { tagged: true, check: false, runs }
     }
 
-    fn address(text: &str) -> Address {
+    fn parse_address(text: &str) -> Address {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
     #[test]
     fn written_greeting_parses_to_the_same_greeting() {
-        for from in ["127.0.0.1:7471", "[::1]:7471", "[fe80::1%2]:1"].map(address) {
-            let text = Greeting::text(from, &plan());
-            assert_eq!(Greeting::parse(text.as_bytes()), Some(Greeting { from, plan: Ok(plan()) }));
+        for from in ["127.0.0.1:7471", "[::1]:7471", "[fe80::1%2]:1"].map(parse_address) {
+            let text = Greeting::encode(from, &make_plan());
+            assert_eq!(Greeting::parse(text.as_bytes()), Some(Greeting { from, plan: Ok(make_plan()) }));
         }
     }
 
     #[test]
     fn truncated_greeting_has_no_complete_plan() {
-        let text = Greeting::text(address("127.0.0.1:1"), &plan());
+        let text = Greeting::encode(parse_address("127.0.0.1:1"), &make_plan());
         let last = text.rfind(':').unwrap() + 1;
         for end in 0..last {
             if let Some(greeting) = Greeting::parse(&text.as_bytes()[..end]) {
-                assert!(greeting.plan != Ok(plan()), "{:?}", &text[..end]);
+                assert!(greeting.plan != Ok(make_plan()), "{:?}", &text[..end]);
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn greeting_of_another_version_has_an_address_and_no_plan() {
         let greeting = Greeting::parse(b"homespun-pingpong 2 127.0.0.1:9 whatever").unwrap();
-        assert_eq!(greeting.from, address("127.0.0.1:9"));
+        assert_eq!(greeting.from, parse_address("127.0.0.1:9"));
         assert!(greeting.plan.is_err());
     }
 }

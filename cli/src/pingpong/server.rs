@@ -9,7 +9,7 @@ use homespun::flags::Caps;
 
 use super::plan::{Greeting, Plan};
 use crate::console::Console;
-use crate::exchange::channel::{CONTROL_MAX_BYTES, Channel, Settings, kind};
+use crate::exchange::channel::{CONTROL_MAX_BYTES, Channel, Settings, describe_messages};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::pattern::Direction;
 use crate::exchange::port::{Event, Port};
@@ -40,29 +40,29 @@ pub(super) struct Server<'a> {
 impl Server<'_> {
     /// Prints its address, and serves.
     pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
-        let port = Port::listening(&self.at, self.domain, Caps::empty())?;
+        let port = Port::open_listening(&self.at, self.domain, Caps::empty())?;
         // Programs read the line up to the first space after "at"; the rest may grow.
-        console.line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain()))?;
+        console.print_line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain_name()))?;
         loop {
-            match self.serve_one(&port, console) {
+            match self.serve_one_client(&port, console) {
                 Ok(()) if !self.keep => return Ok(()),
                 Ok(()) => {}
                 Err(failure) if !self.keep || failure.is_closed_pipe() => return Err(failure),
-                Err(failure) => console.warn(&failure),
+                Err(failure) => console.print_warning(&failure),
             }
         }
     }
 
-    fn serve_one(&self, port: &Port, console: &Console) -> Result<(), Failure> {
+    fn serve_one_client(&self, port: &Port, console: &Console) -> Result<(), Failure> {
         let (greeting, plan) = self.accept(port, console)?;
         let Plan { tagged, check, runs } = plan;
-        let mut channel = Channel::open(port, greeting, self.settings(tagged, check))?;
-        let client = channel.address();
+        let mut channel = Channel::open(port, greeting, self.channel_settings(tagged, check))?;
+        let client = channel.peer_address();
         if !self.quiet {
-            let kind = kind(tagged, check);
+            let kind = describe_messages(tagged, check);
             let count = runs.len();
             let sizes = if count == 1 { "size" } else { "sizes" };
-            console.line(format_args!("serving {client}: {kind}, {count} {sizes}"))?;
+            console.print_line(format_args!("serving {client}: {kind}, {count} {sizes}"))?;
         }
         channel.answer(READY)?;
         for run in &runs {
@@ -70,7 +70,7 @@ impl Server<'_> {
             measure::follow(&mut channel, Metric::Bandwidth, run)?;
         }
         if !self.quiet {
-            console.line(format_args!("served {client}"))?;
+            console.print_line(format_args!("served {client}"))?;
         }
         Ok(())
     }
@@ -80,24 +80,24 @@ impl Server<'_> {
         loop {
             let message = await_greeting(port)?;
             let Some(Greeting { from, plan }) = Greeting::parse(&message) else {
-                console.warn("ignored a message that is no greeting");
+                console.print_warning("ignored a message that is no greeting");
                 continue;
             };
             let reason = match plan {
                 Ok(plan) => return Ok((from, plan)),
                 Err(reason) => reason,
             };
-            console.warn(format_args!("refused the client at {from}: {reason}"));
+            console.print_warning(format_args!("refused the client at {from}: {reason}"));
             // The client may have named an address that cannot be reached from here.
-            let answered = Channel::open(port, from, self.settings(false, false))
+            let answered = Channel::open(port, from, self.channel_settings(false, false))
                 .and_then(|channel| channel.answer(reason));
             if let Err(failure) = answered {
-                console.warn(failure);
+                console.print_warning(failure);
             }
         }
     }
 
-    fn settings(&self, tagged: bool, check: bool) -> Settings {
+    fn channel_settings(&self, tagged: bool, check: bool) -> Settings {
         Settings { direction: Direction::ToClient, tagged, check, timeout: self.timeout }
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Heading;
 
 impl Row {
     /// Megabytes a second; `None` for empty messages.
-    fn bandwidth(&self) -> Option<f64> {
+    fn bandwidth_mb_per_s(&self) -> Option<f64> {
         // A byte a microsecond is a megabyte a second.
         (self.size_bytes > 0 && self.message_us > 0.0).then(|| self.size_bytes as f64 / self.message_us)
     }
@@ -33,14 +33,15 @@ impl Row {
 
 impl fmt::Display for Heading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        line(f, ["size", "round trips", "latency us", "messages", "MB/s"])
+        write_line(f, ["size", "round trips", "latency us", "messages", "MB/s"])
     }
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latency_us = self.latency_us;
-        let bandwidth = self.bandwidth().map_or_else(|| "-".into(), |bandwidth| format!("{bandwidth:.1}"));
+        let bandwidth =
+            self.bandwidth_mb_per_s().map_or_else(|| "-".into(), |bandwidth| format!("{bandwidth:.1}"));
         let columns = [
             size::format(self.size_bytes as u64),
             self.round_trips.to_string(),
@@ -48,11 +49,11 @@ impl fmt::Display for Row {
             self.messages.to_string(),
             bandwidth,
         ];
-        line(f, columns.each_ref().map(String::as_str))
+        write_line(f, columns.each_ref().map(String::as_str))
     }
 }
 
-fn line(f: &mut fmt::Formatter<'_>, columns: [&str; 5]) -> fmt::Result {
+fn write_line(f: &mut fmt::Formatter<'_>, columns: [&str; 5]) -> fmt::Result {
     let [size, round_trips, latency, messages, bandwidth] = columns;
     write!(f, "{size:>8}{round_trips:>14}{latency:>14}{messages:>12}{bandwidth:>12}")
 }

@@ -71,7 +71,7 @@ impl Environment {
             (FI_PROVIDER_PATH.to_owned(), plugin.as_os_str().to_owned()),
             (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
         ];
-        set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
+        set.extend(domain.map(|domain| (params::DOMAIN.env_variable(), domain.into())));
         let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
         let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(defaults);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
@@ -91,27 +91,27 @@ impl Environment {
 mod tests {
     use super::*;
 
-    fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a OsStr> {
+    fn find_value<'a>(environment: &'a Environment, name: &str) -> Option<&'a OsStr> {
         environment.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
     }
 
     #[test]
     fn domain_variable_is_set_only_if_a_domain_is_requested() {
         let of = |domain| Environment::with_lookup(Path::new("/here"), domain, |_| false);
-        assert_eq!(value(&of(Some("shm")), "FI_HOMESPUN_DOMAIN"), Some("shm".as_ref()));
-        assert_eq!(value(&of(None), "FI_HOMESPUN_DOMAIN"), None);
-        assert_eq!(value(&of(None), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
+        assert_eq!(find_value(&of(Some("shm")), "FI_HOMESPUN_DOMAIN"), Some("shm".as_ref()));
+        assert_eq!(find_value(&of(None), "FI_HOMESPUN_DOMAIN"), None);
+        assert_eq!(find_value(&of(None), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
     }
 
     #[test]
     fn user_variables_replace_only_the_defaults() {
         let of = |is_set: bool| Environment::with_lookup(Path::new("/here"), None, move |_| is_set);
         for (name, default) in DEFAULTS {
-            assert_eq!(value(&of(true), name), None);
-            assert_eq!(value(&of(false), name), Some(default.as_ref()));
+            assert_eq!(find_value(&of(true), name), None);
+            assert_eq!(find_value(&of(false), name), Some(default.as_ref()));
         }
-        assert_eq!(value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
-        assert_eq!(value(&of(true), "MPIR_CVAR_NOLOCAL"), Some("1".as_ref()));
-        assert_eq!(value(&of(true), "I_MPI_FABRICS"), Some("ofi".as_ref()));
+        assert_eq!(find_value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
+        assert_eq!(find_value(&of(true), "MPIR_CVAR_NOLOCAL"), Some("1".as_ref()));
+        assert_eq!(find_value(&of(true), "I_MPI_FABRICS"), Some("ofi".as_ref()));
     }
 }

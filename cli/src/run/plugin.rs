@@ -18,11 +18,11 @@ const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 /// # Errors
 ///
 /// [`Failure::NoPlugin`], which names the searched directories.
-pub(crate) fn directory(requested: Option<&Path>) -> Result<PathBuf, Failure> {
-    first_with_plugin(requested.map_or_else(places, |requested| vec![requested.to_owned()]))
+pub(crate) fn find_directory(requested: Option<&Path>) -> Result<PathBuf, Failure> {
+    first_with_plugin(requested.map_or_else(candidate_directories, |requested| vec![requested.to_owned()]))
 }
 
-fn places() -> Vec<PathBuf> {
+fn candidate_directories() -> Vec<PathBuf> {
     let program = env::current_exe().ok();
     let beside = program.as_deref().and_then(Path::parent);
     let mut places: Vec<PathBuf> =
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn plugin_directory_is_absolute() {
         // The tests run in the directory of their package.
-        let missing = directory(Some(Path::new("src"))).expect_err("it is not there");
+        let missing = find_directory(Some(Path::new("src"))).expect_err("it is not there");
         let Failure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };
         assert!(looked_in[0].is_absolute(), "{looked_in:?}");
     }

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{Outcome, PATIENCE, run_in, start_in};
+use crate::command::{Outcome, PATIENCE, run_with_environment, start_with_environment};
 
 /// Excludes programs of fabtests, unless a test says otherwise.
 const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
@@ -28,12 +28,12 @@ fn has_two_cores() -> bool {
     sched_getaffinity(None).expect("an affinity").count() > 1
 }
 
-fn text(path: &Path) -> &str {
+fn path_str(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")
 }
 
 /// A prefix with these scripts as programs, and an empty file as the library.
-fn fabricated_libfabric(pingpong: &str, info: &str) -> TempDir {
+fn make_fake_libfabric(pingpong: &str, info: &str) -> TempDir {
     let prefix = tempfile::tempdir().expect("a temporary directory");
     for directory in ["bin", "lib"] {
         fs::create_dir(prefix.path().join(directory)).expect("a temporary directory");
@@ -48,7 +48,7 @@ fn fabricated_libfabric(pingpong: &str, info: &str) -> TempDir {
 }
 
 /// The only line on standard error.
-fn complaint(outcome: &Outcome) -> &str {
+fn require_one_stderr_line(outcome: &Outcome) -> &str {
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let mut lines = outcome.stderr.lines();
     let line = lines.next().expect("a complaint");
@@ -59,27 +59,27 @@ fn complaint(outcome: &Outcome) -> &str {
 #[test]
 fn shm_contenders_have_rows_lines_and_a_record() {
     let pinned_or_not: &[&str] = if has_two_cores() { &[] } else { &["--no-pin"] };
-    record_against("shm", "shared memory", pinned_or_not);
+    check_record_against("shm", "shared memory", pinned_or_not);
 }
 
 #[test]
 fn tcp_contenders_have_rows_lines_and_a_record() {
-    record_against("tcp", "TCP", &["--no-pin"]);
+    check_record_against("tcp", "TCP", &["--no-pin"]);
 }
 
 /// Runs a comparison with a record, and checks that every output has every contender.
-fn record_against(provider: &str, medium: &str, more: &[&str]) {
+fn check_record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let page = directory.path().join("PAGE.md");
     fs::write(&page, "above\n<!-- speed -->\n<!-- /speed -->\nbelow\n").expect("a temporary file");
-    let own = ["--against", provider, "--record", text(directory.path()), "--readme", text(&page)];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&FOR_A_RECORD[..], &own, more].concat());
+    let own = ["--against", provider, "--record", path_str(directory.path()), "--readme", path_str(&page)];
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &[&FOR_A_RECORD[..], &own, more].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
     assert!(outcome.stdout.starts_with("libfabric "), "{outcome:?}");
 
     let record = fs::read_to_string(directory.path().join("RESULTS.md")).expect("a record");
-    assert!(!record.contains(text(directory.path())), "a path of this host: {record}");
+    assert!(!record.contains(path_str(directory.path())), "a path of this host: {record}");
     let title = format!("fi_pingpong over {medium}: messages back and forth");
     let blocks: Vec<&str> = outcome.stdout.split("\n\n").filter(|block| block.starts_with(&title)).collect();
     assert!(!blocks.is_empty(), "{outcome:?}");
@@ -141,7 +141,7 @@ fn assert_well_formed(svg: &str) {
 fn json_document_has_versions_and_every_measurement() {
     let arguments =
         ["bench", "--quick", "--rounds", "1", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
     assert!(outcome.status.success(), "{outcome:?}");
     let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
     assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
@@ -189,25 +189,25 @@ fn json_document_has_versions_and_every_measurement() {
 #[test]
 fn missing_fi_pingpong_is_reported_with_its_package() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
-    let variables = [("PATH", text(nowhere.path())), WITHOUT_FABTESTS[0]];
-    let outcome = run_in(&variables, &[&QUICK[..], &["--against", "shm"]].concat());
+    let variables = [("PATH", path_str(nowhere.path())), WITHOUT_FABTESTS[0]];
+    let outcome = run_with_environment(&variables, &[&QUICK[..], &["--against", "shm"]].concat());
     let expected =
         "homespun: there is no fi_pingpong (PATH): install libfabric's programs (libfabric-bin in Debian";
-    assert!(complaint(&outcome).starts_with(expected), "{outcome:?}");
+    assert!(require_one_stderr_line(&outcome).starts_with(expected), "{outcome:?}");
 
-    let outcome = run_in(
+    let outcome = run_with_environment(
         &WITHOUT_FABTESTS,
-        &[&QUICK[..], &["--against", "shm", "--libfabric", text(nowhere.path())]].concat(),
+        &[&QUICK[..], &["--against", "shm", "--libfabric", path_str(nowhere.path())]].concat(),
     );
-    let expected = format!("homespun: there is no fi_pingpong ({}/bin): ", text(nowhere.path()));
-    assert!(complaint(&outcome).starts_with(&expected), "{outcome:?}");
+    let expected = format!("homespun: there is no fi_pingpong ({}/bin): ", path_str(nowhere.path()));
+    assert!(require_one_stderr_line(&outcome).starts_with(&expected), "{outcome:?}");
 }
 
 #[test]
 fn missing_provider_is_reported_with_the_available_ones() {
     let arguments = ["bench", "--quick", "--against", "shm,token-ring"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
-    let line = complaint(&outcome);
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
+    let line = require_one_stderr_line(&outcome);
     assert!(
         line.contains("has no provider token-ring for reliable unconnected endpoints; it has "),
         "{line}"
@@ -223,18 +223,19 @@ fn single_core_is_refused_without_no_pin() {
         cores.clear();
         cores.set(first);
         sched_setaffinity(None, &cores).expect("a smaller set of cores");
-        run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &["--against", "shm"]].concat())
+        run_with_environment(&WITHOUT_FABTESTS, &[&QUICK[..], &["--against", "shm"]].concat())
     });
     let outcome = confined.join().expect("the command runs");
     let expected = "homespun: the two processes need a core each, but there is only 1 core; try --no-pin";
-    assert_eq!(complaint(&outcome), expected);
+    assert_eq!(require_one_stderr_line(&outcome), expected);
 }
 
 #[test]
 fn failing_program_leaves_a_gap_and_fails_at_the_end() {
-    let libfabric = fabricated_libfabric("echo out of luck >&2; exit 3", INFO);
+    let libfabric = make_fake_libfabric("echo out of luck >&2; exit 3", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8,64", "--against", "tcp", "--no-pin", "--libfabric"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let outcome =
+        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stdout.starts_with("libfabric 9.9.9 ("), "{outcome:?}");
     let rows: Vec<Vec<&str>> =
@@ -271,10 +272,10 @@ fn refused_client_is_started_again() {
             echo '8       100     =100     1k          0.09s      0.14     460.58       0.00';;
         esac"#
     );
-    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let libfabric = make_fake_libfabric(&pingpong, INFO);
     let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
-    let arguments = [&arguments[..], &["--libfabric", text(libfabric.path())]].concat();
-    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    let arguments = [&arguments[..], &["--libfabric", path_str(libfabric.path())]].concat();
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
     assert!(libfabric.path().join("bin/refused").exists(), "no client was refused: {outcome:?}");
     let row = outcome.stdout.lines().last().expect("a row");
     let words: Vec<&str> = row.split_whitespace().collect();
@@ -303,10 +304,10 @@ fn server_that_fails_after_its_client_is_reported() {
             : >"$done";;
         esac"#
     );
-    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let libfabric = make_fake_libfabric(&pingpong, INFO);
     let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
-    let arguments = [&arguments[..], &["--libfabric", text(libfabric.path())]].concat();
-    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    let arguments = [&arguments[..], &["--libfabric", path_str(libfabric.path())]].concat();
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let reason = "gave no result: the server failed at its end (exit status: 4): data corrupted";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
@@ -317,8 +318,8 @@ fn server_that_fails_after_its_client_is_reported() {
 fn record_of_quick_rounds_is_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for option in ["--record", "--readme"] {
-        let own = ["--against", "tcp", option, text(directory.path())];
-        let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
+        let own = ["--against", "tcp", option, path_str(directory.path())];
+        let outcome = run_with_environment(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
         assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
         let expected =
             "error: '--quick' excludes '--record' and '--readme': so few and short rounds measure noise";
@@ -330,11 +331,11 @@ fn record_of_quick_rounds_is_refused() {
 #[test]
 fn page_without_markers_is_refused_before_the_measurement() {
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
-    let outcome = run_in(
+    let outcome = run_with_environment(
         &WITHOUT_FABTESTS,
-        &[&FOR_A_RECORD[..], &["--against", "tcp", "--readme", text(page.path())]].concat(),
+        &[&FOR_A_RECORD[..], &["--against", "tcp", "--readme", path_str(page.path())]].concat(),
     );
-    let line = complaint(&outcome);
+    let line = require_one_stderr_line(&outcome);
     assert!(line.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{line}");
     assert_eq!(outcome.stdout, "");
 }
@@ -342,10 +343,10 @@ fn page_without_markers_is_refused_before_the_measurement() {
 #[test]
 fn fabtests_without_its_programs_is_reported() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let libfabric = fabricated_libfabric("exit 3", INFO);
+    let libfabric = make_fake_libfabric("exit 3", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
-    let variables = [("FABTESTS", text(directory.path()))];
-    let outcome = run_in(&variables, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let variables = [("FABTESTS", path_str(directory.path()))];
+    let outcome = run_with_environment(&variables, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     for (program, about) in [
         ("fi_rdm_tagged_pingpong", "tagged messages back and forth"),
         ("fi_rdm_tagged_bw", "tagged messages one way"),
@@ -358,7 +359,7 @@ fn fabtests_without_its_programs_is_reported() {
 }
 
 /// Polls until `look` returns a value.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn poll_until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -376,25 +377,27 @@ fn is_running(pid: &str) -> bool {
 
 #[test]
 fn programs_end_when_the_command_is_killed() {
-    let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
+    let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
-    let mut command = start_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let mut command =
+        start_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     // The follower of the bare loop, and the server.
-    let children = eventually("two processes", || {
-        let children = command.children();
+    let children = poll_until_some("two processes", || {
+        let children = command.read_child_pids();
         (children.split_whitespace().count() == 2).then_some(children)
     });
     command.child.kill().expect("it runs");
-    eventually("their end", || (!children.split_whitespace().any(is_running)).then_some(()));
+    poll_until_some("their end", || (!children.split_whitespace().any(is_running)).then_some(()));
 }
 
 #[test]
 fn silent_program_times_out() {
     // It neither listens nor ends.
-    let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
+    let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
     let arguments =
         ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let outcome =
+        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let reason = "gave no result: the server does not listen";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
@@ -404,10 +407,11 @@ fn silent_program_times_out() {
 #[test]
 fn program_that_times_out_gets_sigterm() {
     let pingpong = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#;
-    let libfabric = fabricated_libfabric(pingpong, INFO);
+    let libfabric = make_fake_libfabric(pingpong, INFO);
     let arguments =
         ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let outcome =
+        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     assert!(outcome.stderr.contains("the server does not listen"), "{outcome:?}");
     assert!(libfabric.path().join("bin/cleaned-up").exists(), "it got no SIGTERM: {outcome:?}");
 }
@@ -422,9 +426,10 @@ fn client_that_closes_its_output_but_runs_on_times_out() {
         *) exec sleep 1000 >/dev/null 2>&1;;
         esac"#
     );
-    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let libfabric = make_fake_libfabric(&pingpong, INFO);
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    let outcome =
+        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let reason = "gave no result: the client closed its output but did not end";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");

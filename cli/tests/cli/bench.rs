@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::command::{Outcome, domains_there, kill, run, start};
+use crate::command::{Outcome, available_domains, kill, run, start};
 
 /// More round trips than a test waits for.
 const ENDLESS: &str = "1000000000";
@@ -13,7 +13,7 @@ const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1
 const ACCESS: &str = ", access to memory";
 
 /// The rows of each table: the words of a line.
-fn tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
+fn parse_tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
     let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
     let parsed = blocks.map(|block| {
         let mut lines = block.lines();
@@ -32,10 +32,12 @@ fn every_domain_has_tables_with_every_size() {
         let outcome = run(&[&QUICK, more].concat());
         assert!(outcome.status.success(), "{outcome:?}");
         assert_eq!(outcome.stderr, "");
-        let tables = tables(&outcome);
+        let tables = parse_tables(&outcome);
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        let expected: Vec<String> =
-            domains_there().iter().flat_map(|name| [name.to_string(), format!("{name}{ACCESS}")]).collect();
+        let expected: Vec<String> = available_domains()
+            .iter()
+            .flat_map(|name| [name.to_string(), format!("{name}{ACCESS}")])
+            .collect();
         assert_eq!(names, expected, "{outcome:?}");
         for (domain, mut rows) in tables {
             let asked = ["0", "8", "1000", "64K"];
@@ -75,7 +77,7 @@ fn json_document_is_the_only_output() {
     assert_eq!((&report["tagged"], &report["rounds"]), (&Value::Bool(false), &Value::from(2)));
     let measured = report["domains"].as_array().expect("a list");
     let names: Vec<&str> = measured.iter().filter_map(|domain| domain["domain"].as_str()).collect();
-    assert_eq!(names, domains_there());
+    assert_eq!(names, available_domains());
     for domain in measured {
         let sizes = domain["sizes"].as_array().expect("a list");
         let lengths: Vec<u64> = sizes.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
@@ -125,7 +127,7 @@ fn json_document_is_the_only_output() {
 fn domain_option_measures_only_that_domain() {
     let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8", "--domain", "tcp"]);
     assert!(outcome.status.success(), "{outcome:?}");
-    let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = parse_tables(&outcome).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["tcp", "tcp, access to memory"]);
 }
 
@@ -134,8 +136,8 @@ fn only_option_measures_messages_or_accesses() {
     for (kind, more) in [("messages", ""), ("accesses", ACCESS)] {
         let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8,1M", "--only", kind]);
         assert!(outcome.status.success(), "{outcome:?}");
-        let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
-        let expected: Vec<String> = domains_there().iter().map(|name| format!("{name}{more}")).collect();
+        let names: Vec<String> = parse_tables(&outcome).into_iter().map(|(name, _)| name).collect();
+        let expected: Vec<String> = available_domains().iter().map(|name| format!("{name}{more}")).collect();
         assert_eq!(names, expected);
     }
 }
@@ -170,12 +172,12 @@ fn bench_with_wrong_options_is_refused() {
 
 #[test]
 fn killed_follower_is_reported() {
-    for domain in domains_there() {
+    for domain in available_domains() {
         // So many rounds that the follower is killed before they end.
         let parent = start(&["bench", "--domain", domain, "--sizes", "8", "--rounds", "1000"]);
         let follower = parent.await_busy_peer_process();
         kill(follower);
-        let outcome = parent.finish();
+        let outcome = parent.wait_with_output();
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
         // The heading is printed, but no row.
         assert!(outcome.stdout.trim_end().ends_with("bare loop"), "{outcome:?}");
@@ -190,7 +192,7 @@ fn follower_ends_with_a_killed_leader() {
     parent.await_busy_peer_process();
     parent.child.kill().expect("it runs");
     // This returns when the last process with the leader's standard error has ended.
-    let outcome = parent.finish();
+    let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }
 
@@ -226,7 +228,7 @@ fn bare_loop_ends_with_its_follower() {
     for way in ["ring-pingpong", "tcp-pingpong"] {
         let parent = start(&["bare", way, "--size", "8", "--iterations", ENDLESS]);
         kill(parent.await_busy_peer_process());
-        let outcome = parent.finish();
+        let outcome = parent.wait_with_output();
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
         assert!(outcome.stderr.contains("the peer process ended too early"), "{outcome:?}");
     }

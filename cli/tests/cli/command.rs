@@ -31,11 +31,11 @@ pub(crate) struct Running {
 
 /// Starts the command with these arguments. Its standard input is empty.
 pub(crate) fn start(arguments: &[&str]) -> Running {
-    start_in(&[], arguments)
+    start_with_environment(&[], arguments)
 }
 
 /// As [`start`], with these variables in the environment.
-pub(crate) fn start_in(variables: &[(&str, &str)], arguments: &[&str]) -> Running {
+pub(crate) fn start_with_environment(variables: &[(&str, &str)], arguments: &[&str]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
     command
         .args(arguments)
@@ -44,23 +44,23 @@ pub(crate) fn start_in(variables: &[(&str, &str)], arguments: &[&str]) -> Runnin
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
-    let stdout = lines(child.stdout.take().expect("a pipe"));
-    let stderr = lines(child.stderr.take().expect("a pipe"));
+    let stdout = read_lines_in_thread(child.stdout.take().expect("a pipe"));
+    let stderr = read_lines_in_thread(child.stderr.take().expect("a pipe"));
     Running { child, stdout, stderr, seen: String::new() }
 }
 
 /// Runs the command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
-    start(arguments).finish()
+    start(arguments).wait_with_output()
 }
 
 /// As [`run`], with these variables in the environment.
-pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
-    start_in(variables, arguments).finish()
+pub(crate) fn run_with_environment(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
+    start_with_environment(variables, arguments).wait_with_output()
 }
 
 /// The available domains in the order of measurement, from the command's own output.
-pub(crate) fn domains_there() -> Vec<&'static str> {
+pub(crate) fn available_domains() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
     ["shm", "tcp"].into_iter().filter(is_there).collect()
@@ -68,7 +68,7 @@ pub(crate) fn domains_there() -> Vec<&'static str> {
 
 impl Running {
     /// Waits for a line of results with this beginning, and returns the rest of the line.
-    pub(crate) fn await_line(&mut self, beginning: &str) -> String {
+    pub(crate) fn await_line_rest(&mut self, beginning: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -79,7 +79,7 @@ impl Running {
                     }
                 }
                 Err(end) => {
-                    let complaints = rest(&self.stderr, Instant::now() + Duration::from_secs(1));
+                    let complaints = read_rest_until(&self.stderr, Instant::now() + Duration::from_secs(1));
                     panic!("no line begins with {beginning:?} ({end}): {:?}; {complaints:?}", self.seen);
                 }
             }
@@ -88,10 +88,10 @@ impl Running {
 
     /// Waits until the command and all processes that it has started have ended: they share its standard
     /// error.
-    pub(crate) fn finish(mut self) -> Outcome {
+    pub(crate) fn wait_with_output(mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
-        let stdout = rest(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);
-        let stderr = rest(&self.stderr, deadline);
+        let stdout = read_rest_until(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);
+        let stderr = read_rest_until(&self.stderr, deadline);
         match (stdout, stderr) {
             (Ok(stdout), Ok(stderr)) => {
                 // Both pipes are closed, so the process has ended or is about to.
@@ -103,19 +103,19 @@ impl Running {
     }
 
     /// The process id of the only process that the command has started.
-    pub(crate) fn peer_process(&self) -> i32 {
-        let children = self.children();
+    pub(crate) fn peer_process_id(&self) -> i32 {
+        let children = self.read_child_pids();
         children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
     }
 
     /// Waits until the command has started a process, and returns its process id.
     fn await_peer_process(&self) -> i32 {
         let deadline = Instant::now() + PATIENCE;
-        while self.children().trim().is_empty() {
+        while self.read_child_pids().trim().is_empty() {
             assert!(Instant::now() < deadline, "the command starts no process");
             thread::yield_now();
         }
-        self.peer_process()
+        self.peer_process_id()
     }
 
     /// Waits until the process that the command has started is working, and returns its process id.
@@ -133,7 +133,7 @@ impl Running {
     pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let children = self.children();
+            let children = self.read_child_pids();
             let pids: Vec<i32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
             if pids.len() >= count {
                 return pids;
@@ -144,7 +144,7 @@ impl Running {
     }
 
     /// The process ids of the command's children, separated by spaces.
-    pub(crate) fn children(&self) -> String {
+    pub(crate) fn read_child_pids(&self) -> String {
         let pid = self.child.id();
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children")
     }
@@ -172,7 +172,7 @@ pub(crate) fn kill(pid: i32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the process is there");
 }
 
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn read_lines_in_thread(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
@@ -187,7 +187,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 /// Everything until the pipe is closed; after the deadline, an error with the text so far.
-fn rest(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
+fn read_rest_until(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
     let mut text = String::new();
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {

@@ -10,7 +10,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use crate::command::{Outcome, run};
 
 /// Runs `homespun info` in a thread whose seccomp filter refuses copies between processes with this error.
-fn info_where_copies_are_refused(errno: i32) -> Outcome {
+fn run_info_with_copies_refused(errno: i32) -> Outcome {
     let confined = thread::spawn(move || {
         let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
         let rules: BTreeMap<i64, _> = copies.into_iter().map(|number| (number, Vec::new())).collect();
@@ -28,7 +28,7 @@ fn info_where_copies_are_refused(errno: i32) -> Outcome {
 fn info_reports_barred_copies_with_the_reason() {
     let refusals = [(libc::EPERM, "Operation not permitted"), (libc::ENOSYS, "Function not implemented")];
     for (errno, reason) in refusals {
-        let outcome = info_where_copies_are_refused(errno);
+        let outcome = run_info_with_copies_refused(errno);
         assert!(outcome.status.success(), "{outcome:?}");
         let found = format!("cross-memory copies are barred here (process_vm_readv: {reason}");
         assert!(outcome.stdout.contains(&found), "{found:?} is not in:\n{}", outcome.stdout);

@@ -1,6 +1,6 @@
 //! `homespun info`.
 
-use crate::command::{run, run_in};
+use crate::command::{run, run_with_environment};
 
 #[test]
 fn info_without_arguments_shows_every_address_format() {
@@ -63,7 +63,7 @@ fn json_info_parses_to_the_same_infos() {
 #[test]
 fn env_info_shows_parameters_and_their_values() {
     let variables = [("FI_HOMESPUN_PORTS", "7000-7099"), ("FI_HOMESPUN_TX_SIZE", "many")];
-    let outcome = run_in(&variables, &["info", "--env"]);
+    let outcome = run_with_environment(&variables, &["info", "--env"]);
     assert!(outcome.status.success(), "{outcome:?}");
     for line in [
         "FI_HOMESPUN_PORTS = 7000-7099 (default: any port)\n",
@@ -72,13 +72,13 @@ fn env_info_shows_parameters_and_their_values() {
     ] {
         assert!(outcome.stdout.contains(line), "{line:?} is not in:\n{}", outcome.stdout);
     }
-    let outcome = run_in(&variables, &["info", "--env", "--json"]);
+    let outcome = run_with_environment(&variables, &["info", "--env", "--json"]);
     let settings: Vec<serde_json::Value> = serde_json::from_str(&outcome.stdout).expect("an array");
     let names: Vec<&str> =
         settings.iter().map(|setting| setting["variable"].as_str().expect("a text")).collect();
     assert_eq!(
         names,
-        homespun::params::PARAMS.iter().map(homespun::params::Param::variable).collect::<Vec<_>>()
+        homespun::params::PARAMS.iter().map(homespun::params::Param::env_variable).collect::<Vec<_>>()
     );
     let ports =
         settings.iter().find(|setting| setting["variable"] == "FI_HOMESPUN_PORTS").expect("it is listed");

@@ -2,13 +2,13 @@
 
 use std::net::TcpListener;
 
-use crate::command::{Outcome, domains_there, kill, run, start};
+use crate::command::{Outcome, available_domains, kill, run, start};
 
 /// More round trips than a test waits for.
 const ENDLESS: &str = "1000000000";
 
 /// The first column of the table.
-fn sizes(outcome: &Outcome) -> Vec<&str> {
+fn parse_table_sizes(outcome: &Outcome) -> Vec<&str> {
     let table = outcome.stdout.lines().skip_while(|line| !line.trim_start().starts_with("size"));
     table.skip(1).filter_map(|line| line.split_whitespace().next()).collect()
 }
@@ -17,7 +17,7 @@ fn measure_with_own_peer(arguments: &[&str]) {
     let common = ["pingpong", "--domain", "tcp", "--sizes", "1,8,4K,1M", "--iterations", "20", "--check"];
     let outcome = run(&[&common, arguments].concat());
     assert!(outcome.status.success(), "{outcome:?}");
-    assert_eq!(sizes(&outcome), ["1", "8", "4K", "1M"], "{outcome:?}");
+    assert_eq!(parse_table_sizes(&outcome), ["1", "8", "4K", "1M"], "{outcome:?}");
     assert_eq!(outcome.stderr, "");
 }
 
@@ -26,9 +26,9 @@ fn every_domain_is_measured_in_turn() {
     let outcome = run(&["pingpong", "--sizes", "8,64K", "--iterations", "20", "--check"]);
     assert!(outcome.status.success(), "{outcome:?}");
     let domains = outcome.stdout.lines().filter_map(|line| line.strip_prefix("domain ")?.split(',').next());
-    assert_eq!(domains.collect::<Vec<_>>(), domains_there(), "{outcome:?}");
+    assert_eq!(domains.collect::<Vec<_>>(), available_domains(), "{outcome:?}");
     let rows = outcome.stdout.lines().filter(|line| line.trim_start().starts_with("64K"));
-    assert_eq!(rows.count(), domains_there().len(), "{outcome:?}");
+    assert_eq!(rows.count(), available_domains().len(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
 }
 
@@ -50,12 +50,12 @@ fn processes_without_pinning_are_measured() {
 #[test]
 fn server_serves_one_client_and_ends() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
-    let address = server.await_line("listening at ");
+    let address = server.await_line_rest("listening at ");
     let address = address.split(' ').next().expect("an address");
     let client = run(&["pingpong", address, "--sizes", "0,8,64K", "--iterations", "20", "--check"]);
     assert!(client.status.success(), "{client:?}");
-    assert_eq!(sizes(&client), ["0", "8", "64K"]);
-    let server = server.finish();
+    assert_eq!(parse_table_sizes(&client), ["0", "8", "64K"]);
+    let server = server.wait_with_output();
     assert!(server.status.success(), "{server:?}");
     assert!(server.stdout.contains("untagged messages, every byte checked, 3 sizes\n"), "{server:?}");
     assert_eq!(server.stderr, "");
@@ -64,21 +64,21 @@ fn server_serves_one_client_and_ends() {
 #[test]
 fn keep_option_serves_further_clients_after_one_dies() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0", "--keep", "--timeout", "5"]);
-    let address = server.await_line("listening at ");
+    let address = server.await_line_rest("listening at ");
     let address = address.split(' ').next().expect("an address");
     let measure = ["pingpong", address, "--sizes", "8,64K", "--iterations", "20", "--check"];
     for _ in 0..2 {
         let client = run(&measure);
         assert!(client.status.success(), "{client:?}");
-        server.await_line("served ");
+        server.await_line_rest("served ");
     }
     let client = start(&["pingpong", address, "--sizes", "8", "--iterations", ENDLESS]);
-    server.await_line("serving ");
+    server.await_line_rest("serving ");
     drop(client);
     // The server may still be busy with the dead client; the next client waits.
     let client = run(&measure);
     assert!(client.status.success(), "{client:?}");
-    assert_eq!(sizes(&client), ["8", "64K"]);
+    assert_eq!(parse_table_sizes(&client), ["8", "64K"]);
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn pingpong_of_an_unknown_domain_is_refused() {
 #[test]
 fn killed_peer_process_is_reported() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
-    parent.await_line("    size");
-    kill(parent.peer_process());
-    let outcome = parent.finish();
+    parent.await_line_rest("    size");
+    kill(parent.peer_process_id());
+    let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stderr.contains("the peer process ended too early (signal: 9 (SIGKILL)"), "{outcome:?}");
 }
@@ -130,22 +130,22 @@ fn killed_peer_process_is_reported() {
 #[test]
 fn peer_process_ends_with_a_killed_parent() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
-    parent.await_line("    size");
+    parent.await_line_rest("    size");
     parent.child.kill().expect("it runs");
     // This returns when the last process with the parent's standard error has ended.
-    let outcome = parent.finish();
+    let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }
 
 #[test]
 fn killed_server_is_reported() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
-    let address = server.await_line("listening at ");
+    let address = server.await_line_rest("listening at ");
     let address = address.split(' ').next().expect("an address").to_owned();
     let mut client = start(&["pingpong", &address, "--sizes", "64", "--iterations", ENDLESS]);
-    client.await_line("    size");
+    client.await_line_rest("    size");
     drop(server);
-    let outcome = client.finish();
+    let outcome = client.wait_with_output();
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stderr.starts_with(&format!("homespun: lost the peer at {address}: ")), "{outcome:?}");
 }

@@ -4,15 +4,15 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use crate::command::{Outcome, run, run_in, start};
+use crate::command::{Outcome, run, run_with_environment, start};
 
 /// The value of a variable, as `env` prints it.
-fn variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
+fn find_printed_variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
     outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// The lines on standard error, except the warning of a host without libfabric.
-fn complaints(outcome: &Outcome) -> Vec<&str> {
+fn filter_stderr_lines(outcome: &Outcome) -> Vec<&str> {
     outcome.stderr.lines().filter(|line| !line.contains("the system has no libfabric.so.1")).collect()
 }
 
@@ -20,8 +20,8 @@ fn complaints(outcome: &Outcome) -> Vec<&str> {
 fn command_gets_the_environment_for_libfabric_and_mpi() {
     let outcome = run(&["run", "--domain", "shm", "--", "env"]);
     assert!(outcome.status.success(), "{outcome:?}");
-    assert!(complaints(&outcome).is_empty(), "{outcome:?}");
-    let path = Path::new(variable(&outcome, "FI_PROVIDER_PATH").expect("a directory"));
+    assert!(filter_stderr_lines(&outcome).is_empty(), "{outcome:?}");
+    let path = Path::new(find_printed_variable(&outcome, "FI_PROVIDER_PATH").expect("a directory"));
     assert!(path.is_absolute() && path.join("libhomespun_fi.so").is_file(), "{outcome:?}");
     for (name, value) in [
         ("FI_PROVIDER", "homespun"),
@@ -40,7 +40,7 @@ fn command_gets_the_environment_for_libfabric_and_mpi() {
         ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
         ("I_MPI_REMOVED_VAR_WARNING", "0"),
     ] {
-        assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
+        assert_eq!(find_printed_variable(&outcome, name), Some(value), "{name}: {outcome:?}");
     }
 }
 
@@ -57,7 +57,7 @@ fn user_variables_are_kept_unless_they_conflict() {
         ("I_MPI_OFI_LIBRARY", "/of/the/user/libfabric.so"),
         ("I_MPI_REMOVED_VAR_WARNING", "1"),
     ];
-    let outcome = run_in(&has, &["run", "--", "env"]);
+    let outcome = run_with_environment(&has, &["run", "--", "env"]);
     for (name, value) in [
         ("FI_PROVIDER", Some("homespun")),
         ("FI_HOMESPUN_DOMAIN", Some("tcp")),
@@ -69,18 +69,18 @@ fn user_variables_are_kept_unless_they_conflict() {
         ("I_MPI_OFI_LIBRARY", Some("/of/the/user/libfabric.so")),
         ("I_MPI_REMOVED_VAR_WARNING", Some("1")),
     ] {
-        assert_eq!(variable(&outcome, name), value, "{name}: {outcome:?}");
+        assert_eq!(find_printed_variable(&outcome, name), value, "{name}: {outcome:?}");
     }
-    let outcome = run_in(&has, &["run", "--domain", "shm", "--", "env"]);
-    assert_eq!(variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("shm"), "{outcome:?}");
+    let outcome = run_with_environment(&has, &["run", "--domain", "shm", "--", "env"]);
+    assert_eq!(find_printed_variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("shm"), "{outcome:?}");
 }
 
 #[test]
 fn command_replaces_the_process() {
     let mut running = start(&["run", "--", "sh", "-c", "echo $$; exit 42"]);
-    let pid = running.await_line("");
+    let pid = running.await_line_rest("");
     assert_eq!(pid, running.child.id().to_string());
-    let outcome = running.finish();
+    let outcome = running.wait_with_output();
     assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
     let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
@@ -114,21 +114,21 @@ fn command_that_cannot_be_run_is_reported_with_its_own_exit_status() {
         ("orterun", open_mpi),
         ("mpiexec.hydra", "MPICH or Intel MPI (mpich and impi-rt in the Python package index)"),
     ] {
-        let outcome = run_in(&path, &["run", "--", launcher, "-np", "2", "app"]);
+        let outcome = run_with_environment(&path, &["run", "--", launcher, "-np", "2", "app"]);
         assert_eq!(outcome.status.code(), Some(127), "{outcome:?}");
         let complaint = format!("homespun: there is no command {launcher}: install {mpi}");
-        assert_eq!(complaints(&outcome), [complaint]);
+        assert_eq!(filter_stderr_lines(&outcome), [complaint]);
     }
     let outcome = run(&["run", "--", "no-such-command"]);
     assert_eq!(outcome.status.code(), Some(127), "{outcome:?}");
-    assert_eq!(complaints(&outcome), ["homespun: there is no command no-such-command"]);
+    assert_eq!(filter_stderr_lines(&outcome), ["homespun: there is no command no-such-command"]);
 
     let file = nowhere.path().join("data");
     File::create(&file).expect("a temporary file");
     let outcome = run(&["run", "--", file.to_str().expect("a name in UTF-8")]);
     assert_eq!(outcome.status.code(), Some(126), "{outcome:?}");
     assert_eq!(
-        complaints(&outcome),
+        filter_stderr_lines(&outcome),
         [format!("homespun: cannot run {}: Permission denied (os error 13)", file.display())]
     );
 }
@@ -149,7 +149,7 @@ fn missing_plugin_is_reported_with_its_directory() {
 
     File::create(nowhere.path().join("libhomespun_fi.so")).expect("a temporary file");
     let outcome = run(&["run", "--provider-dir", directory, "--", "env"]);
-    assert_eq!(variable(&outcome, "FI_PROVIDER_PATH"), Some(directory), "{outcome:?}");
+    assert_eq!(find_printed_variable(&outcome, "FI_PROVIDER_PATH"), Some(directory), "{outcome:?}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn missing_libfabric_is_a_warning_and_the_command_runs() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("libfabric.so.1"), "").expect("a temporary file");
     let variables = [("LD_LIBRARY_PATH", directory.path().to_str().expect("a name in UTF-8"))];
-    let outcome = run_in(&variables, &["run", "--", "echo", "done"]);
+    let outcome = run_with_environment(&variables, &["run", "--", "echo", "done"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stdout, "done\n");
     assert!(outcome.stderr.starts_with("homespun: the system has no libfabric.so.1, "), "{outcome:?}");

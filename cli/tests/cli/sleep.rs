@@ -3,17 +3,17 @@
 
 use serde_json::Value;
 
-use crate::command::{Outcome, domains_there, kill, run, start};
+use crate::command::{Outcome, available_domains, kill, run, start};
 
 const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
 
 /// The named contenders whose domain of homespun is available.
-fn contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
-    let there = domains_there();
+fn select_available_contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let there = available_domains();
     named.iter().filter(|(domain, _)| there.contains(domain)).map(|(_, name)| *name).collect()
 }
 
-fn document(outcome: &Outcome) -> Value {
+fn parse_json_output(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
@@ -36,7 +36,7 @@ fn require_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
 fn every_provider_is_measured_polled_asleep_and_idle() {
     let outcome = run(&[&QUICK[..], &["0,8,4K", "--against", "shm,tcp,sockets", "--json"]].concat());
     assert!(outcome.status.success(), "{outcome:?}");
-    let document = document(&outcome);
+    let document = parse_json_output(&outcome);
     assert_eq!(document["homespun_version"], env!("CARGO_PKG_VERSION"));
     assert!(document["libfabric_version"].is_string(), "{document}");
     let measured = document["contenders"].as_array().expect("a list");
@@ -48,7 +48,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
         ("tcp", "tcp"),
         ("tcp", "sockets"),
     ];
-    assert_eq!(names, contenders(&all));
+    assert_eq!(names, select_available_contenders(&all));
     for contender in measured {
         let is_rival = !contender["rival_of"].is_null();
         require_latencies(&contender["polled"], &[0, 8, 4096], is_rival);
@@ -92,7 +92,7 @@ fn killed_process_is_reported_in_its_row() {
     let parent = start(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
     let pids = parent.await_peer_processes(2);
     kill(pids[0]);
-    let outcome = parent.finish();
+    let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stderr.contains("1 of 2 contenders failed"), "{outcome:?}");
     let reason = outcome.stdout.lines().find(|line| line.starts_with("homespun/tcp, polling: failed: "));

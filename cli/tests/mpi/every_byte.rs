@@ -5,30 +5,30 @@ use crate::programs::EVERY_BYTE;
 
 #[test]
 fn messages_between_two_open_mpi_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Open, 2, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Open, 2, &[], &[]);
 }
 
 #[test]
 fn messages_between_four_open_mpi_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Open, 4, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Open, 4, &[], &[]);
 }
 
 #[test]
 fn messages_between_two_mpich_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Mpich, 2, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Mpich, 2, &[], &[]);
 }
 
 #[test]
 fn messages_between_four_mpich_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Mpich, 4, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Mpich, 4, &[], &[]);
 }
 
 #[test]
 fn messages_between_two_intel_mpi_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Intel, 2, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Intel, 2, &[], &[]);
 }
 
 #[test]
 fn messages_between_four_intel_mpi_ranks_are_intact() {
-    EVERY_BYTE.check(Mpi::Intel, 4, &[], &[]);
+    EVERY_BYTE.run_and_check(Mpi::Intel, 4, &[], &[]);
 }

@@ -16,9 +16,9 @@ fn mpi_without_homespun_fails() {
         (Mpi::Mpich, "OFI call getinfo failed"),
         (Mpi::Intel, "OFI fi_getinfo() failed"),
     ] {
-        let Some(program) = EVERY_BYTE.compiled(mpi) else { continue };
-        let launch = Launch::with(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
-        let outcome = launch.at_most(FAILURE_MAX).run(&program, &[]);
+        let Some(program) = EVERY_BYTE.compile_once(mpi) else { continue };
+        let launch = Launch::with_variable(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
+        let outcome = launch.with_run_max(FAILURE_MAX).run(&program, &[]);
         EVERY_BYTE.require_failure(&outcome);
         assert!(format!("{outcome}").contains(complaint), "{outcome}");
     }
@@ -26,14 +26,14 @@ fn mpi_without_homespun_fails() {
 
 #[test]
 fn open_mpi_without_a_domain_uses_tcp() {
-    let Some(program) = EVERY_BYTE.compiled(Mpi::Open) else { return };
-    let outcome = Launch::with(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
-    outcome.require_over(Mpi::Open, "tcp", 2);
+    let Some(program) = EVERY_BYTE.compile_once(Mpi::Open) else { return };
+    let outcome = Launch::with_variable(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
+    outcome.require_success_over(Mpi::Open, "tcp", 2);
 }
 
 #[test]
 fn intel_mpi_without_a_domain_uses_tcp() {
-    let Some(program) = EVERY_BYTE.compiled(Mpi::Intel) else { return };
-    let outcome = Launch::with(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
-    outcome.require_over(Mpi::Intel, "tcp", 2);
+    let Some(program) = EVERY_BYTE.compile_once(Mpi::Intel) else { return };
+    let outcome = Launch::with_variable(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
+    outcome.require_success_over(Mpi::Intel, "tcp", 2);
 }

@@ -25,25 +25,25 @@ const EACH_ON_A_CORE: &[&str] = &["-bind-to", "core"];
 
 /// The number of calls with wrong neighbours.
 #[track_caller]
-fn wrong_calls(program: Program, outcome: &Outcome) -> u32 {
-    let line = outcome.line(program.verdict()).unwrap_or_else(|| panic!("{outcome}"));
-    let count = line.strip_prefix(&format!("{}: 2 ranks, ", program.verdict()));
+fn parse_wrong_calls(program: Program, outcome: &Outcome) -> u32 {
+    let line = outcome.find_line(program.success_line_prefix()).unwrap_or_else(|| panic!("{outcome}"));
+    let count = line.strip_prefix(&format!("{}: 2 ranks, ", program.success_line_prefix()));
     let count = count.and_then(|rest| rest.strip_suffix(&format!(" wrong of {CALLS}")));
     count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{outcome}"))
 }
 
 #[test]
 fn mpich_rarely_counts_wrong_neighbours() {
-    let Some(program) = GRAPH.compiled(Mpi::Mpich) else { return };
+    let Some(program) = GRAPH.compile_once(Mpi::Mpich) else { return };
     if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
-        return Prerequisite::TWO_PROCESSORS.lacks("each rank needs its own");
+        return Prerequisite::TWO_PROCESSORS.report_skipped("each rank needs its own");
     }
     for domain in DOMAINS {
         let run = || {
-            let launch = Launch::over(Mpi::Mpich, domain, 2).options(EACH_ON_A_CORE);
+            let launch = Launch::with_domain(Mpi::Mpich, domain, 2).with_options(EACH_ON_A_CORE);
             let outcome = launch.run(&program, &[&CALLS.to_string()]);
-            outcome.require_over(Mpi::Mpich, domain, 2);
-            wrong_calls(GRAPH, &outcome)
+            outcome.require_success_over(Mpi::Mpich, domain, 2);
+            parse_wrong_calls(GRAPH, &outcome)
         };
         let mut counts: Vec<u32> = (0..RUNS).map(|_| run()).collect();
         counts.sort_unstable();

@@ -50,22 +50,22 @@ pub(crate) struct Launch {
 
 impl Launch {
     /// A launch of this many ranks with `--domain`.
-    pub(crate) fn over(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch {
+    pub(crate) fn with_domain(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch {
         Launch { mpi, domain: Some(domain), variables: Vec::new(), options: &[], ranks, run_max: RUN_MAX }
     }
 
     /// A launch of this many ranks without `--domain`, and with this variable in the environment.
-    pub(crate) fn with(mpi: Mpi, variable: (&'static str, &'static str), ranks: usize) -> Launch {
+    pub(crate) fn with_variable(mpi: Mpi, variable: (&'static str, &'static str), ranks: usize) -> Launch {
         Launch { mpi, domain: None, variables: vec![variable], options: &[], ranks, run_max: RUN_MAX }
     }
 
     /// Adds these options of `mpirun`.
-    pub(crate) fn options(self, options: &'static [&'static str]) -> Launch {
+    pub(crate) fn with_options(self, options: &'static [&'static str]) -> Launch {
         Launch { options, ..self }
     }
 
     /// Sets the time limit of the run.
-    pub(crate) fn at_most(self, run_max: Duration) -> Launch {
+    pub(crate) fn with_run_max(self, run_max: Duration) -> Launch {
         Launch { run_max, ..self }
     }
 
@@ -73,7 +73,7 @@ impl Launch {
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Outcome {
         // A failed test poisons the lock, and must not fail the next one.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut running = Running::start(self.command().arg(program).args(arguments), turn);
+        let mut running = Running::start(self.build_command().arg(program).args(arguments), turn);
         let status = running.wait_at_most(self.run_max);
         if status.is_none() {
             running.kill();
@@ -83,14 +83,14 @@ impl Launch {
         Outcome { status, stdout, stderr }
     }
 
-    fn command(&self) -> Command {
+    fn build_command(&self) -> Command {
         // Cargo builds the plugin before this test, and puts both into one directory.
         let plugin = env::current_exe().expect("this test's path");
         let plugin = plugin.parent().expect("a file is in a directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
         command.arg("run").arg("--provider-dir").arg(plugin);
         command.args(self.domain.iter().flat_map(|domain| ["--domain", domain]));
-        command.arg("--").arg(self.mpi.launcher().expect("it was looked for"));
+        command.arg("--").arg(self.mpi.find_launcher().expect("it was looked for"));
         command.args(["-np", &self.ranks.to_string()]).args(self.options);
         command.envs(self.mpi.environment()).envs(self.variables.iter().copied());
         command
@@ -100,7 +100,7 @@ impl Launch {
 impl Outcome {
     /// Fails the test unless the run succeeded, and all ranks used this domain of homespun.
     #[track_caller]
-    pub(crate) fn require_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
+    pub(crate) fn require_success_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
         assert!(self.status.is_some_and(|status| status.success()), "{self}");
         match mpi {
             Mpi::Open => {
@@ -116,7 +116,10 @@ impl Outcome {
             }
             // Rank 0 lists the domain of each under the name of a network interface.
             Mpi::Intel => {
-                assert!(self.line("[0] MPI startup(): libfabric provider: homespun").is_some(), "{self}");
+                assert!(
+                    self.find_line("[0] MPI startup(): libfabric provider: homespun").is_some(),
+                    "{self}"
+                );
                 let listed = self.stdout.lines().skip_while(|line| !line.ends_with("Pin nic")).skip(1);
                 let listed = listed.map_while(|line| line.strip_prefix("[0] MPI startup(): "));
                 let chosen: Vec<Vec<&str>> =
@@ -130,7 +133,7 @@ impl Outcome {
     }
 
     /// The line of standard output with this beginning.
-    pub(crate) fn line(&self, beginning: &str) -> Option<&str> {
+    pub(crate) fn find_line(&self, beginning: &str) -> Option<&str> {
         self.stdout.lines().find(|line| line.starts_with(beginning))
     }
 }
@@ -159,8 +162,8 @@ impl Running {
         command.env("TMPDIR", directory.path()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn().expect("the command starts");
-        let stdout = text(child.stdout.take().expect("a pipe"));
-        let stderr = text(child.stderr.take().expect("a pipe"));
+        let stdout = read_in_thread(child.stdout.take().expect("a pipe"));
+        let stderr = read_in_thread(child.stderr.take().expect("a pipe"));
         Running { child, stdout, stderr, has_ended: false, _directory: directory, _turn: turn }
     }
 
@@ -214,7 +217,7 @@ fn descendants(pid: Pid) -> Vec<Pid> {
 }
 
 /// Reads a pipe until it is closed.
-fn text(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn read_in_thread(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, text) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -228,7 +231,7 @@ fn text(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
 #[test]
 fn ranks_beyond_the_time_limit_are_killed() {
     for mpi in Mpi::ALL {
-        if mpi.launcher().is_some() {
+        if mpi.find_launcher().is_some() {
             kill_sleeping_ranks(mpi);
         }
     }
@@ -236,11 +239,12 @@ fn ranks_beyond_the_time_limit_are_killed() {
 
 fn kill_sleeping_ranks(mpi: Mpi) {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut running = Running::start(Launch::over(mpi, "shm", 2).command().args(["sleep", LONG]), turn);
+    let mut running =
+        Running::start(Launch::with_domain(mpi, "shm", 2).build_command().args(["sleep", LONG]), turn);
     let deadline = Instant::now() + RUN_MAX;
     let ranks = loop {
         let mut ranks = descendants(Pid::from_child(&running.child));
-        ranks.retain(|rank| sleeps_long(*rank));
+        ranks.retain(|rank| is_sleeping_rank(*rank));
         if ranks.len() == 2 {
             break ranks;
         }
@@ -250,7 +254,7 @@ fn kill_sleeping_ranks(mpi: Mpi) {
     assert!(running.wait_at_most(Duration::ZERO).is_none(), "it has ended by itself");
     running.kill();
     for rank in ranks {
-        assert!(!sleeps_long(rank), "rank {rank:?} still runs");
+        assert!(!is_sleeping_rank(rank), "rank {rank:?} still runs");
     }
 }
 
@@ -258,7 +262,7 @@ fn kill_sleeping_ranks(mpi: Mpi) {
 const LONG: &str = "98765";
 
 /// Whether a process is such a rank.
-fn sleeps_long(pid: Pid) -> bool {
+fn is_sleeping_rank(pid: Pid) -> bool {
     let command = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
     command == format!("sleep\0{LONG}\0").into_bytes()
 }

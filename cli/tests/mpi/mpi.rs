@@ -28,8 +28,8 @@ impl Mpi {
     pub(crate) const ALL: [Mpi; 3] = [Mpi::Open, Mpi::Mpich, Mpi::Intel];
 
     /// The path of the command that starts its ranks, if it is installed.
-    pub(crate) fn launcher(self) -> Option<PathBuf> {
-        self.command(match self {
+    pub(crate) fn find_launcher(self) -> Option<PathBuf> {
+        self.find_command(match self {
             Mpi::Open | Mpi::Mpich => "mpirun",
             // Its `mpirun` is a script that finds this command only through PATH.
             Mpi::Intel => "mpiexec.hydra",
@@ -37,22 +37,22 @@ impl Mpi {
     }
 
     /// The path of one of its commands, if it is installed.
-    pub(crate) fn command(self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn find_command(self, name: &str) -> Option<PathBuf> {
         let (variable, title) = match self {
             Mpi::Open => {
                 let package = if name == "mpicc" { "libopenmpi-dev" } else { "openmpi-bin" };
-                return installed(name, package);
+                return find_program(name, package);
             }
             Mpi::Mpich => (MPICH_DIRECTORY, "MPICH"),
             Mpi::Intel => (INTEL_MPI_DIRECTORY, "Intel MPI"),
         };
         let directory = env::var_os(variable);
         if self == Mpi::Intel && directory.is_none() && !cfg!(target_arch = "x86_64") {
-            Prerequisite::PROCESSOR_OF_INTEL_MPI.lacks(name);
+            Prerequisite::PROCESSOR_OF_INTEL_MPI.report_skipped(name);
             return None;
         }
         let command = directory.map(|directory| Path::new(&directory).join("bin").join(name));
-        found(command, &format!("{title}, whose directory {variable} names"))
+        report_if_not_file(command, &format!("{title}, whose directory {variable} names"))
     }
 
     /// Environment variables for its compiler and its ranks, in addition to those of `homespun run`.
@@ -83,13 +83,13 @@ impl Mpi {
 }
 
 /// The path of a program, if it is installed.
-pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(program: &str, package: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let command =
         env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
-    found(command, &format!("{program} (Debian: {package})"))
+    report_if_not_file(command, &format!("{program} (Debian: {package})"))
 }
 
-fn found(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
-    Prerequisite::MPI.found(command.filter(|path| path.is_file()), what)
+fn report_if_not_file(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
+    Prerequisite::MPI.report_if_none(command.filter(|path| path.is_file()), what)
 }

@@ -2,7 +2,7 @@
 
 use crate::DOMAINS;
 use crate::launch::Launch;
-use crate::mpi::{Mpi, installed};
+use crate::mpi::{Mpi, find_program};
 
 /// The longest message, and the number of repetitions of each size.
 const LONGEST_BYTES: &str = "8388608";
@@ -16,14 +16,15 @@ const CHECKED: &str = "Integrity check passed";
 const ROUND_SIZES: [&str; 2] = ["-p", "0"];
 
 /// Runs NetPIPE with these options over each domain. Each line about a size must end with `verdict`.
-fn netpipe(options: &[&str], verdict: &str) {
-    let (Some(_), Some(program)) = (Mpi::Open.launcher(), installed("NPopenmpi", "netpipe-openmpi")) else {
+fn run_netpipe(options: &[&str], verdict: &str) {
+    let (Some(_), Some(program)) = (Mpi::Open.find_launcher(), find_program("NPopenmpi", "netpipe-openmpi"))
+    else {
         return;
     };
     for domain in DOMAINS {
         let bounds = ["-l", "1", "-u", LONGEST_BYTES, "-n", REPETITIONS, "-o", "np.out"];
-        let outcome = Launch::over(Mpi::Open, domain, 2).run(&program, &[&bounds, options].concat());
-        outcome.require_over(Mpi::Open, domain, 2);
+        let outcome = Launch::with_domain(Mpi::Open, domain, 2).run(&program, &[&bounds, options].concat());
+        outcome.require_success_over(Mpi::Open, domain, 2);
         let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
         let sizes: Vec<&str> = said.lines().filter(|line| line.contains(" times --> ")).collect();
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");
@@ -36,30 +37,30 @@ fn netpipe(options: &[&str], verdict: &str) {
 
 #[test]
 fn netpipe_data_is_intact() {
-    netpipe(&["-i"], CHECKED);
+    run_netpipe(&["-i"], CHECKED);
 }
 
 #[test]
 fn netpipe_measures_one_message_at_a_time() {
-    netpipe(&[], MEASURED);
+    run_netpipe(&[], MEASURED);
 }
 
 #[test]
 fn netpipe_measures_preposted_receives_from_any_source() {
-    netpipe(&[&ROUND_SIZES[..], &["-a", "-z"]].concat(), MEASURED);
+    run_netpipe(&[&ROUND_SIZES[..], &["-a", "-z"]].concat(), MEASURED);
 }
 
 #[test]
 fn netpipe_measures_both_directions_at_once() {
-    netpipe(&[&ROUND_SIZES[..], &["-a", "-2"]].concat(), MEASURED);
+    run_netpipe(&[&ROUND_SIZES[..], &["-a", "-2"]].concat(), MEASURED);
 }
 
 #[test]
 fn netpipe_measures_synchronous_sends() {
-    netpipe(&[&ROUND_SIZES[..], &["-S"]].concat(), MEASURED);
+    run_netpipe(&[&ROUND_SIZES[..], &["-S"]].concat(), MEASURED);
 }
 
 #[test]
 fn netpipe_measures_a_stream_in_one_direction() {
-    netpipe(&[&ROUND_SIZES[..], &["-s"]].concat(), MEASURED);
+    run_netpipe(&[&ROUND_SIZES[..], &["-s"]].concat(), MEASURED);
 }

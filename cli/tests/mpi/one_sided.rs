@@ -40,45 +40,45 @@ const ADDED_AND_SWAPPED: &[&str] = &[
 
 #[test]
 fn open_mpi_puts_and_gets_with_messages() {
-    ONE_SIDED.check(Mpi::Open, 3, OF_MESSAGES, &[]);
+    ONE_SIDED.run_and_check(Mpi::Open, 3, OF_MESSAGES, &[]);
 }
 
 #[test]
 fn open_mpi_accumulates_with_messages() {
-    ACCUMULATE.check(Mpi::Open, 3, OF_MESSAGES, WITHOUT_ORDER);
+    ACCUMULATE.run_and_check(Mpi::Open, 3, OF_MESSAGES, WITHOUT_ORDER);
 }
 
 #[test]
 fn open_mpi_puts_and_gets_with_rma() {
-    ONE_SIDED.check(Mpi::Open, 3, OF_ACCESSES, &[]);
+    ONE_SIDED.run_and_check(Mpi::Open, 3, OF_ACCESSES, &[]);
 }
 
 #[test]
 fn open_mpi_accumulates_with_atomic_operations() {
-    ACCUMULATE.check(Mpi::Open, 3, OF_ACCESSES, ADDED_AND_SWAPPED);
+    ACCUMULATE.run_and_check(Mpi::Open, 3, OF_ACCESSES, ADDED_AND_SWAPPED);
 }
 
 #[test]
 fn open_mpi_accumulates_under_locks() {
-    ACCUMULATE.check(Mpi::Open, 3, WITH_LOCKS, WITHOUT_OWN);
+    ACCUMULATE.run_and_check(Mpi::Open, 3, WITH_LOCKS, WITHOUT_OWN);
 }
 
 #[test]
 fn mpich_puts_and_gets() {
-    ONE_SIDED.check(Mpi::Mpich, 3, &[], &[]);
+    ONE_SIDED.run_and_check(Mpi::Mpich, 3, &[], &[]);
 }
 
 #[test]
 fn mpich_accumulates() {
-    ACCUMULATE.check(Mpi::Mpich, 3, &[], &[]);
+    ACCUMULATE.run_and_check(Mpi::Mpich, 3, &[], &[]);
 }
 
 #[test]
 fn intel_mpi_puts_and_gets() {
-    ONE_SIDED.check(Mpi::Intel, 3, &[], &[]);
+    ONE_SIDED.run_and_check(Mpi::Intel, 3, &[], &[]);
 }
 
 #[test]
 fn intel_mpi_accumulates() {
-    ACCUMULATE.check(Mpi::Intel, 3, &[], &[]);
+    ACCUMULATE.run_and_check(Mpi::Intel, 3, &[], &[]);
 }

@@ -36,20 +36,20 @@ type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
     /// The beginning of the line that it prints on success.
-    pub(crate) fn verdict(self) -> &'static str {
+    pub(crate) fn success_line_prefix(self) -> &'static str {
         self.verdict
     }
 
     /// The path of the program, compiled once for each MPI; `None` if that MPI is not installed.
-    pub(crate) fn compiled(self, mpi: Mpi) -> Option<PathBuf> {
+    pub(crate) fn compile_once(self, mpi: Mpi) -> Option<PathBuf> {
         static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
         programs.entry((self.name, mpi)).or_insert_with(|| self.compile(mpi)).clone()
     }
 
     fn compile(self, mpi: Mpi) -> Option<PathBuf> {
-        mpi.launcher()?;
-        let compiler = mpi.command("mpicc")?;
+        mpi.find_launcher()?;
+        let compiler = mpi.find_command("mpicc")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
         // Another run of the tests may be using the old file.
@@ -65,12 +65,19 @@ impl Program {
 
     /// Runs the program over each domain with these arguments and `mpirun` options, and checks its output.
     #[track_caller]
-    pub(crate) fn check(self, mpi: Mpi, ranks: usize, options: &'static [&'static str], arguments: &[&str]) {
-        let Some(program) = self.compiled(mpi) else { return };
+    pub(crate) fn run_and_check(
+        self,
+        mpi: Mpi,
+        ranks: usize,
+        options: &'static [&'static str],
+        arguments: &[&str],
+    ) {
+        let Some(program) = self.compile_once(mpi) else { return };
         for domain in DOMAINS {
-            let outcome = Launch::over(mpi, domain, ranks).options(options).run(&program, arguments);
-            outcome.require_over(mpi, domain, ranks);
-            assert!(outcome.line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
+            let outcome =
+                Launch::with_domain(mpi, domain, ranks).with_options(options).run(&program, arguments);
+            outcome.require_success_over(mpi, domain, ranks);
+            assert!(outcome.find_line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
         }
     }
 
@@ -78,6 +85,6 @@ impl Program {
     #[track_caller]
     pub(crate) fn require_failure(self, outcome: &crate::launch::Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");
-        assert!(outcome.line(self.verdict).is_none(), "{outcome}");
+        assert!(outcome.find_line(self.verdict).is_none(), "{outcome}");
     }
 }

@@ -6,7 +6,7 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkId, Provider};
 
 use crate::transport::deadline::PATIENCE;
-use crate::transport::{Deadline, TestEndpoint, drive};
+use crate::transport::{Deadline, TestEndpoint, drive_until};
 
 /// A backend under test: its provider, and how long its tests wait for an event.
 #[derive(Debug)]
@@ -44,12 +44,12 @@ impl<'a, P: Provider> Backend<'a, P> {
     }
 
     /// The moment when a test that starts to wait now stops waiting.
-    pub fn deadline(self) -> Deadline {
+    pub fn deadline_from_now(self) -> Deadline {
         Deadline::after(self.patience)
     }
 
     /// That many bytes, or the provider's largest message if that is shorter.
-    pub(crate) fn frame_bytes(self, wished_bytes: usize) -> usize {
+    pub(crate) fn clamp_frame_bytes(self, wished_bytes: usize) -> usize {
         usize::try_from(self.provider.attr().max_message_bytes)
             .map_or(wished_bytes, |max| max.min(wished_bytes))
     }
@@ -60,7 +60,7 @@ impl<'a, P: Provider> Backend<'a, P> {
     ///
     /// If the provider does not open it.
     #[track_caller]
-    pub fn open(self, instance: u64) -> TestEndpoint<P::Transport> {
+    pub fn open_endpoint(self, instance: u64) -> TestEndpoint<P::Transport> {
         TestEndpoint::open(self.provider, instance).with_patience(self.patience)
     }
 
@@ -70,7 +70,7 @@ impl<'a, P: Provider> Backend<'a, P> {
     ///
     /// If the provider does not open it.
     #[track_caller]
-    pub fn open_at(self, bind: Address, instance: u64) -> TestEndpoint<P::Transport> {
+    pub fn open_endpoint_at(self, bind: Address, instance: u64) -> TestEndpoint<P::Transport> {
         TestEndpoint::open_at(self.provider, bind, instance).with_patience(self.patience)
     }
 
@@ -80,13 +80,13 @@ impl<'a, P: Provider> Backend<'a, P> {
     ///
     /// If the link does not come up in time.
     #[track_caller]
-    pub fn linked(self) -> Linked<P::Transport> {
-        let mut endpoints = [self.open(11), self.open(22)];
+    pub fn open_linked_pair(self) -> Linked<P::Transport> {
+        let mut endpoints = [self.open_endpoint(11), self.open_endpoint(22)];
         let link = endpoints[0].connect(endpoints[1].address());
-        drive(&mut endpoints, "a link that is up on both sides", |[a, b]| {
-            a.recorder.up_count() == 1 && b.recorder.up_count() == 1
+        drive_until(&mut endpoints, "a link that is up on both sides", |[a, b]| {
+            a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
         });
-        let peer = endpoints[1].recorder.ups()[0].0;
+        let peer = endpoints[1].recorder.links_up()[0].0;
         (endpoints, link, peer)
     }
 }

@@ -5,46 +5,50 @@ use std::array;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
-use crate::transport::room::{fill, stop_inside_a_frame};
-use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive, message, payload};
+use crate::transport::room::{fill_link, send_until_partly_taken};
+use crate::transport::{
+    BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
+};
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// Frames that were taken before [`Close::Drain`] reach the peer, which then sees [`LinkError::Closed`].
 /// Frames that the peer sends meanwhile are dropped, nothing more is reported of the link, and
-/// [`draining`](Transport::draining) falls to 0.
+/// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn drain_delivers_all_frames_before_closed<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     for size in SIZES {
-        endpoints[0].post(link, payload(size, 1));
-        endpoints[1].post(peer, payload(size, 2));
+        endpoints[0].post(link, pseudo_random_payload(size, 1));
+        endpoints[1].post(peer, pseudo_random_payload(size, 2));
     }
-    drive(&mut endpoints, "everything to be taken", |[a, _]| a.is_posted());
+    drive_until(&mut endpoints, "everything to be taken", |[a, _]| a.has_sent_all());
     endpoints[0].close(link, Close::Drain);
     let events_before = endpoints[0].recorder.log().len();
-    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
-        a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+    drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
+        a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
     });
     let [a, b] = endpoints;
-    assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
-    assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
+    assert!(b.recorder.payloads_of(peer) == SIZES.map(|size| pseudo_random_payload(size, 1)));
+    assert_eq!(b.recorder.down_error(peer), Some(&LinkError::Closed));
     assert_eq!(a.recorder.log().len(), events_before, "reported of a closed link");
 }
 
-/// [`draining`](Transport::draining) falls to 0 although the peer makes no call. From then on the transport
+/// [`draining_count`](Transport::draining_count) falls to 0 although the peer makes no call. From then on the transport
 /// may be dropped: the peer still gets all frames that were taken, and sees [`LinkError::Closed`].
 pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for is_accepted in [false, true] {
-        let ([mut a, mut b], mut link, mut peer) = backend.linked();
+        let ([mut a, mut b], mut link, mut peer) = backend.open_linked_pair();
         if is_accepted {
             ((a, b), (link, peer)) = ((b, a), (peer, link));
         }
-        let taken = send_little(&mut a, link);
+        let taken = send_empty_frames(&mut a, link);
         a.close(link, Close::Drain);
-        drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+        drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
         drop(a);
-        drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
-        assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
+        drive_until(array::from_mut(&mut b), "the end of the link", |[b]| {
+            b.recorder.down_error(peer).is_some()
+        });
+        assert_eq!(b.recorder.down_error(peer), Some(&LinkError::Closed));
         assert_eq!(b.recorder.frame_count(peer), taken);
     }
 }
@@ -52,78 +56,78 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
 /// The same holds for a link that the peer has not accepted, but what was taken may get lost with it.
 pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
-        let [mut a, b] = [backend.open(11), backend.open(22)];
+        let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
         let link = a.connect(b.address());
-        a.post(link, payload(50, 1));
+        a.post(link, pseudo_random_payload(50, 1));
         for _ in 0..passes {
             a.transmit();
             a.receive(BUDGET_FRAMES);
         }
         a.close(link, Close::Drain);
-        drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+        drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
     }
 }
 
 /// A full link that is drained does not wait for a peer that has ended.
 pub fn drain_of_a_full_link_ends_with_its_peer<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, b], link, _) = backend.linked();
-    fill(&mut a, link, 256 * 1024);
+    let ([mut a, b], link, _) = backend.open_linked_pair();
+    fill_link(&mut a, link, 256 * 1024);
     a.close(link, Close::Drain);
     a.transmit();
     drop(b);
-    drive(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining() == 0);
+    drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
 }
 
-/// A transport whose full link has [drained](Transport::draining) may be dropped: the peer still gets all
+/// A transport whose full link has [drained](Transport::draining_count) may be dropped: the peer still gets all
 /// frames that were taken.
 pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    let taken = fill(&mut endpoints[0], link, 100) - 1;
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let taken = fill_link(&mut endpoints[0], link, 100) - 1;
     let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
     endpoints[0].close(link, Close::Drain);
-    drive(&mut endpoints, "the link to drain", |[a, _]| a.transport.draining() == 0);
+    drive_until(&mut endpoints, "the link to drain", |[a, _]| a.transport.draining_count() == 0);
     let [a, mut b] = endpoints;
     drop(a);
-    drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
+    drive_until(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down_error(peer).is_some());
     assert_eq!(b.recorder.frame_count(peer), taken);
-    assert_eq!(b.recorder.down(peer), Some(&end));
+    assert_eq!(b.recorder.down_error(peer), Some(&end));
 }
 
 /// Sends frames for which an idle link has room, and returns how many it has taken.
-fn send_little<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId) -> usize {
+fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId) -> usize {
     const FRAMES: usize = 8;
     for _ in 0..FRAMES {
         endpoint.post(link, Vec::new());
         endpoint.transmit();
     }
-    let taken = FRAMES - endpoint.waiting_frames(link);
+    let taken = FRAMES - endpoint.queued_frame_count(link);
     assert!(taken > 0, "an idle link takes no frame");
     taken
 }
 
 /// A full link may be drained: all frames that it has taken arrive, and then its end.
 pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    let taken = fill(&mut endpoints[0], link, 100) - 1;
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let taken = fill_link(&mut endpoints[0], link, 100) - 1;
     let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
     endpoints[0].close(link, Close::Drain);
-    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
-        a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+    drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
+        a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
     });
-    assert_eq!(endpoints[1].recorder.down(peer), Some(&end));
+    assert_eq!(endpoints[1].recorder.down_error(peer), Some(&end));
     assert_eq!(endpoints[1].recorder.frame_count(peer), taken);
 }
 
 /// Both sides may drain the same link.
 pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     for (endpoint, link) in endpoints.iter_mut().zip([link, peer]) {
-        endpoint.post(link, payload(400, 1));
+        endpoint.post(link, pseudo_random_payload(400, 1));
         endpoint.transmit();
         endpoint.close(link, Close::Drain);
     }
-    drive(&mut endpoints, "both sides to drain", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.transport.draining() == 0)
+    drive_until(&mut endpoints, "both sides to drain", |endpoints| {
+        endpoints.iter().all(|endpoint| endpoint.transport.draining_count() == 0)
     });
     assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
@@ -132,15 +136,15 @@ pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
 /// if the link was drained.
 pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
-        let (mut endpoints, link, peer) = backend.linked();
-        endpoints[0].post(link, payload(300, 1));
-        drive(&mut endpoints, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-        let frames = stop_inside_a_frame(backend, &mut endpoints[0], link);
+        let (mut endpoints, link, peer) = backend.open_linked_pair();
+        endpoints[0].post(link, pseudo_random_payload(300, 1));
+        drive_until(&mut endpoints, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+        let frames = send_until_partly_taken(backend, &mut endpoints[0], link);
         endpoints[0].close(link, how);
-        drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
-            a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+        drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
+            a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
         });
-        assert_eq!(endpoints[1].recorder.down(peer), Some(&RESET), "{how:?}");
+        assert_eq!(endpoints[1].recorder.down_error(peer), Some(&RESET), "{how:?}");
         let count = endpoints[1].recorder.frame_count(peer);
         match how {
             Close::Drain => assert_eq!(count, frames, "the first frame, and all but the last"),
@@ -152,29 +156,29 @@ pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>
 /// A link may be drained after a frame of the peer has arrived in part only: the rest is dropped, and the
 /// peer, which has not sent all of it, sees [`LinkError::Closed`].
 pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    stop_inside_a_frame(backend, &mut endpoints[0], link);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    send_until_partly_taken(backend, &mut endpoints[0], link);
     // This side reads some of it first.
     endpoints[1].receive(1);
-    endpoints[1].post(peer, payload(77, 2));
-    drive(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.is_posted());
+    endpoints[1].post(peer, pseudo_random_payload(77, 2));
+    drive_until(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.has_sent_all());
     endpoints[1].close(peer, Close::Drain);
-    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
-        b.transport.draining() == 0 && a.recorder.down(link).is_some()
+    drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
+        b.transport.draining_count() == 0 && a.recorder.down_error(link).is_some()
     });
-    assert_eq!(endpoints[0].recorder.payloads(link), [payload(77, 2)]);
-    assert_eq!(endpoints[0].recorder.down(link), Some(&LinkError::Closed));
+    assert_eq!(endpoints[0].recorder.payloads_of(link), [pseudo_random_payload(77, 2)]);
+    assert_eq!(endpoints[0].recorder.down_error(link), Some(&LinkError::Closed));
 }
 
 /// A link may be closed, in either way, before it is up: nothing is reported of it,
-/// [`draining`](Transport::draining) falls to 0, and the peer reports either nothing or that the link came up
+/// [`draining_count`](Transport::draining_count) falls to 0, and the peer reports either nothing or that the link came up
 /// and went down.
 pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
-            let mut endpoints = [backend.open(11), backend.open(22)];
+            let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
             let link = endpoints[0].connect(endpoints[1].address());
-            endpoints[0].post(link, payload(50, 1));
+            endpoints[0].post(link, pseudo_random_payload(50, 1));
             for _ in 0..passes {
                 endpoints[0].transmit();
                 endpoints[0].receive(BUDGET_FRAMES);
@@ -182,17 +186,17 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
             endpoints[0].close(link, how);
             // A second link follows: once it is up, the peer has reported everything about the first.
             let next = endpoints[0].connect(endpoints[1].address());
-            endpoints[0].post(next, payload(60, 1));
-            let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == payload(60, 1));
-            drive(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
-                a.transport.draining() == 0
-                    && a.recorder.up_count() == 1
-                    && b.recorder.up_count() == 1
+            endpoints[0].post(next, pseudo_random_payload(60, 1));
+            let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == pseudo_random_payload(60, 1));
+            drive_until(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
+                a.transport.draining_count() == 0
+                    && a.recorder.links_up_count() == 1
+                    && b.recorder.links_up_count() == 1
                     && b.recorder.log().iter().any(|(_, event)| is_next(event))
             });
             let [a, b] = endpoints;
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
-            let ups = b.recorder.ups();
+            let ups = b.recorder.links_up();
             let downs = b.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count();
             assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (a.address(), 11)));
             assert!(ups.len() <= 2 && downs == ups.len() - 1, "up and down, or never reported");
@@ -202,19 +206,19 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
 
 /// A link may be closed, in either way, after it has ended and before the end was reported: because the
 /// connect was refused, or because the peer is gone. Then nothing is reported of it, and
-/// [`draining`](Transport::draining) falls to 0.
+/// [`draining_count`](Transport::draining_count) falls to 0.
 pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, P>) {
     for how in [Close::Drain, Close::Abort] {
-        let ([mut a, b], link, _) = backend.linked();
+        let ([mut a, b], link, _) = backend.open_linked_pair();
         let address = b.address();
-        a.post(link, payload(300, 1));
+        a.post(link, pseudo_random_payload(300, 1));
         a.transmit();
         drop(b);
         let refused = a.connect(address);
         a.transmit();
         a.close(link, how);
         a.close(refused, how);
-        drive(array::from_mut(&mut a), "nothing to drain", |[a]| a.transport.draining() == 0);
+        drive_until(array::from_mut(&mut a), "nothing to drain", |[a]| a.transport.draining_count() == 0);
         for _ in 0..50 {
             assert_eq!(a.receive(BUDGET_FRAMES), 0);
         }
@@ -228,27 +232,27 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
 pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
-            let ([a, b], link, peer) = backend.linked();
+            let ([a, b], link, peer) = backend.open_linked_pair();
             let (mut endpoints, link, peer) =
                 if accepted { ([b, a], peer, link) } else { ([a, b], link, peer) };
             for size in SIZES {
-                endpoints[0].post(link, payload(size, 1));
+                endpoints[0].post(link, pseudo_random_payload(size, 1));
             }
             for _ in 0..passes {
                 endpoints[0].transmit();
             }
-            let taken = SIZES.len() - endpoints[0].waiting_frames(link);
+            let taken = SIZES.len() - endpoints[0].queued_frame_count(link);
             let was_mid_frame = endpoints[0].is_mid_frame(link);
             endpoints[0].close(link, Close::Abort);
-            assert_eq!(endpoints[0].transport.draining(), 0);
-            drive(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+            assert_eq!(endpoints[0].transport.draining_count(), 0);
+            drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
             let [a, b] = endpoints;
-            let arrived = b.recorder.payloads(peer);
+            let arrived = b.recorder.payloads_of(peer);
             assert!(
-                arrived == SIZES.map(|size| payload(size, 1))[..arrived.len()],
+                arrived == SIZES.map(|size| pseudo_random_payload(size, 1))[..arrived.len()],
                 "other frames than were sent"
             );
-            match b.recorder.down(peer) {
+            match b.recorder.down_error(peer) {
                 Some(LinkError::Closed) => {
                     assert!(arrived.len() == taken && !was_mid_frame, "closed in order, but incomplete");
                 }
@@ -257,19 +261,19 @@ pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(backend: Backend<'_, 
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
         }
     }
-    let (mut endpoints, link, peer) = backend.linked();
-    fill(&mut endpoints[0], link, 100);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    fill_link(&mut endpoints[0], link, 100);
     endpoints[0].close(link, Close::Abort);
-    assert_eq!(endpoints[0].transport.draining(), 0, "a full link is aborted at once too");
-    drive(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+    assert_eq!(endpoints[0].transport.draining_count(), 0, "a full link is aborted at once too");
+    drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
 }
 
 /// When a transport is dropped, its links end at the peers, after the frames that have arrived. So do
 /// connects that it has not accepted.
 pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    endpoints[1].post(peer, payload(500, 1));
-    drive(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    endpoints[1].post(peer, pseudo_random_payload(500, 1));
+    drive_until(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
     let [mut a, b] = endpoints;
     let unanswered = a.connect(b.address());
     for _ in 0..10 {
@@ -277,20 +281,20 @@ pub fn dropped_transport_ends_its_links<P: Provider>(backend: Backend<'_, P>) {
         a.receive(BUDGET_FRAMES);
     }
     drop(b);
-    drive(array::from_mut(&mut a), "the end of both links", |[a]| {
-        a.recorder.down(link).is_some() && a.recorder.down(unanswered).is_some()
+    drive_until(array::from_mut(&mut a), "the end of both links", |[a]| {
+        a.recorder.down_error(link).is_some() && a.recorder.down_error(unanswered).is_some()
     });
-    assert_eq!(a.recorder.up_count(), 0);
-    assert_eq!(a.recorder.payloads(link), [payload(500, 1)]);
+    assert_eq!(a.recorder.links_up_count(), 0);
+    assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(500, 1)]);
 }
 
 /// When a transport is dropped after it has taken a frame in part, its peer sees ECONNRESET.
 pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
-    let frames = stop_inside_a_frame(backend, &mut a, link);
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let frames = send_until_partly_taken(backend, &mut a, link);
     drop(a);
-    drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
-    assert_eq!(b.recorder.down(peer), Some(&RESET));
+    drive_until(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down_error(peer).is_some());
+    assert_eq!(b.recorder.down_error(peer), Some(&RESET));
     assert!(b.recorder.frame_count(peer) < frames);
 }
 
@@ -298,7 +302,7 @@ pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(backend: Ba
 /// before: no frame, no peer, no end.
 pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Backend<'_, P>) {
     const ROUNDS: usize = 24;
-    let mut endpoints = [11, 22, 33].map(|instance| backend.open(instance));
+    let mut endpoints = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
     let mut numbers: Vec<LinkId> = Vec::new();
     for round in 0..ROUNDS {
         let (at, instance) = if round % 2 == 0 { (1, 22) } else { (2, 33) };
@@ -307,17 +311,17 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
         numbers.push(link);
         let events_before = [0, at].map(|at| endpoints[at].recorder.log().len());
         let mut link_at_peer = None;
-        drive(&mut endpoints, "the link", |endpoints| {
+        drive_until(&mut endpoints, "the link", |endpoints| {
             let mut later = endpoints[at].recorder.log()[events_before[1]..].iter();
             link_at_peer = later.find_map(|(id, event)| matches!(event, Event::Up(..)).then_some(*id));
             link_at_peer.is_some() && endpoints[0].recorder.log().len() > events_before[0]
         });
         let link_at_peer = link_at_peer.expect("just seen");
-        endpoints[at].post(link_at_peer, payload(100 + round, instance));
-        drive(&mut endpoints, "a frame", |[a, ..]| a.recorder.log().len() > events_before[0] + 1);
+        endpoints[at].post(link_at_peer, pseudo_random_payload(100 + round, instance));
+        drive_until(&mut endpoints, "a frame", |[a, ..]| a.recorder.log().len() > events_before[0] + 1);
         let expected = [
             (link, Event::Up(address, instance)),
-            (link, Event::Frame(message(100 + round), payload(100 + round, instance))),
+            (link, Event::Frame(message_header(100 + round), pseudo_random_payload(100 + round, instance))),
         ];
         assert_eq!(endpoints[0].recorder.log()[events_before[0]..], expected);
 
@@ -325,9 +329,9 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
         // is, too.
         let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
-        peer.post(link_at_peer, payload(7, 0));
+        peer.post(link_at_peer, pseudo_random_payload(7, 0));
         peer.transmit();
-        a.post(link, payload(8, 0));
+        a.post(link, pseudo_random_payload(8, 0));
         a.transmit();
         if round % 3 == 0 {
             peer.close(link_at_peer, Close::Abort);
@@ -337,9 +341,9 @@ pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(backend: Ba
     numbers.sort_unstable();
     numbers.dedup();
     assert!(numbers.len() < ROUNDS, "no number was used again");
-    drive(&mut endpoints, "the end of all links", |endpoints| {
-        endpoints
-            .iter()
-            .all(|endpoint| endpoint.transport.draining() == 0 && endpoint.recorder.up_count() == 0)
+    drive_until(&mut endpoints, "the end of all links", |endpoints| {
+        endpoints.iter().all(|endpoint| {
+            endpoint.transport.draining_count() == 0 && endpoint.recorder.links_up_count() == 0
+        })
     });
 }

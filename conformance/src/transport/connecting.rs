@@ -5,12 +5,14 @@ use std::array;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Backend, Event, TestEndpoint, drive, drive_all, payload};
+use crate::transport::{
+    BUDGET_FRAMES, Backend, Event, TestEndpoint, drive_all_until, drive_until, pseudo_random_payload,
+};
 
 /// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on
 /// the side that connected and on the side that accepted.
 pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    let ([a, b], link, peer) = backend.linked();
+    let ([a, b], link, peer) = backend.open_linked_pair();
     assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
 }
@@ -18,127 +20,127 @@ pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(backend: Back
 /// Endpoints reach each other with every address format of the provider, bound to a wildcard or not.
 pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
-        let a = backend.open_at(format.wildcard(), 11);
-        let b = backend.open_at(a.address().with_port(0), 22);
+        let a = backend.open_endpoint_at(format.wildcard(), 11);
+        let b = backend.open_endpoint_at(a.address().with_port(0), 22);
         let mut endpoints = [a, b];
         let addresses = endpoints.each_ref().map(TestEndpoint::address);
         for (from, to) in [(0, 1), (1, 0)] {
             let link = endpoints[from].connect(addresses[to]);
-            endpoints[from].post(link, payload(77, 1));
+            endpoints[from].post(link, pseudo_random_payload(77, 1));
         }
-        drive(&mut endpoints, "a frame each way", |endpoints| {
+        drive_until(&mut endpoints, "a frame each way", |endpoints| {
             endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
         });
         for (endpoint, other) in endpoints.iter().zip([addresses[1], addresses[0]]) {
-            assert!(endpoint.recorder.ups().iter().all(|&(_, peer, _)| peer == other));
+            assert!(endpoint.recorder.links_up().iter().all(|&(_, peer, _)| peer == other));
         }
     }
 }
 
 /// When two endpoints connect to each other at the same moment, both links come up and carry frames.
 pub fn simultaneous_connects_make_two_links<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open(11), backend.open(22)];
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let addresses = endpoints.each_ref().map(TestEndpoint::address);
     let links = [endpoints[0].connect(addresses[1]), endpoints[1].connect(addresses[0])];
     for (endpoint, link) in endpoints.iter_mut().zip(links) {
-        endpoint.post(link, payload(3000, 1));
+        endpoint.post(link, pseudo_random_payload(3000, 1));
     }
-    drive(&mut endpoints, "two links on both sides, and a frame each way", |endpoints| {
+    drive_until(&mut endpoints, "two links on both sides, and a frame each way", |endpoints| {
         endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
     });
     for (endpoint, expected) in endpoints.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
-        let ups = endpoint.recorder.ups();
+        let ups = endpoint.recorder.links_up();
         assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == expected));
     }
 }
 
 /// Each [`connect`](Transport::connect) makes a new link.
 pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open(11), backend.open(22)];
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let address = endpoints[1].address();
     let links = [endpoints[0].connect(address), endpoints[0].connect(address)];
     for (len_bytes, link) in [300, 400].into_iter().zip(links) {
-        endpoints[0].post(link, payload(len_bytes, 1));
+        endpoints[0].post(link, pseudo_random_payload(len_bytes, 1));
     }
-    drive(&mut endpoints, "both links, and a frame on each", |[a, b]| {
-        a.recorder.up_count() == 2 && b.recorder.log().len() == 4
+    drive_until(&mut endpoints, "both links, and a frame on each", |[a, b]| {
+        a.recorder.links_up_count() == 2 && b.recorder.log().len() == 4
     });
     let [mut a, b] = endpoints;
-    let frames = b.recorder.ups().into_iter().map(|(link, ..)| b.recorder.payloads(link));
+    let frames = b.recorder.links_up().into_iter().map(|(link, ..)| b.recorder.payloads_of(link));
     let mut frames: Vec<Vec<&[u8]>> = frames.collect();
     frames.sort_by_key(|frames| frames[0].len());
-    assert_eq!(frames, [[payload(300, 1)], [payload(400, 1)]]);
+    assert_eq!(frames, [[pseudo_random_payload(300, 1)], [pseudo_random_payload(400, 1)]]);
 
     a.close(links[0], Close::Drain);
-    a.post(links[1], payload(500, 1));
-    drive(&mut [a, b], "the end of one link, and a frame on the other", |[a, b]| {
-        b.recorder.log().len() == 6 && a.recorder.up_count() == 1
+    a.post(links[1], pseudo_random_payload(500, 1));
+    drive_until(&mut [a, b], "the end of one link, and a frame on the other", |[a, b]| {
+        b.recorder.log().len() == 6 && a.recorder.links_up_count() == 1
     });
 }
 
 /// An endpoint may connect to itself. It then has two links, one for each end.
 pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
-    let mut a = backend.open(11);
+    let mut a = backend.open_endpoint(11);
     let address = a.address();
     let link = a.connect(address);
-    a.post(link, payload(9000, 1));
-    drive(array::from_mut(&mut a), "the frame", |[a]| a.recorder.log().len() == 3);
-    let ups = a.recorder.ups();
+    a.post(link, pseudo_random_payload(9000, 1));
+    drive_until(array::from_mut(&mut a), "the frame", |[a]| a.recorder.log().len() == 3);
+    let ups = a.recorder.links_up();
     assert_eq!(ups.len(), 2);
     assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (address, 11)));
     let other = ups.into_iter().map(|(id, ..)| id).find(|&id| id != link).expect("two numbers");
-    assert_eq!(a.recorder.payloads(other), [payload(9000, 1)]);
+    assert_eq!(a.recorder.payloads_of(other), [pseudo_random_payload(9000, 1)]);
     a.close(link, Close::Drain);
-    drive(array::from_mut(&mut a), "the end of the other side", |[a]| {
-        a.recorder.down(other) == Some(&LinkError::Closed)
+    drive_until(array::from_mut(&mut a), "the end of the other side", |[a]| {
+        a.recorder.down_error(other) == Some(&LinkError::Closed)
     });
 }
 
 /// A connect to an address without an endpoint fails with ECONNREFUSED, which [`receive`](Transport::receive)
 /// reports. Until then the link has a number and accepts calls; it never comes up.
 pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend: Backend<'_, P>) {
-    let mut a = backend.open(11);
-    let vacant = backend.open(22).address();
+    let mut a = backend.open_endpoint(11);
+    let vacant = backend.open_endpoint(22).address();
     let link = a.connect(vacant);
-    a.post(link, payload(10, 1));
+    a.post(link, pseudo_random_payload(10, 1));
     a.transmit();
     assert_eq!(a.recorder.log(), [], "reported by another call than receive");
-    drive(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down(link).is_some());
+    drive_until(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down_error(link).is_some());
     let refused = (link, Event::Down(LinkError::System(Errno::ECONNREFUSED)));
     assert_eq!(a.recorder.log(), [refused], "down once, and never up");
 }
 
 /// A new endpoint at the address of a closed one accepts connects; its instance tells the two apart.
 pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend: Backend<'_, P>) {
-    let ([a, b], link, _) = backend.linked();
+    let ([a, b], link, _) = backend.open_linked_pair();
     let address = b.address();
     drop(b);
-    let mut endpoints = [a, backend.open_at(address, 33)];
-    drive(&mut endpoints, "the end of the first link", |[a, _]| a.recorder.down(link).is_some());
+    let mut endpoints = [a, backend.open_endpoint_at(address, 33)];
+    drive_until(&mut endpoints, "the end of the first link", |[a, _]| a.recorder.down_error(link).is_some());
     let link = endpoints[0].connect(address);
-    drive(&mut endpoints, "a link to the successor", |[a, b]| {
-        a.recorder.up_count() == 1 && b.recorder.up_count() == 1
+    drive_until(&mut endpoints, "a link to the successor", |[a, b]| {
+        a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
     });
-    assert_eq!(endpoints[0].recorder.ups().last(), Some(&(link, address, 33)));
+    assert_eq!(endpoints[0].recorder.links_up().last(), Some(&(link, address, 33)));
 }
 
 /// After [`stop_accepting`](Transport::stop_accepting) connects fail, also those that were in progress, and
 /// existing links continue. It may be called twice.
 pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     let address = endpoints[1].address();
     let waiting = endpoints[0].connect(address);
     endpoints[1].transport.stop_accepting();
     endpoints[1].transport.stop_accepting();
     let late = endpoints[0].connect(address);
-    endpoints[0].post(link, payload(5001, 1));
-    drive(&mut endpoints, "two refusals, and a frame on the old link", |[a, b]| {
-        [waiting, late].into_iter().all(|link| a.recorder.down(link).is_some())
+    endpoints[0].post(link, pseudo_random_payload(5001, 1));
+    drive_until(&mut endpoints, "two refusals, and a frame on the old link", |[a, b]| {
+        [waiting, late].into_iter().all(|link| a.recorder.down_error(link).is_some())
             && b.recorder.frame_count(peer) == 1
     });
     let [a, b] = endpoints;
-    assert_eq!((a.recorder.of(waiting).len(), a.recorder.of(late).len()), (1, 1), "never up");
-    assert_eq!((a.recorder.down(link), b.recorder.ups().len()), (None, 1));
+    assert_eq!((a.recorder.events_of(waiting).len(), a.recorder.events_of(late).len()), (1, 1), "never up");
+    assert_eq!((a.recorder.down_error(link), b.recorder.links_up().len()), (None, 1));
     assert_eq!(b.address(), address);
 }
 
@@ -147,10 +149,10 @@ pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend:
 /// break, and would give up its other links to an endpoint that is about to close them in order.
 pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
-        let mut endpoints = [backend.open(11), backend.open(22)];
+        let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
         let address = endpoints[1].address();
         let link = endpoints[0].connect(address);
-        endpoints[0].post(link, payload(50, 1));
+        endpoints[0].post(link, pseudo_random_payload(50, 1));
         let [a, b] = &mut endpoints;
         // The acceptor makes its passes before those of the connector, and none after.
         for _ in 0..passes {
@@ -162,9 +164,11 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
             a.transmit();
         }
         b.transport.stop_accepting();
-        let is_reported = b.recorder.up_count() == 1;
-        drive(&mut endpoints, "the link to be up, or its end", |[a, _]| !a.recorder.of(link).is_empty());
-        let events = endpoints[0].recorder.of(link);
+        let is_reported = b.recorder.links_up_count() == 1;
+        drive_until(&mut endpoints, "the link to be up, or its end", |[a, _]| {
+            !a.recorder.events_of(link).is_empty()
+        });
+        let events = endpoints[0].recorder.events_of(link);
         if is_reported {
             assert_eq!(events, [&Event::Up(address, 22)], "after {passes} passes");
         } else {
@@ -176,12 +180,14 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: when it is closed,
 /// it may still have messages for new peers.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open(11), backend.open(22)];
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     endpoints[0].transport.stop_accepting();
     let address = endpoints[1].address();
     let link = endpoints[0].connect(address);
-    endpoints[0].post(link, payload(500, 1));
-    drive(&mut endpoints, "the frame", |[a, b]| b.recorder.log().len() == 2 && a.recorder.up_count() == 1);
+    endpoints[0].post(link, pseudo_random_payload(500, 1));
+    drive_until(&mut endpoints, "the frame", |[a, b]| {
+        b.recorder.log().len() == 2 && a.recorder.links_up_count() == 1
+    });
 }
 
 /// Several endpoints with many links between them exchange frames on every link in both directions, and every
@@ -190,38 +196,43 @@ pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend:
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;
     const ROUNDS: usize = 4;
-    let mut endpoints: Vec<_> = (0..=CLIENTS).map(|instance| backend.open(instance as u64)).collect();
+    let mut endpoints: Vec<_> =
+        (0..=CLIENTS).map(|instance| backend.open_endpoint(instance as u64)).collect();
     let address = endpoints[0].address();
     let mut links: Vec<(usize, LinkId)> = Vec::new();
     for (n, client) in endpoints.iter_mut().enumerate().skip(1) {
         links.extend((0..LINKS_EACH).map(|_| (n, client.connect(address))));
     }
-    drive_all(&mut endpoints, "all links", |endpoints| {
-        endpoints[0].recorder.up_count() == links.len()
-            && endpoints[1..].iter().all(|client| client.recorder.up_count() == LINKS_EACH)
+    drive_all_until(&mut endpoints, "all links", |endpoints| {
+        endpoints[0].recorder.links_up_count() == links.len()
+            && endpoints[1..].iter().all(|client| client.recorder.links_up_count() == LINKS_EACH)
     });
-    let accepted: Vec<(LinkId, usize)> =
-        endpoints[0].recorder.ups().iter().map(|&(link, _, instance)| (link, instance as usize)).collect();
+    let accepted: Vec<(LinkId, usize)> = endpoints[0]
+        .recorder
+        .links_up()
+        .iter()
+        .map(|&(link, _, instance)| (link, instance as usize))
+        .collect();
     for round in 0..ROUNDS {
         for &(n, link) in &links {
-            endpoints[n].post(link, payload(10 + round * 700 + n, n as u64));
+            endpoints[n].post(link, pseudo_random_payload(10 + round * 700 + n, n as u64));
         }
         for &(link, n) in &accepted {
-            endpoints[0].post(link, payload(11 + round * 500 + n, n as u64));
+            endpoints[0].post(link, pseudo_random_payload(11 + round * 500 + n, n as u64));
         }
     }
-    drive_all(&mut endpoints, "all frames", |endpoints| {
+    drive_all_until(&mut endpoints, "all frames", |endpoints| {
         accepted.iter().all(|&(link, _)| endpoints[0].recorder.frame_count(link) == ROUNDS)
             && links.iter().all(|&(n, link)| endpoints[n].recorder.frame_count(link) == ROUNDS)
     });
     for round in 0..ROUNDS {
         for &(link, n) in &accepted {
-            let payloads = endpoints[0].recorder.payloads(link);
-            assert_eq!(payloads[round], payload(10 + round * 700 + n, n as u64));
+            let payloads = endpoints[0].recorder.payloads_of(link);
+            assert_eq!(payloads[round], pseudo_random_payload(10 + round * 700 + n, n as u64));
         }
         for &(n, link) in &links {
-            let payloads = endpoints[n].recorder.payloads(link);
-            assert_eq!(payloads[round], payload(11 + round * 500 + n, n as u64));
+            let payloads = endpoints[n].recorder.payloads_of(link);
+            assert_eq!(payloads[round], pseudo_random_payload(11 + round * 500 + n, n as u64));
         }
     }
 }

@@ -24,7 +24,7 @@ impl Deadline {
     }
 
     /// The time that is left.
-    pub fn left(self) -> Duration {
+    pub fn time_left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 
@@ -34,8 +34,8 @@ impl Deadline {
     ///
     /// If the time is over; the message contains `what`.
     #[track_caller]
-    pub fn pause(self, what: &str) {
-        assert!(self.left() > Duration::ZERO, "waited in vain for {what}");
+    pub fn yield_or_panic(self, what: &str) {
+        assert!(self.time_left() > Duration::ZERO, "waited in vain for {what}");
         thread::yield_now();
     }
 }

@@ -8,9 +8,9 @@ use std::io::{IoSlice, IoSliceMut};
 
 use fastrand::Rng;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
-use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transport};
+use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
 /// How much payload the tests expose beyond the link's minimum.
 const EXPOSED_BYTES: usize = 300_000;
@@ -19,7 +19,7 @@ const EXPOSED_BYTES: usize = 300_000;
 const REFUSALS_MAX: usize = 5;
 
 /// Whether links of this backend pull payload.
-pub(super) fn pulls<P: Provider>(backend: Backend<'_, P>) -> bool {
+pub(super) fn can_pull<P: Provider>(backend: Backend<'_, P>) -> bool {
     let is_done = |mut exposure: Exposure<_>| exposure.pull(0, exposure.bytes.len()).0 == Pull::Done;
     (0..=REFUSALS_MAX).any(|_| Exposure::try_new(backend).is_some_and(is_done))
 }
@@ -33,7 +33,7 @@ struct Exposure<T> {
     /// The pulling side's number for the link.
     at_puller: LinkId,
     bytes: Vec<u8>,
-    remote: Remote,
+    remote: RemotePayload,
 }
 
 impl<T: Transport> Exposure<T> {
@@ -43,10 +43,10 @@ impl<T: Transport> Exposure<T> {
 
     /// `None` if the backend's links do not pull.
     fn try_new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<Exposure<T>> {
-        let ([mut exposer, puller], at_exposer, at_puller) = backend.linked();
+        let ([mut exposer, puller], at_exposer, at_puller) = backend.open_linked_pair();
         let min_bytes = exposer.transport.caps(at_exposer).pull_min_bytes;
-        let bytes = payload(min_bytes.checked_add(EXPOSED_BYTES)?, 1);
-        let remote = exposer.transport.expose(at_exposer, &pieces(&bytes))?;
+        let bytes = pseudo_random_payload(min_bytes.checked_add(EXPOSED_BYTES)?, 1);
+        let remote = exposer.transport.expose(at_exposer, &split_into_pieces(&bytes))?;
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
         Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote })
     }
@@ -57,7 +57,12 @@ impl<T: Transport> Exposure<T> {
         self.pull_from(&remote, offset_bytes, count_bytes)
     }
 
-    fn pull_from(&mut self, remote: &Remote, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
+    fn pull_from(
+        &mut self,
+        remote: &RemotePayload,
+        offset_bytes: u64,
+        count_bytes: usize,
+    ) -> (Pull, Vec<u8>) {
         let mut place = vec![0; count_bytes];
         let (first, rest) = place.split_at_mut(count_bytes / 5);
         let (second, third) = rest.split_at_mut(rest.len() / 2);
@@ -69,9 +74,9 @@ impl<T: Transport> Exposure<T> {
     /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
         let Exposure { mut exposer, mut puller, at_exposer, at_puller, .. } = self;
-        exposer.post(at_exposer, payload(900, 2));
-        puller.post(at_puller, payload(901, 2));
-        drive(&mut [exposer, puller], "a frame each way", |[exposer, puller]| {
+        exposer.post(at_exposer, pseudo_random_payload(900, 2));
+        puller.post(at_puller, pseudo_random_payload(901, 2));
+        drive_until(&mut [exposer, puller], "a frame each way", |[exposer, puller]| {
             exposer.recorder.frame_count(at_exposer) == 1 && puller.recorder.frame_count(at_puller) == 1
         });
     }
@@ -86,14 +91,14 @@ impl<T: Transport> Exposure<T> {
             );
         }
         let at_puller = self.at_puller;
-        drive(&mut [self.puller], "the end of the link", |[puller]| {
-            puller.recorder.down(at_puller).is_some()
+        drive_until(&mut [self.puller], "the end of the link", |[puller]| {
+            puller.recorder.down_error(at_puller).is_some()
         });
     }
 }
 
 /// Splits payload into as many pieces as an operation may have, of different lengths.
-fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
+fn split_into_pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
     let mut pieces = Vec::new();
     let mut rest = bytes;
     for n in 1..IOV_LIMIT {
@@ -112,7 +117,7 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
     let len_bytes = exposure.bytes.len();
     let mut parts =
         vec![(0, len_bytes), (0, 1), (len_bytes - 1, 1), (1, len_bytes - 1), (len_bytes / 2, 4096)];
-    for piece in pieces(&exposure.bytes).iter().scan(0, |end_bytes, piece| {
+    for piece in split_into_pieces(&exposure.bytes).iter().scan(0, |end_bytes, piece| {
         *end_bytes += piece.len();
         Some(*end_bytes)
     }) {
@@ -142,7 +147,7 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
 /// that is exposed over the same link, and between frames.
 pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
     let mut exposure = Exposure::new(backend);
-    let other = payload(exposure.bytes.len(), 3);
+    let other = pseudo_random_payload(exposure.bytes.len(), 3);
     let (link, whole) = (exposure.at_exposer, [IoSlice::new(&other)]);
     let other_remote = exposure.exposer.transport.expose(link, &whole).expect("the first was exposed");
     let mut was_refused = false;
@@ -164,12 +169,12 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
             }
         }
         let Exposure { exposer, puller, at_exposer, at_puller, .. } = &mut exposure;
-        exposer.post(*at_exposer, payload(50, 4));
-        let deadline = backend.deadline();
+        exposer.post(*at_exposer, pseudo_random_payload(50, 4));
+        let deadline = backend.deadline_from_now();
         while puller.recorder.frame_count(*at_puller) <= round {
             exposer.transmit();
             puller.receive(BUDGET_FRAMES);
-            deadline.pause("a frame between pulls");
+            deadline.yield_or_panic("a frame between pulls");
         }
     }
 }
@@ -184,9 +189,9 @@ pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(b
             pulled == Pull::Refused || (pulled == Pull::Done && place == exposure.bytes),
             "round {round}"
         );
-        let changed = payload(exposure.bytes.len(), 10 + round);
+        let changed = pseudo_random_payload(exposure.bytes.len(), 10 + round);
         exposure.bytes.copy_from_slice(&changed);
-        let pieces = pieces(&exposure.bytes);
+        let pieces = split_into_pieces(&exposure.bytes);
         let remote = exposure.exposer.transport.expose(exposure.at_exposer, &pieces);
         exposure.remote = remote.expect("it was exposed before");
     }
@@ -218,7 +223,7 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, 
     for len_bytes in 0..=REMOTE_MAX_BYTES {
         let mut bytes = vec![0; len_bytes];
         for _ in 0..20 {
-            let nonsense = Remote::new(&bytes).expect("short enough");
+            let nonsense = RemotePayload::new(&bytes).expect("short enough");
             for (offset_bytes, count_bytes) in [(0, 1), (0, 70_000), (u64::MAX, 1), (rng.u64(..), 4096)] {
                 let (pulled, _) = exposure.pull_from(&nonsense, offset_bytes, count_bytes);
                 assert!(matches!(pulled, Pull::Fault | Pull::Refused), "{pulled:?} of {bytes:?}");
@@ -234,7 +239,7 @@ pub fn pull_from_an_invalid_description_fails<P: Provider>(backend: Backend<'_, 
             *byte ^= 1 << rng.u32(0..8);
         }
         bytes.truncate(rng.usize(0..=good.len() * 2).min(good.len()));
-        let tampered = Remote::new(&bytes).expect("short enough");
+        let tampered = RemotePayload::new(&bytes).expect("short enough");
         let (pulled, _) = exposure.pull_from(&tampered, rng.u64(0..400_000), 5000);
         assert_ne!(pulled, Pull::Gone, "the peer is still connected");
     }
@@ -265,8 +270,8 @@ pub fn pull_after_transport_drop_fails<P: Provider>(backend: Backend<'_, P>) {
         }
         // Another endpoint takes the address of the exposing one.
         let address = exposure.exposer.address();
-        exposure.exposer = backend.open(44);
-        let successor = backend.open_at(address, 55);
+        exposure.exposer = backend.open_endpoint(44);
+        let successor = backend.open_endpoint_at(address, 55);
         exposure.assert_gone();
         drop(successor);
     }

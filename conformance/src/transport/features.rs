@@ -2,9 +2,9 @@
 
 use homespun_engine::transport::{Armed, Provider, Transport};
 
-use crate::transport::exposing::pulls;
-use crate::transport::mapping::maps;
-use crate::transport::room::splits;
+use crate::transport::exposing::can_pull;
+use crate::transport::mapping::can_map;
+use crate::transport::room::can_split_frames;
 use crate::transport::{Backend, TestEndpoint};
 
 /// The optional features of a backend. The contract tests each of them only in backends that have it.
@@ -12,7 +12,7 @@ use crate::transport::{Backend, TestEndpoint};
 pub struct Features {
     /// Links [pull](Transport::pull) payload: their caps say so, and a pull is not refused.
     pub pulls: bool,
-    /// The provider has shareable memory, and its links [map](Transport::map) that of their peers.
+    /// The provider has shareable memory, and its links [map](Transport::map_peer_memory) that of their peers.
     pub maps: bool,
     /// Links take a long frame [in part](homespun_engine::transport::Sent::Partial) while there is no room
     /// for all of it. The links of a backend without this feature take it whole or not at all.
@@ -28,17 +28,17 @@ impl Features {
     /// # Panics
     ///
     /// If its links do not come up in time.
-    pub fn of<P: Provider>(backend: Backend<'_, P>) -> Features {
+    pub fn probe<P: Provider>(backend: Backend<'_, P>) -> Features {
         Features {
-            pulls: pulls(backend),
-            maps: maps(backend),
-            splits: splits(backend),
-            wakes: wakes(&backend.open(11)),
+            pulls: can_pull(backend),
+            maps: can_map(backend),
+            splits: can_split_frames(backend),
+            wakes: has_wake_fd(&backend.open_endpoint(11)),
         }
     }
 }
 
-fn wakes<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
+fn has_wake_fd<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
     endpoint.transport.wake_fd().is_some()
 }
 
@@ -48,11 +48,11 @@ fn wakes<T: Transport>(endpoint: &TestEndpoint<T>) -> bool {
 ///
 /// If it has other features. Also, if a transport without a descriptor says that it can be slept on.
 pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features) {
-    let found = Features::of(backend);
+    let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");
     if !found.wakes {
         assert_eq!(
-            backend.open(11).transport.arm(),
+            backend.open_endpoint(11).transport.arm(),
             Armed::Ready,
             "only a descriptor can wake a sleeping caller"
         );

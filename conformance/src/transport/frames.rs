@@ -8,40 +8,43 @@ use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::Header;
 
 use super::headers;
-use crate::transport::{BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive, message, payload};
+use crate::transport::{
+    BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
+};
 
 /// Frames of every size, in both directions at once, arrive whole, in order, and with their headers.
 pub fn frames_arrive_whole_and_in_order<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, there, back) = backend.linked();
-    let to: Vec<_> = SIZES.map(|size| payload(size, 1)).into();
-    let fro: Vec<_> = SIZES.map(|size| payload(size, 2)).into_iter().rev().collect();
+    let (mut endpoints, there, back) = backend.open_linked_pair();
+    let to: Vec<_> = SIZES.map(|size| pseudo_random_payload(size, 1)).into();
+    let fro: Vec<_> = SIZES.map(|size| pseudo_random_payload(size, 2)).into_iter().rev().collect();
     for (a, b) in to.iter().zip(&fro) {
         endpoints[0].post(there, a.clone());
         endpoints[1].post(back, b.clone());
     }
-    drive(&mut endpoints, "all frames", |[a, b]| {
+    drive_until(&mut endpoints, "all frames", |[a, b]| {
         a.recorder.frame_count(there) == SIZES.len() && b.recorder.frame_count(back) == SIZES.len()
     });
     let [a, b] = endpoints;
-    assert!(b.recorder.payloads(back) == to, "other payloads than were sent");
-    assert!(a.recorder.payloads(there) == fro, "other payloads than were sent");
-    for event in [a.recorder.of(there), b.recorder.of(back)].concat() {
+    assert!(b.recorder.payloads_of(back) == to, "other payloads than were sent");
+    assert!(a.recorder.payloads_of(there) == fro, "other payloads than were sent");
+    for event in [a.recorder.events_of(there), b.recorder.events_of(back)].concat() {
         if let Event::Frame(header, payload) = event {
-            assert_eq!(*header, message(payload.len()));
+            assert_eq!(*header, message_header(payload.len()));
         }
     }
 }
 
 /// Headers of every form arrive unchanged, with any numbers in them.
 pub fn header_of_each_form_arrives_unchanged<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
-    let frames: Vec<(Header, Vec<u8>)> = headers::samples().into_iter().map(with_payload).collect();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let with_payload =
+        |header: Header| (header, pseudo_random_payload(header.payload_len_bytes() as usize, 7));
+    let frames: Vec<(Header, Vec<u8>)> = headers::sample_headers().into_iter().map(with_payload).collect();
     for (header, payload) in &frames {
         endpoints[0].post_frame(link, *header, payload.clone());
     }
-    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames.len());
-    let events = endpoints[1].recorder.of(peer).into_iter().skip(1);
+    drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames.len());
+    let events = endpoints[1].recorder.events_of(peer).into_iter().skip(1);
     for (event, (header, payload)) in events.zip(frames) {
         assert_eq!(*event, Event::Frame(header, payload));
     }
@@ -51,100 +54,103 @@ pub fn header_of_each_form_arrives_unchanged<P: Provider>(backend: Backend<'_, P
 /// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once
 /// there is room.
 pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
     let sizes = [0, 1, limit_bytes / 2, limit_bytes.saturating_sub(1), limit_bytes];
     for (count, len_bytes) in sizes.into_iter().enumerate() {
-        let bytes = payload(len_bytes, 1);
-        let deadline = backend.deadline();
-        while endpoints[0].transport.send_inline(link, &message(len_bytes), &bytes).is_err() {
+        let bytes = pseudo_random_payload(len_bytes, 1);
+        let deadline = backend.deadline_from_now();
+        while endpoints[0].transport.send_inline(link, &message_header(len_bytes), &bytes).is_err() {
             endpoints[0].transport.flush();
-            deadline.pause("room on an idle link");
+            deadline.yield_or_panic("room on an idle link");
         }
-        drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == count + 1);
+        drive_until(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == count + 1);
     }
-    assert!(endpoints[1].recorder.payloads(peer) == sizes.map(|size| payload(size, 1)));
+    assert!(endpoints[1].recorder.payloads_of(peer) == sizes.map(|size| pseudo_random_payload(size, 1)));
 }
 
 /// Thousands of small frames arrive in order.
 pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     const FRAMES: usize = 5000;
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     let len_bytes = |n: usize| n * 7 % 61;
     for n in 0..FRAMES {
-        endpoints[0].post(link, payload(len_bytes(n), n as u64));
-        endpoints[1].post(peer, payload(len_bytes(n), !(n as u64)));
+        endpoints[0].post(link, pseudo_random_payload(len_bytes(n), n as u64));
+        endpoints[1].post(peer, pseudo_random_payload(len_bytes(n), !(n as u64)));
     }
-    drive(&mut endpoints, "all frames", |[a, b]| {
+    drive_until(&mut endpoints, "all frames", |[a, b]| {
         // The length of the log is cheap; counting frames after every pass is not.
         [a, b].iter().all(|endpoint| endpoint.recorder.log().len() == 1 + FRAMES)
     });
     for (endpoint, link, is_back) in [(&endpoints[0], link, true), (&endpoints[1], peer, false)] {
-        for (n, bytes) in endpoint.recorder.payloads(link).into_iter().enumerate() {
+        for (n, bytes) in endpoint.recorder.payloads_of(link).into_iter().enumerate() {
             let salt = if is_back { !(n as u64) } else { n as u64 };
-            assert_eq!(bytes, payload(len_bytes(n), salt), "frame {n}");
+            assert_eq!(bytes, pseudo_random_payload(len_bytes(n), salt), "frame {n}");
         }
     }
 }
 
 /// A frame that is larger than any buffer of the transport arrives whole.
 pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
-    let len_bytes = backend.frame_bytes(5 * 1024 * 1024 + 13);
-    let (mut endpoints, link, peer) = backend.linked();
-    endpoints[0].post(link, payload(len_bytes, 1));
-    drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-    assert!(endpoints[1].recorder.payloads(peer) == [payload(len_bytes, 1)], "other bytes than were sent");
+    let len_bytes = backend.clamp_frame_bytes(5 * 1024 * 1024 + 13);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    endpoints[0].post(link, pseudo_random_payload(len_bytes, 1));
+    drive_until(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+    assert!(
+        endpoints[1].recorder.payloads_of(peer) == [pseudo_random_payload(len_bytes, 1)],
+        "other bytes than were sent"
+    );
 }
 
 /// A frame may be posted as soon as [`connect`](Transport::connect) has returned; retried sends succeed. The
 /// peer reports the link as up before the first frame.
 pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open(11), backend.open(22)];
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
     let link = endpoints[0].connect(endpoints[1].address());
-    endpoints[0].post(link, payload(5000, 1));
+    endpoints[0].post(link, pseudo_random_payload(5000, 1));
     endpoints[0].transmit();
-    drive(&mut endpoints, "the frame", |[_, b]| b.recorder.log().len() == 2);
+    drive_until(&mut endpoints, "the frame", |[_, b]| b.recorder.log().len() == 2);
     let [a, b] = endpoints;
     let events: Vec<&Event> = b.recorder.log().iter().map(|(_, event)| event).collect();
-    let frame = Event::Frame(message(5000), payload(5000, 1));
+    let frame = Event::Frame(message_header(5000), pseudo_random_payload(5000, 1));
     assert_eq!(events, [&Event::Up(a.address(), 11), &frame]);
 }
 
 /// A frame that was taken, and flushed while there was room, arrives without further calls of the sender.
 pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for round in 1..=20 {
-        a.post(link, payload(10 * round, 1));
-        let deadline = backend.deadline();
-        while !a.is_posted() {
+        a.post(link, pseudo_random_payload(10 * round, 1));
+        let deadline = backend.deadline_from_now();
+        while !a.has_sent_all() {
             a.transmit();
-            deadline.pause("room on an idle link");
+            deadline.yield_or_panic("room on an idle link");
         }
-        drive(array::from_mut(&mut b), "the frame", |[b]| b.recorder.frame_count(peer) == round);
+        drive_until(array::from_mut(&mut b), "the frame", |[b]| b.recorder.frame_count(peer) == round);
     }
-    assert_eq!((a.receive(BUDGET_FRAMES), b.recorder.down(peer)), (0, None));
+    assert_eq!((a.receive(BUDGET_FRAMES), b.recorder.down_error(peer)), (0, None));
 }
 
 /// The caller may move a transport between threads, and two transports may be called at the same time.
 pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for size in SIZES {
-        a.post(link, payload(size, 1));
-        b.post(peer, payload(size, 2));
+        a.post(link, pseudo_random_payload(size, 1));
+        b.post(peer, pseudo_random_payload(size, 2));
     }
     // Each side continues until both have everything: frames that it has taken may need its further calls.
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>| {
-        let deadline = backend.deadline();
+        let deadline = backend.deadline_from_now();
         let mut has_all = false;
         while finished.load(Ordering::Relaxed) < 2 {
             endpoint.transmit();
             endpoint.receive(BUDGET_FRAMES);
-            if !has_all && endpoint.is_posted() && endpoint.recorder.log().len() == 1 + SIZES.len() {
+            if !has_all && endpoint.has_sent_all() && endpoint.recorder.log().len() == 1 + SIZES.len() {
                 has_all = true;
                 finished.fetch_add(1, Ordering::Relaxed);
             }
-            deadline.pause("all frames");
+            deadline.yield_or_panic("all frames");
         }
     };
     thread::scope(|scope| {
@@ -152,10 +158,10 @@ pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_,
             scope.spawn(|| run(endpoint));
         }
     });
-    assert!(a.recorder.payloads(link) == SIZES.map(|size| payload(size, 2)));
-    assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
-    a.post(link, payload(33, 1));
-    drive(&mut [a, b], "a frame, in the first thread again", |[_, b]| {
+    assert!(a.recorder.payloads_of(link) == SIZES.map(|size| pseudo_random_payload(size, 2)));
+    assert!(b.recorder.payloads_of(peer) == SIZES.map(|size| pseudo_random_payload(size, 1)));
+    a.post(link, pseudo_random_payload(33, 1));
+    drive_until(&mut [a, b], "a frame, in the first thread again", |[_, b]| {
         b.recorder.frame_count(peer) == SIZES.len() + 1
     });
 }

@@ -15,13 +15,17 @@ const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECT
 ///
 /// # Panics
 ///
-/// If a form accepts none of these numbers and lengths: then [`samples::ends`] needs one for it.
-pub(super) fn samples() -> Vec<Header> {
+/// If a form accepts none of these numbers and lengths: then [`samples::last_words_and_lengths`] needs one for it.
+pub(super) fn sample_headers() -> Vec<Header> {
     let mut headers = Vec::new();
     for form in Form::all() {
         let before = headers.len();
         for number in NUMBERS {
-            headers.extend(ends(number).into_iter().filter_map(|end| samples::header(form, number, end)));
+            headers.extend(
+                last_words_and_lengths(number)
+                    .into_iter()
+                    .filter_map(|end| samples::sample_header(form, number, end)),
+            );
         }
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
@@ -29,8 +33,8 @@ pub(super) fn samples() -> Vec<Header> {
 }
 
 /// Last words of headers, each with a payload length; every form accepts some of them. The lengths of those
-/// of [`samples`] are within what a test sends.
-fn ends(number: u64) -> Vec<(u64, u64)> {
+/// of [`samples()`] are within what a test sends.
+fn last_words_and_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));
     let atomics = [
@@ -45,6 +49,6 @@ fn ends(number: u64) -> Vec<(u64, u64)> {
         let form = AtomicForm::new(kind, op, datatype, count)?;
         Some((form.number(), form.payload_len_bytes() as u64))
     });
-    let others = samples::ends(number % PAYLOADS_BYTES[PAYLOADS_BYTES.len() - 1] as u64);
+    let others = samples::last_words_and_lengths(number % PAYLOADS_BYTES[PAYLOADS_BYTES.len() - 1] as u64);
     lasts.into_iter().flat_map(payloads).chain(atomics).chain(others).collect()
 }

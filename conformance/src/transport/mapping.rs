@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 
 use fastrand::Rng;
 use homespun_engine::limits::REMOTE_MAX_BYTES;
-use homespun_engine::transport::{LinkId, Provider, Remote, SharedMemory, Transport};
+use homespun_engine::transport::{LinkId, Provider, RemotePayload, SharedMemory, Transport};
 
-use crate::transport::{Backend, TestEndpoint, drive, payload};
+use crate::transport::{Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
 const LEN_BYTES: usize = 10_001;
 
 /// Whether links of this backend map memory of their peers.
-pub(super) fn maps<P: Provider>(backend: Backend<'_, P>) -> bool {
+pub(super) fn can_map<P: Provider>(backend: Backend<'_, P>) -> bool {
     SharedRegion::try_new(backend).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
@@ -28,7 +28,7 @@ struct SharedRegion<T> {
     /// The other side's number for the link.
     at_other: LinkId,
     memory: Arc<dyn SharedMemory>,
-    remote: Remote,
+    remote: RemotePayload,
 }
 
 impl<T: Transport> SharedRegion<T> {
@@ -39,22 +39,22 @@ impl<T: Transport> SharedRegion<T> {
     /// `None` if the provider has no shareable memory.
     fn try_new<P: Provider<Transport = T>>(backend: Backend<'_, P>) -> Option<SharedRegion<T>> {
         let memory = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory")?;
-        let ([owner, other], at_owner, at_other) = backend.linked();
+        let ([owner, other], at_owner, at_other) = backend.open_linked_pair();
         let remote = memory.describe().expect("its owner may describe it");
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
         Some(SharedRegion { owner, other, at_owner, at_other, memory, remote })
     }
 
     fn map(&mut self, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
-        self.other.transport.map(self.at_other, &self.remote, len_bytes)
+        self.other.transport.map_peer_memory(self.at_other, &self.remote, len_bytes)
     }
 
     /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
         let SharedRegion { mut owner, mut other, at_owner, at_other, .. } = self;
-        owner.post(at_owner, payload(900, 2));
-        other.post(at_other, payload(901, 2));
-        drive(&mut [owner, other], "a frame each way", |[owner, other]| {
+        owner.post(at_owner, pseudo_random_payload(900, 2));
+        other.post(at_other, pseudo_random_payload(901, 2));
+        drive_until(&mut [owner, other], "a frame each way", |[owner, other]| {
             owner.recorder.frame_count(at_owner) == 1 && other.recorder.frame_count(at_other) == 1
         });
     }
@@ -97,8 +97,14 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) 
         for _ in 0..10 {
             rng.fill(&mut bytes);
             if bytes != right {
-                let nonsense = Remote::new(&bytes).expect("short enough");
-                assert!(region.other.transport.map(region.at_other, &nonsense, LEN_BYTES as u64).is_none());
+                let nonsense = RemotePayload::new(&bytes).expect("short enough");
+                assert!(
+                    region
+                        .other
+                        .transport
+                        .map_peer_memory(region.at_other, &nonsense, LEN_BYTES as u64)
+                        .is_none()
+                );
             }
         }
     }
@@ -110,6 +116,6 @@ pub fn map_of_freed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
     let SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote } = SharedRegion::new(backend);
     memory.retire();
     drop(memory);
-    assert!(other.transport.map(at_other, &remote, LEN_BYTES as u64).is_none());
+    assert!(other.transport.map_peer_memory(at_other, &remote, LEN_BYTES as u64).is_none());
     drop(owner);
 }

@@ -22,7 +22,7 @@ pub fn provider_attr_is_complete_and_constant<P: Provider>(backend: Backend<'_, 
 /// ports.
 pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
-        let [a, b] = [11, 22].map(|instance| backend.open_at(format.wildcard(), instance));
+        let [a, b] = [11, 22].map(|instance| backend.open_endpoint_at(format.wildcard(), instance));
         for endpoint in [&a, &b] {
             assert!(endpoint.address().is_specific());
             assert_ne!(endpoint.address().port(), 0);
@@ -35,9 +35,9 @@ pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(backend: Backen
 /// [`Provider::open`] binds an endpoint to the requested address and port.
 pub fn open_binds_to_the_requested_address<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
-        let free = backend.open_at(format.wildcard(), 11).address();
-        assert_eq!(backend.open_at(free, 22).address(), free);
-        let somewhere = backend.open_at(free.with_port(0), 33).address();
+        let free = backend.open_endpoint_at(format.wildcard(), 11).address();
+        assert_eq!(backend.open_endpoint_at(free, 22).address(), free);
+        let somewhere = backend.open_endpoint_at(free.with_port(0), 33).address();
         assert_eq!(somewhere.ip(), free.ip());
         assert_ne!(somewhere.port(), 0);
     }
@@ -47,7 +47,7 @@ pub fn open_binds_to_the_requested_address<P: Provider>(backend: Backend<'_, P>)
 /// endpoint's transport was dropped.
 pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(backend: Backend<'_, P>) {
     for format in backend.provider().attr().formats {
-        let a = backend.open_at(format.wildcard(), 11);
+        let a = backend.open_endpoint_at(format.wildcard(), 11);
         let address = a.address();
         assert_eq!(backend.provider().open(address, 22).err(), Some(Errno::EADDRINUSE));
         drop(a);

@@ -49,13 +49,13 @@ impl Recorder {
     }
 
     /// All events of the links that had this number.
-    pub fn of(&self, link: LinkId) -> Vec<&Event> {
+    pub fn events_of(&self, link: LinkId) -> Vec<&Event> {
         self.log.iter().filter(|(of, _)| *of == link).map(|(_, event)| event).collect()
     }
 
     /// The payloads of a link's frames.
-    pub fn payloads(&self, link: LinkId) -> Vec<&[u8]> {
-        let events = self.of(link).into_iter();
+    pub fn payloads_of(&self, link: LinkId) -> Vec<&[u8]> {
+        let events = self.events_of(link).into_iter();
         events
             .filter_map(|event| match event {
                 Event::Frame(_, payload) => Some(payload.as_slice()),
@@ -65,7 +65,7 @@ impl Recorder {
     }
 
     /// The error with which a link ended, if its end is the last event with this number.
-    pub fn down(&self, link: LinkId) -> Option<&LinkError> {
+    pub fn down_error(&self, link: LinkId) -> Option<&LinkError> {
         let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
         match last {
             Event::Down(why) => Some(why),
@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// The links that came up, in order, each with address and instance of the peer.
-    pub fn ups(&self) -> Vec<(LinkId, Address, u64)> {
+    pub fn links_up(&self) -> Vec<(LinkId, Address, u64)> {
         let up = |(link, event): &(LinkId, Event)| match event {
             Event::Up(peer, instance) => Some((*link, *peer, *instance)),
             Event::Frame(..) | Event::Down(_) => None,
@@ -88,7 +88,7 @@ impl Recorder {
     }
 
     /// How many links are up now.
-    pub fn up_count(&self) -> usize {
+    pub fn links_up_count(&self) -> usize {
         self.up.len()
     }
 
@@ -98,7 +98,7 @@ impl Recorder {
     }
 
     /// How many pieces of payload were placed in a space, and how many came as chunks.
-    pub fn pieces(&self) -> (usize, usize) {
+    pub fn placed_and_chunk_counts(&self) -> (usize, usize) {
         (self.placed, self.chunks)
     }
 
@@ -107,35 +107,35 @@ impl Recorder {
     /// # Panics
     ///
     /// If a link of this number has not ended.
-    pub fn connecting(&mut self, link: LinkId) {
+    pub fn note_connecting(&mut self, link: LinkId) {
         assert!(!self.up.contains_key(&link), "{link:?} is up, and was given to another link");
         assert!(self.connecting.insert(link), "{link:?} is connecting, and was given to another link");
     }
 
     /// Notes that this side has closed a link, so that nothing more may be reported about it.
-    pub fn closed(&mut self, link: LinkId) {
+    pub fn note_closed(&mut self, link: LinkId) {
         self.up.remove(&link);
         self.connecting.remove(&link);
     }
 
-    fn unfinished(&mut self, link: LinkId) -> &mut Option<(Header, Vec<u8>)> {
+    fn unfinished_frame(&mut self, link: LinkId) -> &mut Option<(Header, Vec<u8>)> {
         self.up.get_mut(&link).unwrap_or_else(|| panic!("{link:?} is not up"))
     }
 
-    fn left_bytes(&mut self, link: LinkId) -> usize {
+    fn frame_left_bytes(&mut self, link: LinkId) -> usize {
         let (header, payload) =
-            self.unfinished(link).as_ref().expect("payload of a frame that was not begun");
+            self.unfinished_frame(link).as_ref().expect("payload of a frame that was not begun");
         usize::try_from(header.payload_len_bytes()).expect("a length that was sent") - payload.len()
     }
 
-    fn append(&mut self, link: LinkId, bytes: &[u8]) {
+    fn append_payload(&mut self, link: LinkId, bytes: &[u8]) {
         assert!(!bytes.is_empty(), "a piece of nothing");
-        assert!(bytes.len() <= self.left_bytes(link), "more payload than the header said");
-        if let Some((_, payload)) = self.unfinished(link) {
+        assert!(bytes.len() <= self.frame_left_bytes(link), "more payload than the header said");
+        if let Some((_, payload)) = self.unfinished_frame(link) {
             payload.extend(bytes);
         }
-        if self.left_bytes(link) == 0
-            && let Some((header, payload)) = self.unfinished(link).take()
+        if self.frame_left_bytes(link) == 0
+            && let Some((header, payload)) = self.unfinished_frame(link).take()
         {
             self.log.push((link, Event::Frame(header, payload)));
         }
@@ -144,18 +144,22 @@ impl Recorder {
 
 impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
-        assert_eq!(*self.unfinished(link), None, "a frame inside a frame");
+        assert_eq!(*self.unfinished_frame(link), None, "a frame inside a frame");
         assert_eq!(header.payload_len_bytes(), payload.len() as u64, "not as long as the header says");
         self.log.push((link, Event::Frame(*header, payload.to_vec())));
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert!(header.payload_len_bytes() > 0, "an empty frame was begun");
-        assert_eq!(self.unfinished(link).replace((*header, Vec::new())), None, "a frame inside a frame");
+        assert_eq!(
+            self.unfinished_frame(link).replace((*header, Vec::new())),
+            None,
+            "a frame inside a frame"
+        );
     }
 
-    fn space(&mut self, link: LinkId) -> Space<'_> {
-        let left_bytes = self.left_bytes(link);
+    fn payload_space(&mut self, link: LinkId) -> Space<'_> {
+        let left_bytes = self.frame_left_bytes(link);
         self.spaces += 1;
         let wished_bytes = [0, left_bytes, left_bytes.div_ceil(2)][self.spaces % 3];
         self.place_bytes = wished_bytes.min(SPACE_MAX_BYTES);
@@ -166,21 +170,21 @@ impl FrameHandler for Recorder {
         [start, end].into_iter().filter(|slice| !slice.is_empty()).map(IoSliceMut::new).collect()
     }
 
-    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
         assert!(count_bytes <= self.place_bytes, "more was placed than there is space");
         self.placed += 1;
         self.place_bytes = 0;
         let place = mem::take(&mut self.place);
-        self.append(link, &place[..count_bytes]);
+        self.append_payload(link, &place[..count_bytes]);
         self.place = place;
     }
 
     fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
         self.chunks += 1;
-        self.append(link, bytes);
+        self.append_payload(link, bytes);
     }
 
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { peer, instance } => {
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");

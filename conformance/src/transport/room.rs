@@ -5,7 +5,7 @@ use std::array;
 use homespun_engine::transport::{LinkId, Provider, Transport};
 use homespun_engine::wire::Header;
 
-use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive, payload};
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
 /// How many unread bytes a link may take; beyond them it counts as unbounded.
 const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -19,26 +19,28 @@ const LARGE_BYTES: usize = 24 * 1024 * 1024;
 /// A link whose peer does not read becomes full. Once the peer reads, the frame that was taken in part is
 /// resumed, and everything arrives.
 pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    let frames = fill(&mut endpoints[0], link, 256 * 1024);
-    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
-    let payloads = endpoints[1].recorder.payloads(peer);
-    assert!(payloads.iter().enumerate().all(|(n, bytes)| *bytes == payload(256 * 1024, n as u64)));
-    endpoints[0].post(link, payload(100, 1));
-    drive(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let frames = fill_link(&mut endpoints[0], link, 256 * 1024);
+    drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    let payloads = endpoints[1].recorder.payloads_of(peer);
+    assert!(
+        payloads.iter().enumerate().all(|(n, bytes)| *bytes == pseudo_random_payload(256 * 1024, n as u64))
+    );
+    endpoints[0].post(link, pseudo_random_payload(100, 1));
+    drive_until(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
 }
 
 /// [`resume`](Transport::resume) continues a frame that was taken in part, and answers
 /// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no room. Other links carry frames
 /// meanwhile.
 pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
-    let frames = stop_inside_a_frame(backend, &mut a, link);
-    let mut c = backend.open(33);
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let frames = send_until_partly_taken(backend, &mut a, link);
+    let mut c = backend.open_endpoint(33);
     let other = a.connect(c.address());
-    a.post(other, payload(100, 1));
-    drive_two(&mut a, &mut c, "a frame on another link", |a, c| {
-        a.recorder.up_count() == 2 && c.recorder.log().len() == 2
+    a.post(other, pseudo_random_payload(100, 1));
+    drive_two_until(&mut a, &mut c, "a frame on another link", |a, c| {
+        a.recorder.links_up_count() == 2 && c.recorder.log().len() == 2
     });
     assert!(a.is_mid_frame(link), "the whole frame was taken although the peer does not read");
     // The peer reads a little at a time, which makes room.
@@ -46,33 +48,33 @@ pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backen
         b.receive(1);
         a.transmit();
     }
-    drive(&mut [a, b], "the rest of the frame", |[_, b]| b.recorder.frame_count(peer) == frames);
+    drive_until(&mut [a, b], "the rest of the frame", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
 /// A broken link answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until its end is reported.
 pub fn broken_link_answers_full_until_link_down<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, b], link, _) = backend.linked();
+    let ([mut a, b], link, _) = backend.open_linked_pair();
     drop(b);
-    let deadline = backend.deadline();
+    let deadline = backend.deadline_from_now();
     let mut refusals = 0;
     while refusals < REFUSALS_MIN {
         let taken = a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]);
         refusals = if taken.is_err() { refusals + 1 } else { 0 };
         a.transport.flush();
-        deadline.pause("a broken link to be full");
+        deadline.yield_or_panic("a broken link to be full");
     }
-    drive(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down(link).is_some());
+    drive_until(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down_error(link).is_some());
 }
 
 /// [`receive`](Transport::receive) returns 0 whenever there is nothing to report.
 pub fn receive_on_an_idle_transport_returns_0<P: Provider>(backend: Backend<'_, P>) {
-    let mut unlinked = backend.open(33);
+    let mut unlinked = backend.open_endpoint(33);
     assert_eq!(unlinked.receive(BUDGET_FRAMES), 0);
-    let (mut endpoints, link, peer) = backend.linked();
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
     for _ in 0..10 {
-        endpoints[0].post(link, payload(5000, 1));
+        endpoints[0].post(link, pseudo_random_payload(5000, 1));
     }
-    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == 10);
+    drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == 10);
     for _ in 0..200 {
         for endpoint in &mut endpoints {
             endpoint.transmit();
@@ -88,142 +90,148 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     const LINKS: usize = 32;
     const LEN_BYTES: usize = 16 * 1024;
     const TAKEN_MIN_FRAMES: usize = 32;
-    let ([mut a, mut b], first, _) = backend.linked();
+    let ([mut a, mut b], first, _) = backend.open_linked_pair();
     let mut links = vec![first];
     links.resize_with(LINKS, || a.connect(b.address()));
     let mut endpoints = [a, b];
-    drive(&mut endpoints, "all links", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.recorder.up_count() == LINKS)
+    drive_until(&mut endpoints, "all links", |endpoints| {
+        endpoints.iter().all(|endpoint| endpoint.recorder.links_up_count() == LINKS)
     });
     [a, b] = endpoints;
     for &link in &links {
-        a.post(link, payload(10, 1));
+        a.post(link, pseudo_random_payload(10, 1));
     }
-    drive(array::from_mut(&mut a), "the frames to be taken", |[a]| a.is_posted());
+    drive_until(array::from_mut(&mut a), "the frames to be taken", |[a]| a.has_sent_all());
     let frame_count = |b: &TestEndpoint<P::Transport>| b.recorder.log().len() - LINKS;
     b.receive(1);
     let count = frame_count(&b);
     assert!(count < LINKS / 2, "{count} of {LINKS} at once");
-    drive(&mut [a, b], "a frame on each link", |[_, b]| frame_count(b) == LINKS);
+    drive_until(&mut [a, b], "a frame on each link", |[_, b]| frame_count(b) == LINKS);
 
-    let (mut endpoints, link, peer) = backend.linked();
-    let frames = fill(&mut endpoints[0], link, LEN_BYTES);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let frames = fill_link(&mut endpoints[0], link, LEN_BYTES);
     endpoints[1].receive(1);
     let count = endpoints[1].recorder.frame_count(peer);
     // A link may hold fewer, and then the first part of the test has to do.
     assert!(frames < TAKEN_MIN_FRAMES || count < frames / 2, "{count} of {frames} at once");
-    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not delay the frame of
 /// another for ever, and each of them gets its turn.
 pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>) {
     const FLOODERS: usize = 3;
-    let mut server = backend.open(0);
+    let mut server = backend.open_endpoint(0);
     let address = server.address();
-    let mut clients: Vec<_> = (1..=FLOODERS + 1).map(|instance| backend.open(instance as u64)).collect();
+    let mut clients: Vec<_> =
+        (1..=FLOODERS + 1).map(|instance| backend.open_endpoint(instance as u64)).collect();
     let links: Vec<LinkId> = clients.iter_mut().map(|client| client.connect(address)).collect();
-    let deadline = backend.deadline();
-    while server.recorder.up_count() < clients.len()
-        || clients.iter().any(|client| client.recorder.up_count() == 0)
+    let deadline = backend.deadline_from_now();
+    while server.recorder.links_up_count() < clients.len()
+        || clients.iter().any(|client| client.recorder.links_up_count() == 0)
     {
         for endpoint in clients.iter_mut().chain([&mut server]) {
             endpoint.transmit();
             endpoint.receive(BUDGET_FRAMES);
         }
-        deadline.pause("all links");
+        deadline.yield_or_panic("all links");
     }
     let link_of = |server: &TestEndpoint<P::Transport>, n: usize| {
-        let ups = server.recorder.ups();
+        let ups = server.recorder.links_up();
         ups.iter().find(|&&(_, _, instance)| instance == n as u64 + 1).map(|&(link, ..)| link)
     };
     let accepted: Vec<LinkId> = (0..=FLOODERS).map(|n| link_of(&server, n).expect("it is up")).collect();
 
     let (quiet, flooders) = clients.split_last_mut().expect("there are some");
     for (flooder, &link) in flooders.iter_mut().zip(&links) {
-        fill(flooder, link, 100);
+        fill_link(flooder, link, 100);
     }
-    quiet.post(links[FLOODERS], payload(10, 1));
-    let deadline = backend.deadline();
+    quiet.post(links[FLOODERS], pseudo_random_payload(10, 1));
+    let deadline = backend.deadline_from_now();
     while server.recorder.frame_count(accepted[FLOODERS]) == 0
         || accepted.iter().any(|&link| server.recorder.frame_count(link) == 0)
     {
         quiet.transmit();
         for (flooder, &link) in flooders.iter_mut().zip(&links) {
-            while flooder.waiting_frames(link) < 100 {
-                flooder.post(link, payload(100, 1));
+            while flooder.queued_frame_count(link) < 100 {
+                flooder.post(link, pseudo_random_payload(100, 1));
             }
             flooder.transmit();
             flooder.receive(BUDGET_FRAMES);
         }
         server.receive(4);
-        deadline.pause("the frame of a link that is not flooded");
+        deadline.yield_or_panic("the frame of a link that is not flooded");
     }
 }
 
-fn drive_two<T: Transport>(
+fn drive_two_until<T: Transport>(
     a: &mut TestEndpoint<T>,
     b: &mut TestEndpoint<T>,
     what: &str,
     mut done: impl FnMut(&TestEndpoint<T>, &TestEndpoint<T>) -> bool,
 ) {
-    let deadline = a.deadline();
+    let deadline = a.deadline_from_now();
     while !done(a, b) {
         for endpoint in [&mut *a, &mut *b] {
             endpoint.transmit();
             endpoint.receive(BUDGET_FRAMES);
         }
-        deadline.pause(what);
+        deadline.yield_or_panic(what);
     }
 }
 
 /// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The
 /// peer must not be receiving.
-pub(super) fn fill<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId, len_bytes: usize) -> usize {
+pub(super) fn fill_link<T: Transport>(
+    endpoint: &mut TestEndpoint<T>,
+    link: LinkId,
+    len_bytes: usize,
+) -> usize {
     let mut refusals = 0;
     let mut frames = 0;
     while refusals < REFUSALS_MIN {
-        if endpoint.waiting_frames(link) == 0 {
+        if endpoint.queued_frame_count(link) == 0 {
             assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes unread frames without bound");
-            endpoint.post(link, payload(len_bytes, frames as u64));
+            endpoint.post(link, pseudo_random_payload(len_bytes, frames as u64));
             frames += 1;
             refusals = 0;
         }
-        let waiting_frames = endpoint.waiting_frames(link);
+        let waiting_frames = endpoint.queued_frame_count(link);
         endpoint.transmit();
         endpoint.receive(BUDGET_FRAMES);
-        refusals = if endpoint.waiting_frames(link) == waiting_frames { refusals + 1 } else { 0 };
+        refusals = if endpoint.queued_frame_count(link) == waiting_frames { refusals + 1 } else { 0 };
     }
     frames
 }
 
 /// Whether links of this backend take a long frame in part while there is no room for all of it.
-pub(super) fn splits<P: Provider>(backend: Backend<'_, P>) -> bool {
-    let ([mut a, _b], link, _) = backend.linked();
-    try_stop_inside_a_frame(backend, &mut a, link).is_some()
+pub(super) fn can_split_frames<P: Provider>(backend: Backend<'_, P>) -> bool {
+    let ([mut a, _b], link, _) = backend.open_linked_pair();
+    try_send_until_partly_taken(backend, &mut a, link).is_some()
 }
 
 /// Sends frames until the link has taken one in part, and returns how many it has begun. The peer must not be
 /// receiving.
-pub(super) fn stop_inside_a_frame<P: Provider>(
+pub(super) fn send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,
     link: LinkId,
 ) -> usize {
-    try_stop_inside_a_frame(backend, endpoint, link).expect("a link without room takes a long frame in part")
+    try_send_until_partly_taken(backend, endpoint, link)
+        .expect("a link without room takes a long frame in part")
 }
 
 /// `None` if the link has taken only whole frames.
-fn try_stop_inside_a_frame<P: Provider>(
+fn try_send_until_partly_taken<P: Provider>(
     backend: Backend<'_, P>,
     endpoint: &mut TestEndpoint<P::Transport>,
     link: LinkId,
 ) -> Option<usize> {
-    let len_bytes = backend.frame_bytes(LARGE_BYTES);
+    let len_bytes = backend.clamp_frame_bytes(LARGE_BYTES);
     let mut frames = 0;
-    while endpoint.waiting_frames(link) == 0 {
+    while endpoint.queued_frame_count(link) == 0 {
         assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes unread frames without bound");
-        endpoint.post(link, payload(len_bytes, frames as u64));
+        endpoint.post(link, pseudo_random_payload(len_bytes, frames as u64));
         frames += 1;
         for _ in 0..REFUSALS_MIN {
             endpoint.transmit();

@@ -9,9 +9,9 @@ use homespun_engine::transport::{Close, LinkCaps, LinkId, Provider, Sent, Transp
 use homespun_engine::wire::Header;
 
 use crate::transport::deadline::PATIENCE;
-use crate::transport::{Deadline, Event, Recorder, message};
+use crate::transport::{Deadline, Event, Recorder, message_header};
 
-/// The budget that [`drive`] gives to each call of [`receive`](Transport::receive), in frames.
+/// The budget that [`drive_until`] gives to each call of [`receive`](Transport::receive), in frames.
 pub const BUDGET_FRAMES: u32 = 32;
 
 /// An endpoint under test: a transport, a recorder of its reports, and a queue of frames to send for each
@@ -76,7 +76,7 @@ impl<T: Transport> TestEndpoint<T> {
     }
 
     /// The moment when a test that starts to wait now stops waiting.
-    pub fn deadline(&self) -> Deadline {
+    pub fn deadline_from_now(&self) -> Deadline {
         Deadline::after(self.patience)
     }
 
@@ -97,14 +97,14 @@ impl<T: Transport> TestEndpoint<T> {
     /// If the transport gives the link a number that is not free.
     pub fn connect(&mut self, to: Address) -> LinkId {
         let link = self.transport.connect(to);
-        self.recorder.connecting(link);
+        self.recorder.note_connecting(link);
         self.outbox.insert(link, Outbox::default());
         link
     }
 
     /// Queues a message to be sent on a link.
     pub fn post(&mut self, link: LinkId, payload: Vec<u8>) {
-        self.post_frame(link, message(payload.len()), payload);
+        self.post_frame(link, message_header(payload.len()), payload);
     }
 
     /// Queues a frame to be sent on a link.
@@ -116,17 +116,17 @@ impl<T: Transport> TestEndpoint<T> {
     /// anything about it.
     pub fn close(&mut self, link: LinkId, how: Close) {
         self.transport.close(link, how);
-        self.recorder.closed(link);
+        self.recorder.note_closed(link);
         self.outbox.remove(&link);
     }
 
     /// Whether the transport has taken all queued frames.
-    pub fn is_posted(&self) -> bool {
+    pub fn has_sent_all(&self) -> bool {
         self.outbox.values().all(|outbox| outbox.frames.is_empty())
     }
 
     /// How many frames are queued on a link, including one that was taken in part.
-    pub fn waiting_frames(&self, link: LinkId) -> usize {
+    pub fn queued_frame_count(&self, link: LinkId) -> usize {
         self.outbox.get(&link).map_or(0, |outbox| outbox.frames.len())
     }
 
@@ -136,7 +136,7 @@ impl<T: Transport> TestEndpoint<T> {
     }
 
     /// How often a link has not taken all queued frames.
-    pub fn refusals(&self) -> usize {
+    pub fn refusal_count(&self) -> usize {
         self.refusals
     }
 
@@ -147,7 +147,7 @@ impl<T: Transport> TestEndpoint<T> {
     /// If the caps of a link have grown, or if the transport reports a whole payload as a part.
     pub fn transmit(&mut self) {
         for (&link, outbox) in &mut self.outbox {
-            while outbox.transmit(link, &mut self.transport) {}
+            while outbox.transmit_front_frame(link, &mut self.transport) {}
             self.refusals += usize::from(!outbox.frames.is_empty());
         }
         self.transport.flush();
@@ -181,7 +181,7 @@ impl<T: Transport> TestEndpoint<T> {
 
 impl Outbox {
     /// Sends the first frame, or the rest of it; returns whether the transport has taken all of it.
-    fn transmit(&mut self, link: LinkId, transport: &mut impl Transport) -> bool {
+    fn transmit_front_frame(&mut self, link: LinkId, transport: &mut impl Transport) -> bool {
         let caps = transport.caps(link);
         if let Some(before) = self.caps.replace(caps) {
             assert!(
@@ -200,8 +200,10 @@ impl Outbox {
                 let sent = transport.send_inline(link, header, payload);
                 (sent.map_or(Sent::Full, |()| Sent::Whole), 0)
             }
-            None => (transport.send(link, header, &slices(payload)), 0),
-            Some(taken_bytes) => (transport.resume(link, &slices(&payload[taken_bytes..])), taken_bytes),
+            None => (transport.send(link, header, &split_in_two_slices(payload)), 0),
+            Some(taken_bytes) => {
+                (transport.resume(link, &split_in_two_slices(&payload[taken_bytes..])), taken_bytes)
+            }
         };
         match sent {
             Sent::Full => return false,
@@ -219,7 +221,7 @@ impl Outbox {
 }
 
 /// A payload as two slices, one of which may be empty.
-fn slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
+fn split_in_two_slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
     let (start, end) = payload.split_at(payload.len() / 3);
     [IoSlice::new(start), IoSlice::new(end)]
 }
@@ -230,45 +232,45 @@ fn slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
 ///
 /// If that takes longer than the first endpoint's patience; the message contains `what`.
 #[track_caller]
-pub fn drive<T: Transport, const N: usize>(
+pub fn drive_until<T: Transport, const N: usize>(
     endpoints: &mut [TestEndpoint<T>; N],
     what: &str,
     mut done: impl FnMut(&[TestEndpoint<T>; N]) -> bool,
 ) {
     let deadline = deadline_of(endpoints);
     while {
-        pass(endpoints);
+        progress_all(endpoints);
         !done(endpoints)
     } {
-        deadline.pause(what);
+        deadline.yield_or_panic(what);
     }
 }
 
-/// As [`drive`], for endpoints whose number is not a constant.
+/// As [`drive_until`], for endpoints whose number is not a constant.
 ///
 /// # Panics
 ///
 /// If that takes longer than the first endpoint's patience; the message contains `what`.
 #[track_caller]
-pub fn drive_all<T: Transport>(
+pub fn drive_all_until<T: Transport>(
     endpoints: &mut [TestEndpoint<T>],
     what: &str,
     mut done: impl FnMut(&[TestEndpoint<T>]) -> bool,
 ) {
     let deadline = deadline_of(endpoints);
     while {
-        pass(endpoints);
+        progress_all(endpoints);
         !done(endpoints)
     } {
-        deadline.pause(what);
+        deadline.yield_or_panic(what);
     }
 }
 
 fn deadline_of<T: Transport>(endpoints: &[TestEndpoint<T>]) -> Deadline {
-    endpoints.first().map_or_else(Deadline::new, TestEndpoint::deadline)
+    endpoints.first().map_or_else(Deadline::new, TestEndpoint::deadline_from_now)
 }
 
-fn pass<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
+fn progress_all<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
     for endpoint in endpoints {
         endpoint.transmit();
         endpoint.receive(BUDGET_FRAMES);

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use crate::transport::room::fill;
-use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive, payload};
+use crate::transport::room::fill_link;
+use crate::transport::{BUDGET_FRAMES, Backend, SIZES, TestEndpoint, drive_until, pseudo_random_payload};
 
 /// How long one wait on a descriptor lasts at most while a test also drives another endpoint.
 const LOOK_MS: u64 = 5;
@@ -30,19 +30,19 @@ struct Sleep {
 impl Sleep {
     /// Drives an endpoint until it has nothing to do, and arms its transport.
     #[track_caller]
-    fn start<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
-        let deadline = endpoint.deadline();
+    fn start_when_idle<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
+        let deadline = endpoint.deadline_from_now();
         loop {
             endpoint.transmit();
             while endpoint.receive(BUDGET_FRAMES) > 0 {
-                deadline.pause("a transport to have reported everything");
+                deadline.yield_or_panic("a transport to have reported everything");
             }
             if let Armed::Asleep { look_again_after } = endpoint.transport.arm()
-                && !is_readable(descriptor(&endpoint.transport), Duration::ZERO)
+                && !poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
             {
                 return Sleep { retry_at: look_again_after.map(|after| Instant::now() + after) };
             }
-            deadline.pause("an idle transport to fall asleep");
+            deadline.yield_or_panic("an idle transport to fall asleep");
         }
     }
 
@@ -57,48 +57,53 @@ impl Sleep {
 
     /// Waits until the transport is woken, without a call to it; calls `meanwhile` in a loop.
     #[track_caller]
-    fn until_woken<T: Transport>(&self, endpoint: &TestEndpoint<T>, what: &str, mut meanwhile: impl FnMut()) {
-        let deadline = endpoint.deadline();
+    fn wait_until_woken<T: Transport>(
+        &self,
+        endpoint: &TestEndpoint<T>,
+        what: &str,
+        mut meanwhile: impl FnMut(),
+    ) {
+        let deadline = endpoint.deadline_from_now();
         while self.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
-            && !is_readable(descriptor(&endpoint.transport), Duration::from_millis(LOOK_MS))
+            && !poll_readable(expect_wake_fd(&endpoint.transport), Duration::from_millis(LOOK_MS))
         {
             meanwhile();
-            deadline.pause(what);
+            deadline.yield_or_panic(what);
         }
     }
 
     /// Waits until the transport is woken by a frame or by an event of a link, then arms it several times: it
     /// must stay awake until it has reported that. It may wake without cause before.
     #[track_caller]
-    fn until_event<T: Transport>(
+    fn wait_until_event<T: Transport>(
         mut self,
         endpoint: &mut TestEndpoint<T>,
         what: &str,
         mut meanwhile: impl FnMut(),
     ) {
-        let deadline = endpoint.deadline();
+        let deadline = endpoint.deadline_from_now();
         loop {
-            self.until_woken(endpoint, what, &mut meanwhile);
-            if (0..ARMS).all(|_| stays_awake(endpoint)) {
+            self.wait_until_woken(endpoint, what, &mut meanwhile);
+            if (0..ARMS).all(|_| arm_stays_awake(endpoint)) {
                 return;
             }
             self = Sleep::arm(endpoint);
-            deadline.pause(what);
+            deadline.yield_or_panic(what);
         }
     }
 }
 
 /// Arms a transport. Returns whether its caller would look at it again although nothing more happens.
-fn stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
+fn arm_stays_awake<T: Transport>(endpoint: &mut TestEndpoint<T>) -> bool {
     let sleep = Sleep::arm(endpoint);
-    sleep.retry_at.is_some() || is_readable(descriptor(&endpoint.transport), Duration::ZERO)
+    sleep.retry_at.is_some() || poll_readable(expect_wake_fd(&endpoint.transport), Duration::ZERO)
 }
 
-fn descriptor(transport: &impl Transport) -> BorrowedFd<'_> {
+fn expect_wake_fd(transport: &impl Transport) -> BorrowedFd<'_> {
     transport.wake_fd().expect("a transport either has a descriptor or has none")
 }
 
-fn is_readable(descriptor: impl AsFd, wait: Duration) -> bool {
+fn poll_readable(descriptor: impl AsFd, wait: Duration) -> bool {
     let mut asked = [PollFd::new(&descriptor, PollFlags::IN)];
     let wait = Timespec::try_from(wait).expect("a timeout of at most a minute");
     // Treat an interruption by a signal as a time-out.
@@ -108,28 +113,28 @@ fn is_readable(descriptor: impl AsFd, wait: Duration) -> bool {
 /// Drives an endpoint that sleeps whenever it can, until `done` returns true. `done` may post answers to
 /// received frames.
 #[track_caller]
-fn sleep_until<T: Transport>(
+fn drive_sleeping_until<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     budget_frames: u32,
     what: &str,
     mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
-    let deadline = endpoint.deadline();
-    while !transmit_until_done(endpoint, &mut done) {
+    let deadline = endpoint.deadline_from_now();
+    while !transmit_unless_done(endpoint, &mut done) {
         if endpoint.receive(budget_frames) == 0
             && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
         {
-            let left = deadline.left();
+            let left = deadline.time_left();
             let wait = look_again_after.map_or(left, |after| after.min(left));
-            is_readable(descriptor(&endpoint.transport), wait);
+            poll_readable(expect_wake_fd(&endpoint.transport), wait);
         }
-        deadline.pause(what);
+        deadline.yield_or_panic(what);
     }
 }
 
 /// Calls `done`; if it returns false, transmits what it may have posted, and calls it again. Otherwise the
 /// endpoint would sleep with frames that it has not offered to the transport.
-fn transmit_until_done<T: Transport>(
+fn transmit_unless_done<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
     done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) -> bool {
@@ -142,65 +147,70 @@ fn transmit_until_done<T: Transport>(
 /// An endpoint with nothing to do falls asleep: [`arm`](Transport::arm) says so, and its descriptor is not
 /// readable. This holds without a link, with an unused link, and after many frames.
 pub fn idle_transport_arms_and_sleeps<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.linked();
-    Sleep::start(&mut backend.open(33));
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    Sleep::start_when_idle(&mut backend.open_endpoint(33));
     for endpoint in &mut endpoints {
-        Sleep::start(endpoint);
+        Sleep::start_when_idle(endpoint);
     }
     for size in SIZES {
-        endpoints[0].post(link, payload(size, 1));
+        endpoints[0].post(link, pseudo_random_payload(size, 1));
     }
-    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == SIZES.len());
+    drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == SIZES.len());
     for endpoint in &mut endpoints {
-        Sleep::start(endpoint);
+        Sleep::start_when_idle(endpoint);
     }
 }
 
 /// A connect wakes the sleeping acceptor.
 pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>) {
-    let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
-    let sleep = Sleep::start(&mut b);
+    let [mut a, mut b] = [11, 22].map(|instance| backend.open_endpoint(instance));
+    let sleep = Sleep::start_when_idle(&mut b);
     a.connect(b.address());
-    sleep.until_event(&mut b, "a connect to wake the peer", || make_progress(&mut a));
-    drive(&mut [a, b], "the link", |[a, b]| a.recorder.up_count() == 1 && b.recorder.up_count() == 1);
+    sleep.wait_until_event(&mut b, "a connect to wake the peer", || make_progress(&mut a));
+    drive_until(&mut [a, b], "the link", |[a, b]| {
+        a.recorder.links_up_count() == 1 && b.recorder.links_up_count() == 1
+    });
 }
 
 /// The acceptor's answer wakes the sleeping connector.
 pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    let [mut a, mut b] = [11, 22].map(|instance| backend.open(instance));
+    let [mut a, mut b] = [11, 22].map(|instance| backend.open_endpoint(instance));
     a.connect(b.address());
-    let sleep = Sleep::start(&mut a);
-    if a.recorder.up_count() == 0 {
-        sleep.until_event(&mut a, "the peer's answer to wake", || make_progress(&mut b));
+    let sleep = Sleep::start_when_idle(&mut a);
+    if a.recorder.links_up_count() == 0 {
+        sleep.wait_until_event(&mut a, "the peer's answer to wake", || make_progress(&mut b));
     }
-    let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.up_count() == 1;
+    let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.links_up_count() == 1;
     thread::scope(|scope| {
-        let answering =
-            scope.spawn(|| sleep_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.up_count() == 1));
-        sleep_until(&mut a, BUDGET_FRAMES, "the peer's answer", answer);
+        let answering = scope.spawn(|| {
+            drive_sleeping_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.links_up_count() == 1);
+        });
+        drive_sleeping_until(&mut a, BUDGET_FRAMES, "the peer's answer", answer);
         answering.join().expect("the peer has the link too");
     });
 }
 
 /// The refusal of a connect wakes the sleeping connector, even if it is known before the transport is armed.
 pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
-    let [mut a, vacant] = [11, 22].map(|instance| backend.open(instance));
+    let [mut a, vacant] = [11, 22].map(|instance| backend.open_endpoint(instance));
     let address = vacant.address();
     drop(vacant);
-    Sleep::start(&mut a);
+    Sleep::start_when_idle(&mut a);
     let link = a.connect(address);
-    Sleep::arm(&mut a).until_event(&mut a, "the refusal to wake the connector", || {});
-    sleep_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| a.recorder.down(link).is_some());
+    Sleep::arm(&mut a).wait_until_event(&mut a, "the refusal to wake the connector", || {});
+    drive_sleeping_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| {
+        a.recorder.down_error(link).is_some()
+    });
 }
 
 /// A frame wakes the sleeping receiver, each time that it sleeps.
 pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     for round in 1..=50 {
-        let sleep = Sleep::start(&mut b);
-        a.post(link, payload(SIZES[round % 12], 1));
-        sleep.until_event(&mut b, "a frame to wake its receiver", || make_progress(&mut a));
-        sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
+        let sleep = Sleep::start_when_idle(&mut b);
+        a.post(link, pseudo_random_payload(SIZES[round % 12], 1));
+        sleep.wait_until_event(&mut b, "a frame to wake its receiver", || make_progress(&mut a));
+        drive_sleeping_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
 
@@ -208,16 +218,16 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
 /// small.
 pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     for (frames, len_bytes) in [(100, 40), (20, 20_000)] {
-        let ([mut a, mut b], link, peer) = backend.linked();
+        let ([mut a, mut b], link, peer) = backend.open_linked_pair();
         for _ in 0..frames {
-            a.post(link, payload(len_bytes, 1));
+            a.post(link, pseudo_random_payload(len_bytes, 1));
         }
         for _ in 0..10 {
             make_progress(&mut a);
         }
         while b.recorder.frame_count(peer) < frames {
             let sleep = Sleep::arm(&mut b);
-            sleep.until_woken(&b, "frames that arrived before", || make_progress(&mut a));
+            sleep.wait_until_woken(&b, "frames that arrived before", || make_progress(&mut a));
             b.receive(1);
         }
     }
@@ -226,22 +236,24 @@ pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, 
 /// Room on a full link wakes the sleeping sender.
 pub fn free_room_wakes_the_sender<P: Provider>(backend: Backend<'_, P>) {
     for len_bytes in [500, 256 * 1024] {
-        let ([mut a, mut b], link, peer) = backend.linked();
-        let frames = fill(&mut a, link, len_bytes);
-        let sleep = Sleep::start(&mut a);
-        sleep.until_woken(&a, "room to wake the sender", || make_progress(&mut b));
+        let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+        let frames = fill_link(&mut a, link, len_bytes);
+        let sleep = Sleep::start_when_idle(&mut a);
+        sleep.wait_until_woken(&a, "room to wake the sender", || make_progress(&mut b));
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                sleep_until(&mut b, BUDGET_FRAMES, "all frames", |b| b.recorder.frame_count(peer) == frames);
+                drive_sleeping_until(&mut b, BUDGET_FRAMES, "all frames", |b| {
+                    b.recorder.frame_count(peer) == frames
+                });
                 is_done.store(true, Ordering::Relaxed);
             });
-            sleep_until(&mut a, BUDGET_FRAMES, "room for everything", |a| a.is_posted());
+            drive_sleeping_until(&mut a, BUDGET_FRAMES, "room for everything", |a| a.has_sent_all());
             // The last frames may need further calls of their sender.
-            let deadline = backend.deadline();
+            let deadline = backend.deadline_from_now();
             while !is_done.load(Ordering::Relaxed) {
                 make_progress(&mut a);
-                deadline.pause("everything to arrive");
+                deadline.yield_or_panic("everything to arrive");
             }
         });
     }
@@ -258,69 +270,75 @@ pub fn abort_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
 }
 
 fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
-    let ([mut a, mut b], link, peer) = backend.linked();
-    let sleep = Sleep::start(&mut b);
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let sleep = Sleep::start_when_idle(&mut b);
     a.close(link, how);
-    sleep.until_event(&mut b, "the end of the link to wake", || make_progress(&mut a));
-    sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
+    sleep.wait_until_event(&mut b, "the end of the link to wake", || make_progress(&mut a));
+    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
+        b.recorder.down_error(peer).is_some()
+    });
 }
 
 /// Dropping a transport wakes the sleeping peer.
 pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    let ([a, mut b], _, peer) = backend.linked();
-    let sleep = Sleep::start(&mut b);
+    let ([a, mut b], _, peer) = backend.open_linked_pair();
+    let sleep = Sleep::start_when_idle(&mut b);
     drop(a);
-    sleep.until_event(&mut b, "the end of the peer to wake", || {});
-    sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
+    sleep.wait_until_event(&mut b, "the end of the peer to wake", || {});
+    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
+        b.recorder.down_error(peer).is_some()
+    });
 }
 
 /// A transport does not sleep if something has happened since its last pass that it has not reported: a
 /// connect, a frame, or the end of a link.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
-    let [mut a, mut b] = [backend.open(11), backend.open(22)];
+    let [mut a, mut b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
     a.connect(b.address());
     make_progress(&mut a);
-    Sleep::arm(&mut b).until_event(&mut b, "an earlier connect", || make_progress(&mut a));
+    Sleep::arm(&mut b).wait_until_event(&mut b, "an earlier connect", || make_progress(&mut a));
 
     for (what, close) in [
         ("an earlier frame", None),
         ("an earlier drain", Some(Close::Drain)),
         ("an earlier abort", Some(Close::Abort)),
     ] {
-        let ([mut a, mut b], link, _) = backend.linked();
+        let ([mut a, mut b], link, _) = backend.open_linked_pair();
         match close {
-            None => a.post(link, payload(40, 1)),
+            None => a.post(link, pseudo_random_payload(40, 1)),
             Some(how) => a.close(link, how),
         }
         make_progress(&mut a);
-        Sleep::arm(&mut b).until_event(&mut b, what, || make_progress(&mut a));
-        sleep_until(&mut b, BUDGET_FRAMES, what, |b| b.recorder.log().len() == 2);
+        Sleep::arm(&mut b).wait_until_event(&mut b, what, || make_progress(&mut a));
+        drive_sleeping_until(&mut b, BUDGET_FRAMES, what, |b| b.recorder.log().len() == 2);
     }
 
-    let ([a, mut b], _, peer) = backend.linked();
+    let ([a, mut b], _, peer) = backend.open_linked_pair();
     drop(a);
-    Sleep::arm(&mut b).until_event(&mut b, "an earlier end of the peer", || {});
-    sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
+    Sleep::arm(&mut b).wait_until_event(&mut b, "an earlier end of the peer", || {});
+    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
+        b.recorder.down_error(peer).is_some()
+    });
 }
 
 /// A sender does not sleep if a full link has got room since its last pass.
 pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
-    let frames = fill(&mut a, link, 500);
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let frames = fill_link(&mut a, link, 500);
     // The peer reads what has arrived, or the most of it.
     for _ in 0..1000 {
         b.receive(BUDGET_FRAMES);
     }
     let sleep = Sleep::arm(&mut a);
-    sleep.until_woken(&a, "room that was freed before", || make_progress(&mut b));
-    drive(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    sleep.wait_until_woken(&a, "room that was freed before", || make_progress(&mut b));
+    drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
 /// A connect comes up although the connector sleeps and no descriptor announces that it may go on: other
 /// connects have filled the acceptor's backlog, if that is short.
 pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backend<'_, P>) {
     const OTHERS: usize = 32;
-    let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open(instance));
+    let [mut a, mut b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
     for _ in 0..OTHERS {
         c.connect(b.address());
         make_progress(&mut c);
@@ -328,16 +346,18 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
     let is_up = AtomicBool::new(false);
     thread::scope(|scope| {
         a.connect(b.address());
-        Sleep::start(&mut a);
+        Sleep::start_when_idle(&mut a);
         scope.spawn(|| {
-            let deadline = backend.deadline();
-            while !is_up.load(Ordering::Relaxed) && deadline.left() > Duration::ZERO {
+            let deadline = backend.deadline_from_now();
+            while !is_up.load(Ordering::Relaxed) && deadline.time_left() > Duration::ZERO {
                 make_progress(&mut b);
                 make_progress(&mut c);
                 thread::yield_now();
             }
         });
-        sleep_until(&mut a, BUDGET_FRAMES, "a place in the backlog", |a| a.recorder.up_count() == 1);
+        drive_sleeping_until(&mut a, BUDGET_FRAMES, "a place in the backlog", |a| {
+            a.recorder.links_up_count() == 1
+        });
         is_up.store(true, Ordering::Relaxed);
     });
 }
@@ -345,41 +365,45 @@ pub fn connect_to_a_full_backlog_wakes_the_connector<P: Provider>(backend: Backe
 /// A full link drains although its endpoint sleeps whenever it can, and the peer only reads the frames, a few
 /// at a time.
 pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
-    let taken = fill(&mut a, link, 100) - 1;
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let taken = fill_link(&mut a, link, 100) - 1;
     a.close(link, Close::Drain);
     loop {
-        let sleep = Sleep::start(&mut a);
-        if a.transport.draining() == 0 {
+        let sleep = Sleep::start_when_idle(&mut a);
+        if a.transport.draining_count() == 0 {
             break;
         }
-        sleep.until_woken(&a, "the link to drain", || {
+        sleep.wait_until_woken(&a, "the link to drain", || {
             if b.recorder.frame_count(peer) < taken {
                 b.receive(1);
             }
         });
     }
-    drive(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
+    drive_until(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
 }
 
 /// The descriptor may be nested in an `epoll(7)` set of the caller, whose descriptor then becomes readable.
 pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) {
-    let ([mut a, mut b], link, peer) = backend.linked();
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let anything = epoll::EventData::new_u64(0);
-    epoll::add(&nest, descriptor(&b.transport), anything, epoll::EventFlags::IN).expect("it can be nested");
+    epoll::add(&nest, expect_wake_fd(&b.transport), anything, epoll::EventFlags::IN)
+        .expect("it can be nested");
     for round in 1..=3 {
-        let sleep = Sleep::start(&mut b);
-        assert!(!is_readable(&nest, Duration::ZERO), "the transport sleeps, but the outer epoll is readable");
-        a.post(link, payload(40, 1));
-        let deadline = backend.deadline();
-        while !is_readable(&nest, Duration::from_millis(LOOK_MS))
+        let sleep = Sleep::start_when_idle(&mut b);
+        assert!(
+            !poll_readable(&nest, Duration::ZERO),
+            "the transport sleeps, but the outer epoll is readable"
+        );
+        a.post(link, pseudo_random_payload(40, 1));
+        let deadline = backend.deadline_from_now();
+        while !poll_readable(&nest, Duration::from_millis(LOOK_MS))
             && sleep.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
             make_progress(&mut a);
-            deadline.pause("a frame to wake its receiver through the outer epoll");
+            deadline.yield_or_panic("a frame to wake its receiver through the outer epoll");
         }
-        sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
+        drive_sleeping_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
 
@@ -388,36 +412,36 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) 
 pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();
-    let ([mut a, mut b], link, peer) = backend.linked();
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let finished = AtomicUsize::new(0);
     let run = |endpoint: &mut TestEndpoint<P::Transport>, link: LinkId, begins: bool| {
         let mut answered = 0;
         if begins {
-            endpoint.post(link, payload(1, 0));
+            endpoint.post(link, pseudo_random_payload(1, 0));
         }
-        sleep_until(endpoint, BUDGET_FRAMES, "the other's turn", |endpoint| {
+        drive_sleeping_until(endpoint, BUDGET_FRAMES, "the other's turn", |endpoint| {
             let seen = endpoint.recorder.log().len() - 1;
             while answered < seen.min(TURNS) {
                 answered += 1;
                 // The side that has begun does not answer the last message.
                 if !begins || answered < TURNS {
-                    endpoint.post(link, payload(SIZES[answered % 8], 0));
+                    endpoint.post(link, pseudo_random_payload(SIZES[answered % 8], 0));
                 }
             }
-            seen >= TURNS && endpoint.is_posted()
+            seen >= TURNS && endpoint.has_sent_all()
         });
         for n in 0..FLOOD {
-            endpoint.post(link, payload(SIZES[n % SIZES.len()], 1));
+            endpoint.post(link, pseudo_random_payload(SIZES[n % SIZES.len()], 1));
         }
-        sleep_until(endpoint, BUDGET_FRAMES, "everything", |endpoint| {
-            endpoint.is_posted() && endpoint.recorder.log().len() == 1 + TURNS + FLOOD
+        drive_sleeping_until(endpoint, BUDGET_FRAMES, "everything", |endpoint| {
+            endpoint.has_sent_all() && endpoint.recorder.log().len() == 1 + TURNS + FLOOD
         });
         finished.fetch_add(1, Ordering::Relaxed);
         // The last frames may need further calls of their sender.
-        let deadline = backend.deadline();
+        let deadline = backend.deadline_from_now();
         while finished.load(Ordering::Relaxed) < 2 {
             make_progress(endpoint);
-            deadline.pause("the other to have everything");
+            deadline.yield_or_panic("the other to have everything");
         }
     };
     thread::scope(|scope| {

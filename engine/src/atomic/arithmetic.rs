@@ -15,26 +15,26 @@ pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8])
 
 impl AtomicOp {
     /// What it does with such elements. `None` for what no [`AtomicKind`](super::AtomicKind) offers.
-    pub(crate) fn combine(self, datatype: Datatype) -> Option<Combine> {
+    pub(crate) fn combine_fn(self, datatype: Datatype) -> Option<Combine> {
         match datatype {
-            Datatype::Int8 => integer::<i8>(self),
-            Datatype::Uint8 => integer::<u8>(self),
-            Datatype::Int16 => integer::<i16>(self),
-            Datatype::Uint16 => integer::<u16>(self),
-            Datatype::Int32 => integer::<i32>(self),
-            Datatype::Uint32 => integer::<u32>(self),
-            Datatype::Int64 => integer::<i64>(self),
-            Datatype::Uint64 => integer::<u64>(self),
-            Datatype::Int128 => integer::<i128>(self),
-            Datatype::Uint128 => integer::<u128>(self),
-            Datatype::Float => ordered::<f32>(self),
-            Datatype::Double => ordered::<f64>(self),
-            Datatype::FloatComplex => number::<Complex<f32>>(self),
-            Datatype::DoubleComplex => number::<Complex<f64>>(self),
+            Datatype::Int8 => integer_operation::<i8>(self),
+            Datatype::Uint8 => integer_operation::<u8>(self),
+            Datatype::Int16 => integer_operation::<i16>(self),
+            Datatype::Uint16 => integer_operation::<u16>(self),
+            Datatype::Int32 => integer_operation::<i32>(self),
+            Datatype::Uint32 => integer_operation::<u32>(self),
+            Datatype::Int64 => integer_operation::<i64>(self),
+            Datatype::Uint64 => integer_operation::<u64>(self),
+            Datatype::Int128 => integer_operation::<i128>(self),
+            Datatype::Uint128 => integer_operation::<u128>(self),
+            Datatype::Float => ordered_operation::<f32>(self),
+            Datatype::Double => ordered_operation::<f64>(self),
+            Datatype::FloatComplex => number_operation::<Complex<f32>>(self),
+            Datatype::DoubleComplex => number_operation::<Complex<f64>>(self),
             #[cfg(target_arch = "x86_64")]
-            Datatype::LongDouble => ordered::<LongDouble>(self),
+            Datatype::LongDouble => ordered_operation::<LongDouble>(self),
             #[cfg(target_arch = "x86_64")]
-            Datatype::LongDoubleComplex => number::<Complex<LongDouble>>(self),
+            Datatype::LongDoubleComplex => number_operation::<Complex<LongDouble>>(self),
             #[cfg(not(target_arch = "x86_64"))]
             Datatype::LongDouble | Datatype::LongDoubleComplex => None,
         }
@@ -42,66 +42,68 @@ impl AtomicOp {
 }
 
 /// The operations that integers have.
-fn integer<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
-        AtomicOp::Bor => |e, o, _| replace::<T>(e, o, T::bitor),
-        AtomicOp::Band => |e, o, _| replace::<T>(e, o, T::bitand),
-        AtomicOp::Bxor => |e, o, _| replace::<T>(e, o, T::bitxor),
+        AtomicOp::Bor => |e, o, _| store_combined::<T>(e, o, T::bitor),
+        AtomicOp::Band => |e, o, _| store_combined::<T>(e, o, T::bitand),
+        AtomicOp::Bxor => |e, o, _| store_combined::<T>(e, o, T::bitxor),
         AtomicOp::Mswap => |e, o, c| {
             let mask = T::read(c);
-            replace::<T>(e, o, |element, operand| operand & mask | element & !mask)
+            store_combined::<T>(e, o, |element, operand| operand & mask | element & !mask)
         },
-        _ => return ordered::<T>(op),
+        _ => return ordered_operation::<T>(op),
     };
     Some(combine)
 }
 
 /// The operations that numbers have of which some are less than others.
-fn ordered<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
-        AtomicOp::Min => |e, o, _| swap_if(e, o, T::read(o) < T::read(e)),
-        AtomicOp::Max => |e, o, _| swap_if(e, o, T::read(o) > T::read(e)),
-        AtomicOp::CswapLe => |e, o, c| swap_if(e, o, T::read(c) <= T::read(e)),
-        AtomicOp::CswapLt => |e, o, c| swap_if(e, o, T::read(c) < T::read(e)),
-        AtomicOp::CswapGe => |e, o, c| swap_if(e, o, T::read(c) >= T::read(e)),
-        AtomicOp::CswapGt => |e, o, c| swap_if(e, o, T::read(c) > T::read(e)),
-        _ => return number::<T>(op),
+        AtomicOp::Min => |e, o, _| store_operand_if(e, o, T::read(o) < T::read(e)),
+        AtomicOp::Max => |e, o, _| store_operand_if(e, o, T::read(o) > T::read(e)),
+        AtomicOp::CswapLe => |e, o, c| store_operand_if(e, o, T::read(c) <= T::read(e)),
+        AtomicOp::CswapLt => |e, o, c| store_operand_if(e, o, T::read(c) < T::read(e)),
+        AtomicOp::CswapGe => |e, o, c| store_operand_if(e, o, T::read(c) >= T::read(e)),
+        AtomicOp::CswapGt => |e, o, c| store_operand_if(e, o, T::read(c) > T::read(e)),
+        _ => return number_operation::<T>(op),
     };
     Some(combine)
 }
 
 /// The operations that all numbers have.
-fn number<T: Number>(op: AtomicOp) -> Option<Combine> {
+fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
-        AtomicOp::Sum => |e, o, _| replace::<T>(e, o, T::sum),
-        AtomicOp::Prod => |e, o, _| replace::<T>(e, o, T::product),
-        AtomicOp::Lor => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element | operand),
-        AtomicOp::Land => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element & operand),
-        AtomicOp::Lxor => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element ^ operand),
+        AtomicOp::Sum => |e, o, _| store_combined::<T>(e, o, T::sum),
+        AtomicOp::Prod => |e, o, _| store_combined::<T>(e, o, T::product),
+        AtomicOp::Lor => |e, o, _| combine_as_bools::<T>(e, o, |element, operand| element | operand),
+        AtomicOp::Land => |e, o, _| combine_as_bools::<T>(e, o, |element, operand| element & operand),
+        AtomicOp::Lxor => |e, o, _| combine_as_bools::<T>(e, o, |element, operand| element ^ operand),
         AtomicOp::Read => |_, _, _| false,
-        AtomicOp::Write => |e, o, _| swap_if(e, o, true),
-        AtomicOp::Cswap => |e, o, c| swap_if(e, o, T::read(c) == T::read(e)),
-        AtomicOp::CswapNe => |e, o, c| swap_if(e, o, T::read(c) != T::read(e)),
+        AtomicOp::Write => |e, o, _| store_operand_if(e, o, true),
+        AtomicOp::Cswap => |e, o, c| store_operand_if(e, o, T::read(c) == T::read(e)),
+        AtomicOp::CswapNe => |e, o, c| store_operand_if(e, o, T::read(c) != T::read(e)),
         _ => return None,
     };
     Some(combine)
 }
 
 /// The operand takes the place of the element as it is, with what bits it may have beside its value.
-fn swap_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
+fn store_operand_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
     if is_so {
         element.copy_from_slice(operand);
     }
     is_so
 }
 
-fn replace<T: Number>(element: &mut [u8], operand: &[u8], by: impl Fn(T, T) -> T) -> bool {
+fn store_combined<T: Number>(element: &mut [u8], operand: &[u8], by: impl Fn(T, T) -> T) -> bool {
     by(T::read(element), T::read(operand)).write(element);
     true
 }
 
-fn replace_by_truth<T: Number>(element: &mut [u8], operand: &[u8], by: fn(bool, bool) -> bool) -> bool {
-    replace::<T>(element, operand, |element, operand| T::truth(by(element.is_true(), operand.is_true())))
+fn combine_as_bools<T: Number>(element: &mut [u8], operand: &[u8], by: fn(bool, bool) -> bool) -> bool {
+    store_combined::<T>(element, operand, |element, operand| {
+        T::from_bool(by(element.is_true(), operand.is_true()))
+    })
 }
 
 /// A datatype.
@@ -114,8 +116,8 @@ pub(super) trait Number: Copy + PartialEq {
     fn product(self, other: Self) -> Self;
     /// Whether C takes it for true.
     fn is_true(self) -> bool;
-    /// The number that C makes of a truth.
-    fn truth(is_so: bool) -> Self;
+    /// The number that C makes of a truth value.
+    fn from_bool(is_so: bool) -> Self;
 }
 
 trait Bits:
@@ -154,7 +156,7 @@ macro_rules! numbers {
             }
 
             #[inline]
-            fn truth(is_so: bool) -> $type {
+            fn from_bool(is_so: bool) -> $type {
                 u8::from(is_so) as $type
             }
         })*
@@ -186,7 +188,7 @@ pub(super) trait Real: Number + PartialOrd {
     fn is_nan(self) -> bool;
     fn is_infinite(self) -> bool;
     /// With the sign of another.
-    fn signed_as(self, other: Self) -> Self;
+    fn with_sign_of(self, other: Self) -> Self;
 }
 
 macro_rules! reals {
@@ -209,7 +211,7 @@ macro_rules! reals {
                 <$type>::is_infinite(self)
             }
 
-            fn signed_as(self, other: $type) -> $type {
+            fn with_sign_of(self, other: $type) -> $type {
                 self.copysign(other)
             }
         })*
@@ -244,7 +246,7 @@ impl<F: Real> Number for Complex<F> {
     fn product(self, other: Complex<F>) -> Complex<F> {
         let product = self.plain_product(other);
         if product.real.is_nan() && product.imaginary.is_nan() {
-            self.product_in_the_infinite(other).unwrap_or(product)
+            self.infinite_product(other).unwrap_or(product)
         } else {
             product
         }
@@ -254,8 +256,8 @@ impl<F: Real> Number for Complex<F> {
         self.real.is_true() || self.imaginary.is_true()
     }
 
-    fn truth(is_so: bool) -> Complex<F> {
-        Complex { real: F::truth(is_so), imaginary: F::ZERO }
+    fn from_bool(is_so: bool) -> Complex<F> {
+        Complex { real: F::from_bool(is_so), imaginary: F::ZERO }
     }
 }
 
@@ -271,15 +273,15 @@ impl<F: Real> Complex<F> {
     /// The product of what has an infinite part: infinite as well, although its parts come out as
     /// NaN (C11, annex G.5.1). `None` if it has none.
     #[cold]
-    fn product_in_the_infinite(self, other: Complex<F>) -> Option<Complex<F>> {
+    fn infinite_product(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);
         let mut is_infinite = false;
         if left.is_infinite() {
-            (left, right) = (left.boxed(), right.without_nan());
+            (left, right) = (left.infinities_as_units(), right.without_nan());
             is_infinite = true;
         }
         if right.is_infinite() {
-            (right, left) = (right.boxed(), left.without_nan());
+            (right, left) = (right.infinities_as_units(), left.without_nan());
             is_infinite = true;
         }
         let parts = [
@@ -304,13 +306,13 @@ impl<F: Real> Complex<F> {
     }
 
     /// The corner of the unit square that an infinite number lies behind.
-    fn boxed(self) -> Complex<F> {
-        let of = |part: F| if part.is_infinite() { F::ONE } else { F::ZERO }.signed_as(part);
+    fn infinities_as_units(self) -> Complex<F> {
+        let of = |part: F| if part.is_infinite() { F::ONE } else { F::ZERO }.with_sign_of(part);
         Complex { real: of(self.real), imaginary: of(self.imaginary) }
     }
 
     fn without_nan(self) -> Complex<F> {
-        let of = |part: F| if part.is_nan() { F::ZERO.signed_as(part) } else { part };
+        let of = |part: F| if part.is_nan() { F::ZERO.with_sign_of(part) } else { part };
         Complex { real: of(self.real), imaginary: of(self.imaginary) }
     }
 }

@@ -135,7 +135,7 @@ impl Number for LongDouble {
         sign_and_exponent & !SIGN != 0 || significand != 0
     }
 
-    fn truth(is_so: bool) -> LongDouble {
+    fn from_bool(is_so: bool) -> LongDouble {
         if is_so { LongDouble::ONE } else { LongDouble::ZERO }
     }
 }
@@ -161,7 +161,7 @@ impl Real for LongDouble {
         sign_and_exponent & !SIGN == EXPONENT_MAX && significand == INTEGER_BIT
     }
 
-    fn signed_as(self, other: LongDouble) -> LongDouble {
+    fn with_sign_of(self, other: LongDouble) -> LongDouble {
         let ((own, significand), (others, _)) = (self.parts(), other.parts());
         LongDouble::new(own & !SIGN | others & SIGN, significand)
     }

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 
 /// What an operation makes of an element, or `None` if it leaves it alone.
-fn combined(
+fn combined_element(
     op: AtomicOp,
     datatype: Datatype,
     element: &[u8],
     operand: &[u8],
     compare: &[u8],
 ) -> Option<Vec<u8>> {
-    let combine = op.combine(datatype).unwrap_or_else(|| panic!("no {op} of {datatype}"));
+    let combine = op.combine_fn(datatype).unwrap_or_else(|| panic!("no {op} of {datatype}"));
     let mut after = element.to_vec();
     let is_stored = combine(&mut after, operand, compare);
     assert!(is_stored || after == element, "{op} of {datatype} changes what it does not store");
@@ -40,7 +40,7 @@ fn datatype_and_op_combine_exactly_if_an_atomic_kind_offers_them() {
     for datatype in Datatype::ALL {
         for op in AtomicOp::ALL {
             let is_offered = AtomicKind::ALL.map(|kind| kind.count_max(op, datatype).is_some());
-            assert_eq!(op.combine(datatype).is_some(), is_offered.contains(&true), "{op} of {datatype}");
+            assert_eq!(op.combine_fn(datatype).is_some(), is_offered.contains(&true), "{op} of {datatype}");
             let [base, fetch, compare] = is_offered;
             assert!(!compare || !base && !fetch, "{op} both compares and does not");
             assert_eq!(base, fetch && op != AtomicOp::Read, "{op} of {datatype}");
@@ -69,7 +69,7 @@ fn supported_atomics_match_the_manual_page() {
 }
 
 /// An integer of so many bytes.
-fn integer(bytes: &[u8], is_signed: bool) -> i128 {
+fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     let mut whole = [0; 16];
     let (low, high) = whole.split_at_mut(bytes.len());
     low.copy_from_slice(bytes);
@@ -80,7 +80,7 @@ fn integer(bytes: &[u8], is_signed: bool) -> i128 {
 
 /// What the manual page says of integers. Those of 128 bits without a sign are compared apart,
 /// since nothing here is wider.
-fn of_integers(
+fn expected_integer(
     op: AtomicOp,
     datatype: Datatype,
     element: &[u8],
@@ -91,7 +91,7 @@ fn of_integers(
         datatype,
         Datatype::Int8 | Datatype::Int16 | Datatype::Int32 | Datatype::Int64 | Datatype::Int128
     );
-    let [e, o, c] = [element, operand, compare].map(|bytes| integer(bytes, is_signed));
+    let [e, o, c] = [element, operand, compare].map(|bytes| decode_integer(bytes, is_signed));
     let is_less = |a: i128, b: i128| if is_signed { a < b } else { a.cast_unsigned() < b.cast_unsigned() };
     let after = match op {
         AtomicOp::Min => is_less(o, e).then_some(o),
@@ -119,7 +119,7 @@ fn of_integers(
 
 /// What the manual page says of real numbers, each of which is exactly one of double precision.
 /// `round` makes one of the datatype of it.
-fn of_reals(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
+fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
     let truth = |is_so: bool| Some(f64::from(u8::from(is_so)));
     match op {
         AtomicOp::Min => (o < e).then_some(o),
@@ -143,7 +143,7 @@ fn of_reals(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<
 }
 
 /// Three elements, often some of them alike, or special.
-fn three<T: Clone + std::fmt::Debug + 'static>(
+fn any_three_elements<T: Clone + std::fmt::Debug + 'static>(
     any: impl Strategy<Value = T> + Clone + 'static,
     special: Vec<T>,
 ) -> impl Strategy<Value = [T; 3]> {
@@ -177,14 +177,14 @@ const SPECIAL: [f64; 9] = [
     f32::MIN_POSITIVE as f64,
 ];
 
-fn is_same(left: f64, right: f64) -> bool {
+fn is_same_or_both_nan(left: f64, right: f64) -> bool {
     left.to_bits() == right.to_bits() || left.is_nan() && right.is_nan()
 }
 
 proptest! {
     #[test]
     fn integer_operations_match_the_manual_page(
-        values in three(any::<u128>(), vec![0, 1, u128::MAX, 1 << 127, 0x80, 0x8000]),
+        values in any_three_elements(any::<u128>(), vec![0, 1, u128::MAX, 1 << 127, 0x80, 0x8000]),
     ) {
         for datatype in INTEGERS {
             let size_bytes = datatype.size_bytes();
@@ -196,43 +196,43 @@ proptest! {
             let [element, operand, compare] = &parts;
             for op in AtomicOp::ALL {
                 let mut expected =
-                    of_integers(op, datatype, &bytes[0][..size_bytes], &bytes[1][..size_bytes], &bytes[2][..size_bytes]);
+                    expected_integer(op, datatype, &bytes[0][..size_bytes], &bytes[1][..size_bytes], &bytes[2][..size_bytes]);
                 if cfg!(target_endian = "big") && let Some(expected) = &mut expected {
                     expected.reverse();
                 }
-                let after = combined(op, datatype, element, operand, compare);
+                let after = combined_element(op, datatype, element, operand, compare);
                 prop_assert_eq!(after, expected, "{} of {}", op, datatype);
             }
         }
     }
 
     #[test]
-    fn real_operations_match_the_manual_page(values in three(any::<f32>().prop_map(f64::from), SPECIAL.to_vec())) {
-        for op in AtomicOp::ALL.into_iter().filter(|op| op.is_for(Datatype::Float)) {
-            let expected = of_reals(op, values, |sum| f64::from(sum as f32));
+    fn real_operations_match_the_manual_page(values in any_three_elements(any::<f32>().prop_map(f64::from), SPECIAL.to_vec())) {
+        for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::Float)) {
+            let expected = expected_real(op, values, |sum| f64::from(sum as f32));
             let [element, operand, compare] = values.map(|value| (value as f32).to_ne_bytes());
-            let after = combined(op, Datatype::Float, &element, &operand, &compare);
+            let after = combined_element(op, Datatype::Float, &element, &operand, &compare);
             let after = after.map(|after| f64::from(f32::from_ne_bytes(after.try_into().unwrap())));
-            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same(after, expected)), "{op} of {values:?}: {after:?}");
+            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same_or_both_nan(after, expected)), "{op} of {values:?}: {after:?}");
 
-            let expected = of_reals(op, values, |sum| sum);
+            let expected = expected_real(op, values, |sum| sum);
             let [element, operand, compare] = values.map(f64::to_ne_bytes);
-            let after = combined(op, Datatype::Double, &element, &operand, &compare);
+            let after = combined_element(op, Datatype::Double, &element, &operand, &compare);
             let after = after.map(|after| f64::from_ne_bytes(after.try_into().unwrap()));
-            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same(after, expected)), "{op} of {values:?}: {after:?}");
+            prop_assert!(after.zip(expected).map_or(after == expected, |(after, expected)| is_same_or_both_nan(after, expected)), "{op} of {values:?}: {after:?}");
         }
     }
 
     #[test]
     fn complex_operations_match_pairs_of_reals(
-        values in three((-1000_i32..1000, -1000_i32..1000), vec![(0, 0), (0, 1), (1, 0)]),
+        values in any_three_elements((-1000_i32..1000, -1000_i32..1000), vec![(0, 0), (0, 1), (1, 0)]),
     ) {
         // So small that no part is rounded.
         let [(a, b), (c, d), _] = values;
         let [e, o, x] = values;
         let truth = |is_so: bool| Some((i32::from(is_so), 0));
         let is_true = |number| number != (0, 0);
-        for op in AtomicOp::ALL.into_iter().filter(|op| op.is_for(Datatype::FloatComplex)) {
+        for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::FloatComplex)) {
             let expected = match op {
                 AtomicOp::Sum => Some((a + c, b + d)),
                 AtomicOp::Prod => Some((a * c - b * d, a * d + b * c)),
@@ -261,7 +261,7 @@ proptest! {
             };
             for (datatype, of) in [(Datatype::FloatComplex, &floats as &dyn Fn(_) -> _), (Datatype::DoubleComplex, &doubles)] {
                 let [element, operand, compare] = values.map(of);
-                let after = combined(op, datatype, &element, &operand, &compare)
+                let after = combined_element(op, datatype, &element, &operand, &compare)
                     .map(|after| without_sign_of_zero(after, datatype.size_bytes()));
                 prop_assert_eq!(after, expected.map(of), "{} of {}", op, datatype);
             }
@@ -272,14 +272,17 @@ proptest! {
 #[test]
 fn nan_is_stored_bit_by_bit() {
     let [element, nan] = [1.0, f64::from_bits(0x7ff8_0000_0000_1234)].map(f64::to_ne_bytes);
-    assert_eq!(combined(AtomicOp::Write, Datatype::Double, &element, &nan, &[]), Some(nan.to_vec()));
-    assert_eq!(combined(AtomicOp::CswapNe, Datatype::Double, &element, &nan, &nan), Some(nan.to_vec()));
-    assert_eq!(combined(AtomicOp::Cswap, Datatype::Double, &nan, &element, &nan), None);
-    assert_eq!(combined(AtomicOp::Max, Datatype::Double, &element, &nan, &[]), None);
+    assert_eq!(combined_element(AtomicOp::Write, Datatype::Double, &element, &nan, &[]), Some(nan.to_vec()));
+    assert_eq!(
+        combined_element(AtomicOp::CswapNe, Datatype::Double, &element, &nan, &nan),
+        Some(nan.to_vec())
+    );
+    assert_eq!(combined_element(AtomicOp::Cswap, Datatype::Double, &nan, &element, &nan), None);
+    assert_eq!(combined_element(AtomicOp::Max, Datatype::Double, &element, &nan, &[]), None);
     // Zeros are equal, whatever their sign.
     let [zero, negative] = [0.0, -0.0].map(f64::to_ne_bytes);
     assert_eq!(
-        combined(AtomicOp::Cswap, Datatype::Double, &zero, &element, &negative),
+        combined_element(AtomicOp::Cswap, Datatype::Double, &zero, &element, &negative),
         Some(element.to_vec())
     );
 }
@@ -309,10 +312,11 @@ fn product_of_infinite_complex_number_is_infinite() {
     ];
     let bytes = |(real, imaginary): Complex| [real.to_ne_bytes(), imaginary.to_ne_bytes()].concat();
     for (left, right, expected) in cases {
-        let product = combined(AtomicOp::Prod, Datatype::DoubleComplex, &bytes(left), &bytes(right), &[]);
+        let product =
+            combined_element(AtomicOp::Prod, Datatype::DoubleComplex, &bytes(left), &bytes(right), &[]);
         let (parts, _) = product.as_deref().unwrap().as_chunks();
         let [real, imaginary] = [parts[0], parts[1]].map(f64::from_ne_bytes);
-        let is_right = is_same(real, expected.0) && is_same(imaginary, expected.1);
+        let is_right = is_same_or_both_nan(real, expected.0) && is_same_or_both_nan(imaginary, expected.1);
         assert!(is_right, "{left:?} * {right:?} = {real} + {imaginary} i");
     }
 }
@@ -325,12 +329,12 @@ mod long_doubles {
     type Parts = (u16, u64);
 
     /// An extended number in memory that has something else beside it.
-    fn bytes((sign_and_exponent, significand): Parts) -> Vec<u8> {
+    fn encode_with_dirty_padding((sign_and_exponent, significand): Parts) -> Vec<u8> {
         [&significand.to_le_bytes()[..], &sign_and_exponent.to_le_bytes(), &[0xaa; 6]].concat()
     }
 
     /// An integer as an extended number, which any of 64 bits is exactly.
-    fn exact(integer: i128) -> Parts {
+    fn extended_from_integer(integer: i128) -> Parts {
         let sign = if integer < 0 { 1 << 15 } else { 0 };
         let significand = integer.unsigned_abs();
         if significand == 0 {
@@ -342,8 +346,14 @@ mod long_doubles {
         (sign | (16_383 + 127 - shift) as u16, (normal >> 64) as u64)
     }
 
-    fn after(op: AtomicOp, element: Parts, operand: Parts, compare: Parts) -> Option<Vec<u8>> {
-        combined(op, Datatype::LongDouble, &bytes(element), &bytes(operand), &bytes(compare))
+    fn combine_long_doubles(op: AtomicOp, element: Parts, operand: Parts, compare: Parts) -> Option<Vec<u8>> {
+        combined_element(
+            op,
+            Datatype::LongDouble,
+            &encode_with_dirty_padding(element),
+            &encode_with_dirty_padding(operand),
+            &encode_with_dirty_padding(compare),
+        )
     }
 
     /// Sums and products as a C compiler makes them: rounded to 64 bits of significand, subnormal,
@@ -400,21 +410,31 @@ mod long_doubles {
             [(0x7ffe, u64::MAX), (0xc00c, 0xc0e6_b731_e29e_bb82), (0x7ffe, u64::MAX), (0xffff, 1 << 63)],
         ];
         for [left, right, sum, product] in cases {
-            assert_eq!(after(AtomicOp::Sum, left, right, left), Some(bytes(sum)), "{left:x?} + {right:x?}");
             assert_eq!(
-                after(AtomicOp::Prod, left, right, left),
-                Some(bytes(product)),
+                combine_long_doubles(AtomicOp::Sum, left, right, left),
+                Some(encode_with_dirty_padding(sum)),
+                "{left:x?} + {right:x?}"
+            );
+            assert_eq!(
+                combine_long_doubles(AtomicOp::Prod, left, right, left),
+                Some(encode_with_dirty_padding(product)),
                 "{left:x?} * {right:x?}"
             );
-            assert_eq!(after(AtomicOp::Sum, right, left, left), Some(bytes(sum)), "{right:x?} + {left:x?}");
+            assert_eq!(
+                combine_long_doubles(AtomicOp::Sum, right, left, left),
+                Some(encode_with_dirty_padding(sum)),
+                "{right:x?} + {left:x?}"
+            );
         }
     }
 
     #[test]
     fn complex_products_match_c() {
-        let complex = |real, imaginary| [bytes(real), bytes(imaginary)].concat();
+        let complex = |real, imaginary| {
+            [encode_with_dirty_padding(real), encode_with_dirty_padding(imaginary)].concat()
+        };
         let product = |left: Vec<u8>, right: Vec<u8>| {
-            combined(AtomicOp::Prod, Datatype::LongDoubleComplex, &left, &right, &[])
+            combined_element(AtomicOp::Prod, Datatype::LongDoubleComplex, &left, &right, &[])
         };
         let left = complex((0x3fff, 0xc << 60), (0x4000, 0x9 << 60));
         let right = complex((0xbffb, 0xcccc_cccc_cccc_cccd), (0x4000, 0xc << 60));
@@ -426,15 +446,18 @@ mod long_doubles {
         let infinite = complex((0x7fff, 1 << 63), (0x7fff, 3 << 62));
         let [one, i] = [complex((0x3fff, 1 << 63), (0, 0)), complex((0, 0), (0x3fff, 1 << 63))];
         let [by_one, by_i] = [one, i].map(|other| product(infinite.clone(), other).unwrap());
-        assert_eq!(by_one[..16], bytes((0x7fff, 1 << 63)));
-        assert_eq!(by_i[16..], bytes((0x7fff, 1 << 63)));
+        assert_eq!(by_one[..16], encode_with_dirty_padding((0x7fff, 1 << 63)));
+        assert_eq!(by_i[16..], encode_with_dirty_padding((0x7fff, 1 << 63)));
     }
 
     #[test]
     fn nan_is_true_and_equal_to_nothing() {
-        let (nan, one) = ((0x7fff, 3 << 62), exact(1));
-        assert_eq!(after(AtomicOp::Land, nan, one, one), Some(bytes(one)));
-        assert_eq!(after(AtomicOp::Land, one, (0x8000, 0), one), Some(bytes((0, 0))));
+        let (nan, one) = ((0x7fff, 3 << 62), extended_from_integer(1));
+        assert_eq!(combine_long_doubles(AtomicOp::Land, nan, one, one), Some(encode_with_dirty_padding(one)));
+        assert_eq!(
+            combine_long_doubles(AtomicOp::Land, one, (0x8000, 0), one),
+            Some(encode_with_dirty_padding((0, 0)))
+        );
         for (op, is_stored) in [
             (AtomicOp::Cswap, false),
             (AtomicOp::CswapNe, true),
@@ -443,30 +466,47 @@ mod long_doubles {
             (AtomicOp::CswapGe, false),
             (AtomicOp::CswapGt, false),
         ] {
-            assert_eq!(after(op, one, exact(2), nan).is_some(), is_stored, "{op}");
-            assert_eq!(after(op, nan, exact(2), one).is_some(), is_stored, "{op}");
+            assert_eq!(
+                combine_long_doubles(op, one, extended_from_integer(2), nan).is_some(),
+                is_stored,
+                "{op}"
+            );
+            assert_eq!(
+                combine_long_doubles(op, nan, extended_from_integer(2), one).is_some(),
+                is_stored,
+                "{op}"
+            );
         }
-        assert_eq!((after(AtomicOp::Min, one, nan, one), after(AtomicOp::Max, nan, one, one)), (None, None));
-        assert_eq!(after(AtomicOp::Cswap, (0, 0), one, (0x8000, 0)), Some(bytes(one)));
+        assert_eq!(
+            (
+                combine_long_doubles(AtomicOp::Min, one, nan, one),
+                combine_long_doubles(AtomicOp::Max, nan, one, one)
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            combine_long_doubles(AtomicOp::Cswap, (0, 0), one, (0x8000, 0)),
+            Some(encode_with_dirty_padding(one))
+        );
     }
 
     #[test]
     fn long_double_padding_is_copied_with_operand_and_kept_by_sum() {
-        let element = bytes(exact(5));
-        let mut operand = bytes(exact(7));
+        let element = encode_with_dirty_padding(extended_from_integer(5));
+        let mut operand = encode_with_dirty_padding(extended_from_integer(7));
         operand[10..].fill(0x55);
-        let combined = |op| combined(op, Datatype::LongDouble, &element, &operand, &element).unwrap();
+        let combined = |op| combined_element(op, Datatype::LongDouble, &element, &operand, &element).unwrap();
         for op in [AtomicOp::Write, AtomicOp::Max, AtomicOp::Cswap] {
             assert_eq!(combined(op), operand, "{op}");
         }
-        assert_eq!(combined(AtomicOp::Sum), bytes(exact(12)));
+        assert_eq!(combined(AtomicOp::Sum), encode_with_dirty_padding(extended_from_integer(12)));
     }
 
     proptest! {
         #[test]
-        fn long_double_operations_on_integers_are_exact(values in three(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN])) {
+        fn long_double_operations_on_integers_are_exact(values in any_three_elements(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN])) {
             let [e, o, c] = values.map(i128::from);
-            for op in AtomicOp::ALL.into_iter().filter(|op| op.is_for(Datatype::LongDouble)) {
+            for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::LongDouble)) {
                 let expected = match op {
                     AtomicOp::Min => (o < e).then_some(o),
                     AtomicOp::Max => (o > e).then_some(o),
@@ -487,14 +527,14 @@ mod long_doubles {
                 };
                 // A product with 0 has the sign of the other factor.
                 let is_zero_product = op == AtomicOp::Prod && expected == Some(0);
-                let after = after(op, exact(e), exact(o), exact(c));
+                let after = combine_long_doubles(op, extended_from_integer(e), extended_from_integer(o), extended_from_integer(c));
                 let after = after.map(|mut after| {
                     if is_zero_product {
                         after[9] &= 0x7f;
                     }
                     after
                 });
-                prop_assert_eq!(after, expected.map(exact).map(bytes), "{}", op);
+                prop_assert_eq!(after, expected.map(extended_from_integer).map(encode_with_dirty_padding), "{}", op);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::{fmt, mem, ptr};
 
 use bytes::{Buf, BytesMut};
 
-use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, checked_total, total};
+use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, check_count_and_total, sum_lengths};
 use super::{Buffer, ReusableBuffer};
 use crate::error::{BadMemory, Misuse};
 use crate::rejected::Rejected;
@@ -46,7 +46,7 @@ impl Destination {
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`](crate::limits::IOV_LIMIT), with the buffers.
     pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
-        match checked_total(buffers.iter().map(BytesMut::len)) {
+        match check_count_and_total(buffers.iter().map(BytesMut::len)) {
             Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
             Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
@@ -70,7 +70,7 @@ impl Destination {
             return Err(NULL_WITH_LENGTH);
         }
         // SAFETY: what is asked of the caller is the same.
-        unsafe { Destination::room(segments) }
+        unsafe { Destination::raw_allowing_null(segments) }
     }
 
     /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with
@@ -86,14 +86,14 @@ impl Destination {
     ///
     /// As [`raw`](Self::raw), for the segments that have an address.
     #[inline(always)]
-    pub unsafe fn room(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+    pub unsafe fn raw_allowing_null(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
         if let [one] = segments {
-            let segment = one.without_null();
+            let segment = one.null_as_empty();
             return Ok(Destination { len_bytes: segment.len_bytes, memory: DestinationMemory::Raw(segment) });
         }
         check_count(segments.len())?;
-        let segments: Box<[SegmentMut]> = segments.iter().map(|segment| segment.without_null()).collect();
-        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        let segments: Box<[SegmentMut]> = segments.iter().map(|segment| segment.null_as_empty()).collect();
+        let len_bytes = sum_lengths(segments.iter().map(|segment| segment.len_bytes))?;
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })
     }
 
@@ -103,7 +103,7 @@ impl Destination {
     ///
     /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none, and for a buffer
     /// that is to come back in one piece.
-    pub(crate) fn in_one_piece(mut self) -> Result<Destination, Rejected<Destination>> {
+    pub(crate) fn into_contiguous(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
                 return Ok(self);
@@ -141,10 +141,10 @@ impl Destination {
     /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them
     /// stays. Memory that is not in one piece, or shorter than that, stays as it is and gives
     /// nothing.
-    pub(crate) fn cut_off(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
+    pub(crate) fn skip_and_split_to(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
-            return Destination::nowhere();
+            return Destination::empty();
         }
         let memory = match &mut self.memory {
             DestinationMemory::Owned(buffer) => {
@@ -161,7 +161,7 @@ impl Destination {
             DestinationMemory::OwnedVector(_)
             | DestinationMemory::RawVector(_)
             | DestinationMemory::Reusable(_) => {
-                return Destination::nowhere();
+                return Destination::empty();
             }
         };
         self.len_bytes -= end_bytes;
@@ -178,7 +178,7 @@ impl Destination {
 
     /// Room for nothing.
     #[inline]
-    pub(crate) fn nowhere() -> Destination {
+    pub(crate) fn empty() -> Destination {
         Destination {
             len_bytes: 0,
             memory: DestinationMemory::Raw(SegmentMut { address: ptr::null_mut(), len_bytes: 0 }),
@@ -201,7 +201,7 @@ impl Destination {
             return count;
         }
         let mut copied = 0;
-        for place in &mut self.space(offset_bytes, bytes.len()) {
+        for place in &mut self.slices_mut(offset_bytes, bytes.len()) {
             let piece = &bytes[copied..copied + place.len()];
             place.copy_from_slice(piece);
             copied += piece.len();
@@ -210,7 +210,7 @@ impl Destination {
     }
 
     /// The memory from `offset_bytes` on, at most `limit_bytes` of it.
-    pub fn space(&mut self, offset_bytes: usize, limit_bytes: usize) -> Space<'_> {
+    pub fn slices_mut(&mut self, offset_bytes: usize, limit_bytes: usize) -> Space<'_> {
         let mut skip = offset_bytes;
         let mut left = limit_bytes;
         let mut space = Space::new();
@@ -287,7 +287,7 @@ impl Destination {
 impl Default for Destination {
     #[inline]
     fn default() -> Destination {
-        Destination::nowhere()
+        Destination::empty()
     }
 }
 
@@ -356,7 +356,7 @@ mod tests {
                 let mut used = 0;
                 for (mark, (skip, len)) in (1u8..).zip(&cuts) {
                     let fits = skip + len <= rest.len_bytes();
-                    let mut piece = rest.cut_off(*skip, *len);
+                    let mut piece = rest.skip_and_split_to(*skip, *len);
                     prop_assert_eq!(piece.len_bytes(), if fits { *len } else { 0 });
                     used += if fits { skip + len } else { 0 };
                     prop_assert_eq!(rest.len_bytes(), memory.len() - used);
@@ -387,7 +387,7 @@ mod tests {
         let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };
         for (segments, len_bytes) in [(&[nowhere][..], 0), (&[nowhere, somewhere, nowhere][..], 1)] {
             // SAFETY: the one byte that there is outlives the room.
-            let mut room = unsafe { Destination::room(segments) }.unwrap();
+            let mut room = unsafe { Destination::raw_allowing_null(segments) }.unwrap();
             assert_eq!((room.len_bytes(), room.copy_in(0, b"ab")), (len_bytes, len_bytes));
             // SAFETY: nothing is made of what is refused.
             assert!(unsafe { Destination::raw(segments) }.is_err());
@@ -398,29 +398,29 @@ mod tests {
     #[test]
     fn multi_receive_buffer_with_two_pieces_is_refused() {
         let buffers = |count| vec![BytesMut::zeroed(3); count];
-        let one = Destination::owned_vector(buffers(1)).unwrap().in_one_piece().unwrap();
+        let one = Destination::owned_vector(buffers(1)).unwrap().into_contiguous().unwrap();
         assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
-        let none = Destination::owned_vector(buffers(0)).unwrap().in_one_piece().unwrap_err();
+        let none = Destination::owned_vector(buffers(0)).unwrap().into_contiguous().unwrap_err();
         assert_eq!(none.error, Misuse::Memory(BadMemory::NoSegment).into());
-        let many = Destination::owned_vector(buffers(3)).unwrap().in_one_piece().unwrap_err();
+        let many = Destination::owned_vector(buffers(3)).unwrap().into_contiguous().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
         assert_eq!(many.returned.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
         let empty = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
         // SAFETY: segments of length 0 are never written to.
-        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().in_one_piece().unwrap_err();
+        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().into_contiguous().unwrap_err();
         assert_eq!(many.error, Misuse::TooManySegments { count: 2, max: 1 }.into());
         // SAFETY: as above.
-        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().in_one_piece().unwrap();
-        assert_eq!((one.padding_bytes(8), one.cut_off(0, 0).len_bytes()), (0, 0));
+        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().into_contiguous().unwrap();
+        assert_eq!((one.padding_bytes(8), one.skip_and_split_to(0, 0).len_bytes()), (0, 0));
     }
 
     #[test]
     fn padding_reaches_next_aligned_address() {
         let mut destination = Destination::owned(BytesMut::zeroed(64));
         let padding = destination.padding_bytes(8);
-        destination.cut_off(padding, 3);
+        destination.skip_and_split_to(padding, 3);
         assert_eq!(destination.padding_bytes(8), 5);
-        destination.cut_off(5, 8);
+        destination.skip_and_split_to(5, 8);
         assert_eq!(destination.padding_bytes(8), 0);
     }
 }

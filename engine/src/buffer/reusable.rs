@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     /// Buffers of the same room, made of memory of every kind that a `BytesMut` can have.
-    fn buffers() -> Vec<ReusableBuffer> {
+    fn make_buffers_of_every_kind() -> Vec<ReusableBuffer> {
         let spacious = |len_bytes| {
             let mut bytes = BytesMut::with_capacity(100);
             bytes.resize(len_bytes, 1);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn room_stays_the_same_from_message_to_message() {
-        for mut buffer in buffers() {
+        for mut buffer in make_buffers_of_every_kind() {
             for (mark, len_bytes) in (3u8..).zip([64, 0, 7, 63, 64]) {
                 let mut room = buffer.into_room();
                 assert_eq!(room.len(), 64);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn memory_made_of_a_message_keeps_its_length() {
-        for buffer in buffers() {
+        for buffer in make_buffers_of_every_kind() {
             let message = ReusableBuffer::from_room(buffer.into_room(), 5).into_message();
             assert_eq!(message.len(), 5);
             assert_eq!(ReusableBuffer::from(message).room_bytes(), 5, "more is not known to be initialised");

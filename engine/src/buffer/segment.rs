@@ -50,7 +50,7 @@ impl Segment {
 impl SegmentMut {
     /// The segment, without its length if there is no memory.
     #[inline]
-    pub(super) fn without_null(self) -> SegmentMut {
+    pub(super) fn null_as_empty(self) -> SegmentMut {
         SegmentMut { len_bytes: if self.address.is_null() { 0 } else { self.len_bytes }, ..self }
     }
 
@@ -61,10 +61,10 @@ impl SegmentMut {
             return &mut [];
         }
         // SAFETY: only `Destination` calls this, for segments that came through
-        // `Destination::room`. That leaves null no length, and its caller promised initialised
+        // `Destination::raw_allowing_null`. That leaves null no length, and its caller promised initialised
         // memory that nothing else uses until the operation has ended. The engine drops the
         // `Destination` when it ends the operation, and the slice borrows it mutably, so there is
-        // never more than one. A piece that `Destination::cut_off` makes is taken out of the
+        // never more than one. A piece that `Destination::skip_and_split_to` makes is taken out of the
         // segment that it is of, so both are within what was promised and share no byte; the engine
         // ends the operation of a multi-receive buffer after those of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
@@ -82,12 +82,12 @@ pub(super) fn check_count(count: usize) -> Result<(), Misuse> {
 }
 
 /// How long as many pieces as an operation may have are together.
-pub(super) fn checked_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
+pub(super) fn check_count_and_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
     check_count(lengths.len())?;
-    total(lengths)
+    sum_lengths(lengths)
 }
 
 /// How long pieces are together.
-pub(super) fn total(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
+pub(super) fn sum_lengths(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
     lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Memory(BadMemory::LengthOverflow))
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::Buffer;
-use super::segment::{NULL_WITH_LENGTH, Segment, check_count, checked_total, total};
+use super::segment::{NULL_WITH_LENGTH, Segment, check_count, check_count_and_total, sum_lengths};
 use crate::error::Misuse;
 use crate::limits::IOV_LIMIT;
 use crate::rejected::Rejected;
@@ -42,7 +42,7 @@ impl Source {
     ///
     /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
     pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
-        match checked_total(buffers.iter().map(Bytes::len)) {
+        match check_count_and_total(buffers.iter().map(Bytes::len)) {
             Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
             Err(misuse) => Err(Rejected { error: misuse.into(), returned: buffers }),
         }
@@ -73,7 +73,7 @@ impl Source {
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }
-        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        let len_bytes = sum_lengths(segments.iter().map(|segment| segment.len_bytes))?;
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 

@@ -29,15 +29,15 @@ use std::mem;
 
 use tracing::debug;
 
-use super::{Connection, ConnectionEffects, Established, RoleState, check_data};
+use super::{Connection, ConnectionEffects, Established, RoleState, check_data_len};
 use crate::address::Address;
-use crate::breach::Breach;
-use crate::connection::{ConnectionError, ConnectionEvent, Requester};
+use crate::connection::{ConnectionError, ConnectionReport, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, ObjectState, OperationError};
 use crate::limits::UNANSWERED_MAX_MS;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 use crate::wire::{Handshake, HandshakeStep, Header};
@@ -93,7 +93,7 @@ impl Connected {
     }
 
     /// Whether the connection has just ended with this link.
-    pub(super) fn ends_with(&mut self, id: LinkId) -> bool {
+    pub(super) fn end_if_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
             self.stage = ConnectStage::Lost;
@@ -115,8 +115,8 @@ impl Connection {
         data: &[u8],
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
-        check_data(data)?;
-        let stage = self.fresh()?;
+        check_data_len(data)?;
+        let stage = self.unused_stage()?;
         let link = open();
         *stage = ConnectStage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
         self.handshakes.add(link);
@@ -135,8 +135,8 @@ impl Connection {
         data: &[u8],
         open: impl FnOnce() -> LinkId,
     ) -> Result<(), Error> {
-        check_data(data)?;
-        let stage = self.fresh()?;
+        check_data_len(data)?;
+        let stage = self.unused_stage()?;
         let link = open();
         *stage = ConnectStage::Accepting { link, requester, data: data.into() };
         self.handshakes.add(link);
@@ -148,7 +148,7 @@ impl Connection {
     /// # Errors
     ///
     /// [`Misuse::NotConnected`] if there was none yet.
-    pub(crate) fn to_shut_down(&self) -> Result<Option<Established>, Error> {
+    pub(crate) fn connection_to_shut_down(&self) -> Result<Option<Established>, Error> {
         let RoleState::Connected(connected) = &self.role else {
             return Err(Misuse::NotConnected.into());
         };
@@ -162,7 +162,7 @@ impl Connection {
     /// This side has shut down a connection that had carried messages, to an instance at an
     /// address, and ended its operations. The shutdown is sent behind the `rest` of a frame which
     /// the link had taken in part, and the answers to the peer's operations.
-    pub(crate) fn leave(
+    pub(crate) fn send_shutdown(
         &mut self,
         of: Established,
         peer: (Address, u64),
@@ -172,11 +172,11 @@ impl Connection {
         let Established { link, number, .. } = of;
         // The link stays up here, so that closing the endpoint waits until the link has taken what
         // follows.
-        self.handshakes.meet(link, peer.0, peer.1);
+        self.handshakes.set_peer(link, peer.0, peer.1);
         if let Some(rest) = rest {
-            self.handshakes.finish(link, rest);
+            self.handshakes.send_rest_of_frame(link, rest);
         }
-        self.handshakes.answer(link, answers);
+        self.handshakes.send_answers(link, answers);
         self.handshakes.send_step(link, HandshakeStep::Shutdown, number, &[]);
         self.set_stage(ConnectStage::Leaving { link });
     }
@@ -214,7 +214,7 @@ impl Connection {
         }
     }
 
-    fn fresh(&mut self) -> Result<&mut ConnectStage, Error> {
+    fn unused_stage(&mut self) -> Result<&mut ConnectStage, Error> {
         match &mut self.role {
             RoleState::Connected(connected) if matches!(connected.stage, ConnectStage::Fresh) => {
                 Ok(&mut connected.stage)
@@ -231,7 +231,7 @@ impl Connection {
 
     /// A link is up. If it leads to the requester's address, the instance must be the requester's
     /// too.
-    pub(super) fn check_requester(
+    pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,
         instance: u64,
@@ -243,20 +243,20 @@ impl Connection {
             return;
         }
         if requester.instance != instance {
-            return self.break_off(id, "not the endpoint that has asked", effects);
+            return self.abort_link_on_breach(id, "not the endpoint that has asked", effects);
         }
         let (number, data) = (requester.number, mem::take(data));
         self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
     }
 
     /// The requester will hear on this link that its request is accepted.
-    pub(super) fn accepted(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
+    pub(super) fn accept_sent(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &self.role
             && let ConnectStage::Accepting { link, requester, .. } = connected.stage
             && link == id
         {
             self.establish(id, requester.number, false, effects);
-            effects.report(ConnectionEvent::Connected { data: Box::default() });
+            effects.report(ConnectionReport::Connected { data: Box::default() });
         }
     }
 
@@ -274,26 +274,26 @@ impl Connection {
             (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Reject)
                 if *link == Some(id) && *asked == number =>
             {
-                self.handshakes.part(id);
+                self.handshakes.close_when_sent(id);
                 self.fail_attempt(ConnectionError::Rejected { data: data.into() }, effects);
             }
             (ConnectStage::Asked { link, number: asked, .. }, HandshakeStep::Accept)
                 if *link != Some(id) && *asked == number =>
             {
                 self.establish(id, number, true, effects);
-                self.handshakes.part_all();
+                self.handshakes.close_all_when_sent();
                 let confirm = Handshake { step: HandshakeStep::Confirm, number, data_bytes: 0 };
                 effects.owe(id, Header::Connection(confirm));
-                effects.report(ConnectionEvent::Connected { data: data.into() });
+                effects.report(ConnectionReport::Connected { data: data.into() });
             }
             (ConnectStage::Leaving { link }, _) if *link == id => {
                 if step == HandshakeStep::Shutdown {
-                    self.handshakes.part(id);
+                    self.handshakes.close_when_sent(id);
                     self.set_stage(ConnectStage::Lost);
-                    self.report_lost(effects);
+                    self.report_lost_connection(effects);
                 }
             }
-            _ => self.break_off(id, "takes a step of a connection that is not its turn", effects),
+            _ => self.abort_link_on_breach(id, "takes a step of a connection that is not its turn", effects),
         }
     }
 
@@ -301,22 +301,22 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if it was not to say so.
-    pub(super) fn confirmed(
+    /// A [`ProtocolViolation`] if it was not to say so.
+    pub(super) fn confirm_received(
         &mut self,
         id: LinkId,
         number: u64,
         effects: &mut impl ConnectionEffects,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), ProtocolViolation> {
         if let RoleState::Connected(connected) = &mut self.role
             && let ConnectStage::Up { link, number: of, is_confirmed, .. } = &mut connected.stage
             && (*link, *of, *is_confirmed) == (id, number, false)
         {
             *is_confirmed = true;
-            effects.report(ConnectionEvent::Confirmed);
+            effects.report(ConnectionReport::Confirmed);
             return Ok(());
         }
-        Err(Breach("confirms what it was not asked"))
+        Err(ProtocolViolation("confirms what it was not asked"))
     }
 
     /// A link is the connection from now on, and carries messages.
@@ -334,7 +334,7 @@ impl Connection {
     }
 
     /// A link that was not the connection has ended.
-    pub(super) fn attempt_lost(
+    pub(super) fn attempt_link_ended(
         &mut self,
         id: LinkId,
         was_up: bool,
@@ -351,7 +351,7 @@ impl Connection {
                 if let Some(error) = lost.take_if(|_| !may_be_answered) {
                     self.fail_attempt(error, effects);
                 } else if lost.is_some() {
-                    effects.await_timeout();
+                    effects.arm_timeout();
                 }
             }
             ConnectStage::Accepting { link, .. } if *link == id => {
@@ -360,17 +360,17 @@ impl Connection {
             }
             ConnectStage::Leaving { link } if *link == id => {
                 connected.stage = ConnectStage::Lost;
-                self.report_lost(effects);
+                self.report_lost_connection(effects);
             }
             _ => {}
         }
     }
 
     /// Advances the time to `now`. Ends the attempt if no acceptor has answered for too long.
-    pub(crate) fn elapsed(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
+    pub(crate) fn advance_time(&mut self, now: Moment, effects: &mut impl ConnectionEffects) {
         let RoleState::Connected(connected) = &mut self.role else { return };
         let ConnectStage::Asked { lost, patience, .. } = &mut connected.stage else { return };
-        if let Some(error) = lost.take_if(|_| patience.elapse(now, UNANSWERED_MAX_MS)) {
+        if let Some(error) = lost.take_if(|_| patience.check_expired(now, UNANSWERED_MAX_MS)) {
             self.fail_attempt(error, effects);
         }
     }
@@ -378,19 +378,19 @@ impl Connection {
     /// There will be no connection.
     fn fail_attempt(&mut self, error: ConnectionError, effects: &mut impl ConnectionEffects) {
         self.set_stage(ConnectStage::Over);
-        self.handshakes.part_all();
+        self.handshakes.close_all_when_sent();
         let reason = OperationError::Link(LinkError::System(error.errno()));
         effects.end_receives(&reason);
-        effects.report(ConnectionEvent::Failed(error));
+        effects.report(ConnectionReport::Failed(error));
     }
 
     /// Reports the end of a connection that was lost, once none of its operations is left.
-    pub(crate) fn report_lost(&mut self, effects: &mut impl ConnectionEffects) {
+    pub(crate) fn report_lost_connection(&mut self, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &mut self.role
             && matches!(connected.stage, ConnectStage::Lost)
         {
             connected.stage = ConnectStage::Over;
-            effects.report(ConnectionEvent::Shutdown);
+            effects.report(ConnectionReport::Shutdown);
         }
     }
 }

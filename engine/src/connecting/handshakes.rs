@@ -40,7 +40,7 @@ struct Outgoing {
 impl Handshakes {
     /// Whether a pass has something to do here.
     #[inline(always)]
-    pub(super) fn are_pending(&self) -> bool {
+    pub(super) fn have_output(&self) -> bool {
         !self.pending.is_empty()
     }
 
@@ -86,12 +86,12 @@ impl Handshakes {
     }
 
     /// Whether everything that was to be said on a link was taken.
-    pub(super) fn have_sent_all(&self, id: LinkId) -> bool {
+    pub(super) fn is_flushed(&self, id: LinkId) -> bool {
         self.by_id.get(&id).is_none_or(|link| link.outgoing.is_empty())
     }
 
     /// A link is up.
-    pub(super) fn meet(&mut self, id: LinkId, peer: Address, instance: u64) {
+    pub(super) fn set_peer(&mut self, id: LinkId, peer: Address, instance: u64) {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
     }
 
@@ -102,47 +102,47 @@ impl Handshakes {
         let handshake = Handshake { step, number, data_bytes };
         let header = Some(Header::Connection(handshake));
         link.outgoing.push_back(Outgoing { header, data: data.into(), taken_bytes: None });
-        self.list(id);
+        self.mark_pending(id);
     }
 
     /// Sends the rest of a frame on a link that has carried messages, before any other frame.
-    pub(super) fn finish(&mut self, id: LinkId, rest: Box<[u8]>) {
+    pub(super) fn send_rest_of_frame(&mut self, id: LinkId, rest: Box<[u8]>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
-        self.list(id);
+        self.mark_pending(id);
     }
 
     /// Sends the answers to the peer's messages, before any handshake, on a link that has carried
     /// messages.
-    pub(super) fn answer(&mut self, id: LinkId, answers: Vec<Header>) {
+    pub(super) fn send_answers(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
         link.outgoing.extend(answers.into_iter().map(outgoing));
-        self.list(id);
+        self.mark_pending(id);
     }
 
     /// Has a link closed when all has been said.
-    pub(super) fn part(&mut self, id: LinkId) {
+    pub(super) fn close_when_sent(&mut self, id: LinkId) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.is_parting = true;
-        self.list(id);
+        self.mark_pending(id);
     }
 
     /// Has all links closed when all has been said.
-    pub(super) fn part_all(&mut self) {
+    pub(super) fn close_all_when_sent(&mut self) {
         let ids: Vec<LinkId> = self.by_id.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.part(id));
+        ids.into_iter().for_each(|id| self.close_when_sent(id));
     }
 
     /// A step of a connection begins to arrive.
-    pub(super) fn begin(&mut self, id: LinkId, handshake: Handshake) {
+    pub(super) fn begin_incoming(&mut self, id: LinkId, handshake: Handshake) {
         if let Some(link) = self.by_id.get_mut(&id) {
             link.incoming = Some((handshake, Vec::new()));
         }
     }
 
     /// The next bytes of it. Returns it with its data if all of it is there.
-    pub(super) fn chunk(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
+    pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;
         let missing_bytes = usize::from(handshake.data_bytes).saturating_sub(data.len());
@@ -176,7 +176,7 @@ impl Handshakes {
         (accepted, served)
     }
 
-    fn list(&mut self, id: LinkId) {
+    fn mark_pending(&mut self, id: LinkId) {
         if !self.pending.contains(&id) {
             self.pending.push(id);
         }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Connection, ConnectionEffects, RoleState, check_data};
-use crate::connection::{ConnectionEvent, Request, RequestId, Requester};
+use super::{Connection, ConnectionEffects, RoleState, check_data_len};
+use crate::connection::{ConnectionReport, Request, RequestId, Requester};
 use crate::error::{Error, Misuse, ObjectState};
 use crate::transport::LinkId;
 use crate::wire::{Handshake, HandshakeStep};
@@ -31,7 +31,7 @@ struct PendingRequest {
 impl Passive {
     /// The requester at the other end of this link is gone. Returns the request, if no endpoint is
     /// about to accept it.
-    pub(super) fn lost(&mut self, link: LinkId) -> Option<RequestId> {
+    pub(super) fn take_lost_request(&mut self, link: LinkId) -> Option<RequestId> {
         let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
         let asked = self.requests.remove(&request)?;
         (!asked.is_being_accepted).then_some(request)
@@ -51,7 +51,7 @@ impl Connection {
     ///
     /// [`Misuse::State`] if the endpoint is not passive.
     pub(crate) fn listen(&mut self, backlog_requests: Option<usize>) -> Result<(), Error> {
-        self.passive()?.backlog_requests = backlog_requests;
+        self.passive_mut()?.backlog_requests = backlog_requests;
         Ok(())
     }
 
@@ -61,31 +61,31 @@ impl Connection {
     ///
     /// [`Misuse::State`] if the endpoint is not passive, [`Misuse::Invalid`] for too much data.
     pub(crate) fn reject(&mut self, request: RequestId, data: &[u8]) -> Result<(), Error> {
-        check_data(data)?;
-        if let Some(PendingRequest { link, number, .. }) = self.passive()?.requests.remove(&request) {
+        check_data_len(data)?;
+        if let Some(PendingRequest { link, number, .. }) = self.passive_mut()?.requests.remove(&request) {
             self.handshakes.send_step(link, HandshakeStep::Reject, number, data);
-            self.handshakes.part(link);
+            self.handshakes.close_when_sent(link);
         }
         Ok(())
     }
 
     /// Another endpoint is about to accept a request, which waits no longer.
     pub(crate) fn begin_accepting(&mut self, request: RequestId) {
-        let Ok(passive) = self.passive() else { return };
+        let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
             asked.is_being_accepted = true;
         }
     }
 
     /// A request was accepted, or its acceptor has failed.
-    pub(crate) fn settle(&mut self, request: RequestId) {
-        let Ok(passive) = self.passive() else { return };
+    pub(crate) fn settle_request(&mut self, request: RequestId) {
+        let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
-            self.handshakes.part(link);
+            self.handshakes.close_when_sent(link);
         }
     }
 
-    fn passive(&mut self) -> Result<&mut Passive, Error> {
+    fn passive_mut(&mut self) -> Result<&mut Passive, Error> {
         match &mut self.role {
             RoleState::Passive(passive) => Ok(passive),
             _ => Err(Misuse::State(ObjectState::NotPassive).into()),
@@ -104,17 +104,21 @@ impl Connection {
         let Some((address, instance)) = self.handshakes.peer(id) else { return };
         let RoleState::Passive(passive) = &mut self.role else { return };
         let has_asked = passive.requests.values().any(|asked| asked.link == id);
-        if step != HandshakeStep::Request || has_asked || !self.handshakes.have_sent_all(id) {
-            return self.break_off(id, "asks a passive endpoint for other than a connection", effects);
+        if step != HandshakeStep::Request || has_asked || !self.handshakes.is_flushed(id) {
+            return self.abort_link_on_breach(
+                id,
+                "asks a passive endpoint for other than a connection",
+                effects,
+            );
         }
         if !passive.has_room() {
             self.handshakes.send_step(id, HandshakeStep::Reject, number, &[]);
-            return self.handshakes.part(id);
+            return self.handshakes.close_when_sent(id);
         }
         let request = RequestId(passive.count);
         passive.count += 1;
         passive.requests.insert(request, PendingRequest { link: id, number, is_being_accepted: false });
         let from = Requester { address, instance, number };
-        effects.report(ConnectionEvent::Requested(Request { id: request, from, data: data.into() }));
+        effects.report(ConnectionReport::Requested(Request { id: request, from, data: data.into() }));
     }
 }

@@ -17,7 +17,7 @@ const NUMBER: u64 = 700;
 /// Remembers what it was asked for.
 #[derive(Debug, Default)]
 struct EffectsRecorder {
-    events: Vec<ConnectionEvent>,
+    events: Vec<ConnectionReport>,
     established: Vec<(LinkId, u64)>,
     owed: Vec<Header>,
     dismissed: Vec<LinkId>,
@@ -26,7 +26,7 @@ struct EffectsRecorder {
 }
 
 impl ConnectionEffects for EffectsRecorder {
-    fn report(&mut self, event: ConnectionEvent) {
+    fn report(&mut self, event: ConnectionReport) {
         self.events.push(event);
     }
 
@@ -39,7 +39,7 @@ impl ConnectionEffects for EffectsRecorder {
         self.owed.push(header);
     }
 
-    fn dismiss(&mut self, link: LinkId, _: &'static str) {
+    fn abort_handshake_link(&mut self, link: LinkId, _: &'static str) {
         self.dismissed.push(link);
     }
 
@@ -47,7 +47,7 @@ impl ConnectionEffects for EffectsRecorder {
         self.has_ended_receives = true;
     }
 
-    fn await_timeout(&mut self) {
+    fn arm_timeout(&mut self) {
         self.awaits_timeout = true;
     }
 }
@@ -60,22 +60,22 @@ fn requester() -> Requester {
     Requester { address: address(), instance: INSTANCE, number: NUMBER }
 }
 
-fn step(step: HandshakeStep, data: &[u8]) -> Handshake {
+fn make_handshake(step: HandshakeStep, data: &[u8]) -> Handshake {
     Handshake { step, number: NUMBER, data_bytes: data.len() as u16 }
 }
 
-fn heard(
+fn receive_handshake(
     connection: &mut Connection,
     link: LinkId,
     of: HandshakeStep,
     data: &[u8],
     asked: &mut EffectsRecorder,
 ) {
-    connection.frame(link, &Header::Connection(step(of, data)), data, asked);
+    connection.frame_arrived(link, &Header::Connection(make_handshake(of, data)), data, asked);
 }
 
 /// What a connection says, on links that take everything, and the links that have served.
-fn said(
+fn take_sent_handshakes(
     connection: &mut Connection,
     asked: &mut EffectsRecorder,
 ) -> (Vec<(LinkId, HandshakeStep)>, Vec<LinkId>) {
@@ -91,21 +91,21 @@ fn said(
 }
 
 /// A requester that has asked on a link that is up.
-fn asking() -> (Connection, EffectsRecorder) {
+fn asking_requester() -> (Connection, EffectsRecorder) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.connect(NUMBER, b"please", || ASKED).unwrap();
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
-    assert_eq!(said(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
+    assert_eq!(take_sent_handshakes(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
     (connection, asked)
 }
 
 /// A passive endpoint that has received a request.
-fn asked_for() -> (Connection, EffectsRecorder, RequestId) {
+fn passive_with_request() -> (Connection, EffectsRecorder, RequestId) {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), EffectsRecorder::default());
     connection.listen(Some(1)).unwrap();
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
-    heard(&mut connection, ASKED, HandshakeStep::Request, b"please", &mut asked);
-    let Some(ConnectionEvent::Requested(Request { id, from, data })) = asked.events.pop() else {
+    receive_handshake(&mut connection, ASKED, HandshakeStep::Request, b"please", &mut asked);
+    let Some(ConnectionReport::Requested(Request { id, from, data })) = asked.events.pop() else {
         panic!("it is not told of the request");
     };
     assert_eq!((from, &*data), (requester(), &b"please"[..]));
@@ -114,45 +114,49 @@ fn asked_for() -> (Connection, EffectsRecorder, RequestId) {
 
 #[test]
 fn requester_connects_by_accept_on_another_link() {
-    let (mut connection, mut asked) = asking();
+    let (mut connection, mut asked) = asking_requester();
     assert!(connection.connect(NUMBER, b"", || panic!("it asks once")).is_err());
     connection.link_up(OTHER, address(), INSTANCE + 1, &mut asked);
-    connection.begin(OTHER, &Header::Connection(step(HandshakeStep::Accept, b"yes")), &mut asked);
-    connection.chunk(OTHER, b"y", &mut asked);
+    connection.frame_begun(
+        OTHER,
+        &Header::Connection(make_handshake(HandshakeStep::Accept, b"yes")),
+        &mut asked,
+    );
+    connection.chunk_arrived(OTHER, b"y", &mut asked);
     assert!(asked.events.is_empty());
-    connection.chunk(OTHER, b"es", &mut asked);
+    connection.chunk_arrived(OTHER, b"es", &mut asked);
     assert_eq!(asked.established, [(OTHER, INSTANCE + 1)]);
-    assert_eq!(asked.events, [ConnectionEvent::Connected { data: (*b"yes").into() }]);
-    assert_eq!(asked.owed, [Header::Connection(step(HandshakeStep::Confirm, b""))]);
-    assert_eq!(said(&mut connection, &mut asked), (vec![], vec![ASKED]));
+    assert_eq!(asked.events, [ConnectionReport::Connected { data: (*b"yes").into() }]);
+    assert_eq!(asked.owed, [Header::Connection(make_handshake(HandshakeStep::Confirm, b""))]);
+    assert_eq!(take_sent_handshakes(&mut connection, &mut asked), (vec![], vec![ASKED]));
     assert_eq!(connection.peer().unwrap().unwrap(), PEER);
 }
 
 #[test]
 fn accept_with_wrong_number_ends_only_its_link() {
-    let (mut connection, mut asked) = asking();
+    let (mut connection, mut asked) = asking_requester();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
-    let stranger = Handshake { number: NUMBER + 1, ..step(HandshakeStep::Accept, b"") };
-    connection.frame(OTHER, &Header::Connection(stranger), b"", &mut asked);
+    let stranger = Handshake { number: NUMBER + 1, ..make_handshake(HandshakeStep::Accept, b"") };
+    connection.frame_arrived(OTHER, &Header::Connection(stranger), b"", &mut asked);
     assert_eq!((&asked.dismissed[..], asked.events.len()), (&[OTHER][..], 0));
-    heard(&mut connection, ASKED, HandshakeStep::Reject, b"no", &mut asked);
+    receive_handshake(&mut connection, ASKED, HandshakeStep::Reject, b"no", &mut asked);
     let rejected = ConnectionError::Rejected { data: (*b"no").into() };
-    assert_eq!(asked.events, [ConnectionEvent::Failed(rejected)]);
+    assert_eq!(asked.events, [ConnectionReport::Failed(rejected)]);
     assert!(asked.has_ended_receives);
 }
 
 #[test]
 fn requester_awaits_accept_for_a_while_after_its_link_ended() {
-    let (mut connection, mut asked) = asking();
+    let (mut connection, mut asked) = asking_requester();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
     assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
     assert!(asked.awaits_timeout && connection.awaits_timeout() && asked.events.is_empty());
-    connection.elapsed(Moment::from_ms(0), &mut asked);
+    connection.advance_time(Moment::from_ms(0), &mut asked);
     assert_eq!(connection.deadline(), Some(Moment::from_ms(UNANSWERED_MAX_MS)));
-    connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS), &mut asked);
+    connection.advance_time(Moment::from_ms(UNANSWERED_MAX_MS), &mut asked);
     assert!(asked.events.is_empty(), "it was not looked at meanwhile");
-    connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
-    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::NotListening)]);
+    connection.advance_time(Moment::from_ms(UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
+    assert_eq!(asked.events, [ConnectionReport::Failed(ConnectionError::NotListening)]);
     assert!(!connection.awaits_timeout());
 }
 
@@ -160,17 +164,21 @@ fn requester_awaits_accept_for_a_while_after_its_link_ended() {
 fn acceptor_connects_when_the_link_takes_its_accept() {
     let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), EffectsRecorder::default());
     connection.accept(requester(), b"yes", || ASKED).unwrap();
-    assert_eq!(said(&mut connection, &mut asked), (vec![], vec![]), "the requester may be gone");
+    assert_eq!(
+        take_sent_handshakes(&mut connection, &mut asked),
+        (vec![], vec![]),
+        "the requester may be gone"
+    );
     connection.link_up(ASKED, address(), INSTANCE, &mut asked);
     assert!(asked.established.is_empty());
-    assert_eq!(said(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Accept)]);
+    assert_eq!(take_sent_handshakes(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Accept)]);
     assert_eq!(asked.established, [(ASKED, INSTANCE)]);
-    assert_eq!(asked.events, [ConnectionEvent::Connected { data: Box::default() }]);
-    let confirm = step(HandshakeStep::Confirm, b"");
+    assert_eq!(asked.events, [ConnectionReport::Connected { data: Box::default() }]);
+    let confirm = make_handshake(HandshakeStep::Confirm, b"");
     let confirmed = connection.handshake_among_messages(ASKED, confirm, false, &mut asked);
     assert_eq!(
         (confirmed, asked.events.pop()),
-        (Ok(HandshakeResult::Nothing), Some(ConnectionEvent::Confirmed))
+        (Ok(HandshakeResult::Nothing), Some(ConnectionReport::Confirmed))
     );
     assert!(connection.handshake_among_messages(ASKED, confirm, false, &mut asked).is_err(), "again");
 }
@@ -181,29 +189,35 @@ fn acceptor_refuses_new_instance_of_the_requester() {
     connection.accept(requester(), b"", || ASKED).unwrap();
     connection.link_up(ASKED, address(), INSTANCE + 1, &mut asked);
     assert_eq!(asked.dismissed, [ASKED]);
-    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::RequesterGone)]);
+    assert_eq!(asked.events, [ConnectionReport::Failed(ConnectionError::RequesterGone)]);
 }
 
 #[test]
 fn passive_endpoint_rejects_on_request_and_beyond_backlog() {
-    let (mut connection, mut asked, request) = asked_for();
+    let (mut connection, mut asked, request) = passive_with_request();
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
-    heard(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
+    receive_handshake(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
     assert!(asked.events.is_empty());
-    assert_eq!(said(&mut connection, &mut asked), (vec![(OTHER, HandshakeStep::Reject)], vec![OTHER]));
+    assert_eq!(
+        take_sent_handshakes(&mut connection, &mut asked),
+        (vec![(OTHER, HandshakeStep::Reject)], vec![OTHER])
+    );
     connection.reject(request, b"no").unwrap();
-    assert_eq!(said(&mut connection, &mut asked), (vec![(ASKED, HandshakeStep::Reject)], vec![ASKED]));
+    assert_eq!(
+        take_sent_handshakes(&mut connection, &mut asked),
+        (vec![(ASKED, HandshakeStep::Reject)], vec![ASKED])
+    );
 }
 
 #[test]
 fn request_is_withdrawn_unless_it_is_being_accepted() {
     for is_being_accepted in [false, true] {
-        let (mut connection, mut asked, request) = asked_for();
+        let (mut connection, mut asked, request) = passive_with_request();
         if is_being_accepted {
             connection.begin_accepting(request);
         }
         assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
-        let withdrawn = [ConnectionEvent::Withdrawn(request)];
+        let withdrawn = [ConnectionReport::Withdrawn(request)];
         assert_eq!(asked.events, if is_being_accepted { &[][..] } else { &withdrawn });
     }
 }
@@ -212,37 +226,42 @@ fn request_is_withdrawn_unless_it_is_being_accepted() {
 fn rdm_endpoint_owes_one_reject_at_a_time() {
     let (mut connection, mut asked) =
         (Connection::new(EndpointRole::Unconnected), EffectsRecorder::default());
-    let request = step(HandshakeStep::Request, b"");
+    let request = make_handshake(HandshakeStep::Request, b"");
     assert_eq!(
         connection.handshake_among_messages(ASKED, request, false, &mut asked),
         Ok(HandshakeResult::Nothing)
     );
-    assert_eq!(asked.owed, [Header::Connection(step(HandshakeStep::Reject, b""))]);
+    assert_eq!(asked.owed, [Header::Connection(make_handshake(HandshakeStep::Reject, b""))]);
     assert!(connection.handshake_among_messages(ASKED, request, true, &mut asked).is_err());
-    assert!(connection.peer().is_none() && !connection.takes_links());
+    assert!(connection.peer().is_none() && !connection.is_connection_oriented());
 }
 
 #[test]
 fn shutdown_is_reported_when_the_link_ends() {
-    let (mut connection, mut asked) = asking();
-    assert!(connection.to_shut_down().is_err(), "there is none yet");
+    let (mut connection, mut asked) = asking_requester();
+    assert!(connection.connection_to_shut_down().is_err(), "there is none yet");
     connection.link_up(OTHER, address(), INSTANCE, &mut asked);
-    heard(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
-    let established = connection.to_shut_down().unwrap().unwrap();
+    receive_handshake(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
+    let established = connection.connection_to_shut_down().unwrap().unwrap();
     assert!(connection.message_link_ended(OTHER));
-    connection.leave(established, (address(), INSTANCE), Some((*b"rest").into()), vec![Header::Fenced]);
+    connection.send_shutdown(
+        established,
+        (address(), INSTANCE),
+        Some((*b"rest").into()),
+        vec![Header::Fenced],
+    );
     let mut sent = Vec::new();
     let send = |_, header: Option<&Header>, data: &[u8]| {
         sent.push((header.copied(), data.to_vec()));
         Sent::Whole
     };
     connection.transmit(send, &mut asked);
-    let shutdown = Header::Connection(step(HandshakeStep::Shutdown, b""));
+    let shutdown = Header::Connection(make_handshake(HandshakeStep::Shutdown, b""));
     assert_eq!(sent, [(None, b"rest".to_vec()), (Some(Header::Fenced), vec![]), (Some(shutdown), vec![])]);
     asked.events.clear();
-    connection.frame(OTHER, &Header::Fenced, b"", &mut asked);
+    connection.frame_arrived(OTHER, &Header::Fenced, b"", &mut asked);
     assert!(asked.events.is_empty() && asked.dismissed.is_empty(), "the peer may not have heard it");
     connection.link_ended(OTHER, &LinkError::Closed, &mut asked);
-    assert_eq!(asked.events, [ConnectionEvent::Shutdown]);
-    assert!(matches!(connection.to_shut_down(), Ok(None)));
+    assert_eq!(asked.events, [ConnectionReport::Shutdown]);
+    assert!(matches!(connection.connection_to_shut_down(), Ok(None)));
 }

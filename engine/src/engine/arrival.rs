@@ -1,12 +1,12 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
-use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::filling::Filling;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link::{Collected, CollectedHeader};
 use crate::operation::SendId;
+use crate::protocol_violation::ProtocolViolation;
+use crate::reassembly::Reassembly;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
 
@@ -26,72 +26,79 @@ impl Engine {
     /// The receiver does not take a message: its peer has broken the protocol, or its link carries
     /// no messages.
     #[cold]
-    fn message_refused(
+    fn reject_message_frame(
         &mut self,
         id: LinkId,
-        breach: Breach,
+        breach: ProtocolViolation,
         header: &Header,
         payload: &[u8],
         sink: &mut impl Sink,
     ) {
         if self.links.get(id).is_none() {
-            return self.stray_frame(id, header, payload, sink);
+            return self.frame_received_without_messages(id, header, payload, sink);
         }
         self.condemn(id, breach.0, sink);
     }
 
     /// A peer offers a message.
-    fn requested(&mut self, id: LinkId, message: &Message, op: u64, remote: &[u8], sink: &mut impl Sink) {
+    fn request_arrived(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        op: u64,
+        remote: &[u8],
+        sink: &mut impl Sink,
+    ) {
         if self.target.has_offer(id, op) {
             return self.condemn(id, "offers two messages under one number", sink);
         }
-        let (receiver, mut effects) = self.receiving(sink);
-        let outcome = receiver.offered(id, message, op, remote, &mut effects);
-        self.enforce(id, outcome, sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
+        let outcome = receiver.message_offered(id, message, op, remote, &mut effects);
+        self.abort_on_breach(id, outcome, sink);
     }
 
     /// A write that brings data costs as much as a message, until its completion has found room.
     /// Returns whether it may.
-    fn spend_for_event(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
+    fn spend_write_data_credit(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
         }
-        let outcome = self.reception.spend_credit(id, MESSAGE_COST_BYTES);
-        self.enforce(id, outcome, sink)
+        let outcome = self.receive_side.spend_credit(id, MESSAGE_COST_BYTES);
+        self.abort_on_breach(id, outcome, sink)
     }
 
     /// A peer accesses a region.
     fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
         let is_offer = matches!(rma.kind, RmaKind::Offer { .. });
-        if is_offer && self.reception.has_offer(id, rma.op) {
+        if is_offer && self.receive_side.has_offer(id, rma.op) {
             return self.condemn(id, "offers two payloads under one number", sink);
         }
-        if !self.spend_for_event(id, rma, sink) {
+        if !self.spend_write_data_credit(id, rma, sink) {
             return;
         }
-        let (target, mut effects) = self.targeting(sink);
+        let (target, mut effects) = self.target_and_effects(sink);
         let outcome = match rma.kind {
-            RmaKind::Read => target.read(id, rma, &mut effects),
+            RmaKind::Read => target.read_request_arrived(id, rma, &mut effects),
             RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
-            RmaKind::Write { .. } => target.write(id, rma, payload, &mut effects),
+            RmaKind::Write { .. } => target.write_arrived(id, rma, payload, &mut effects),
         };
-        self.enforce(id, outcome, sink);
+        self.abort_on_breach(id, outcome, sink);
     }
 
     /// A peer begins to access a region.
-    fn begin_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
+    fn begin_arriving_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
         match rma.kind {
             RmaKind::Read => {}
             RmaKind::Offer { remote_bytes, .. } => {
-                if let Some(link) = self.links.of(id) {
+                if let Some(link) = self.links.get_mut(id) {
                     link.rx.begin_collecting(CollectedHeader::Write(*rma), usize::from(remote_bytes));
                 }
             }
             RmaKind::Write { .. } => {
-                if self.spend_for_event(id, rma, sink) {
-                    let (target, mut effects) = self.targeting(sink);
+                if self.spend_write_data_credit(id, rma, sink) {
+                    let (target, mut effects) = self.target_and_effects(sink);
                     let outcome = target.begin_write(id, rma, &mut effects);
-                    self.enforce(id, outcome, sink);
+                    self.abort_on_breach(id, outcome, sink);
                 }
             }
         }
@@ -99,39 +106,39 @@ impl Engine {
 
     /// A whole atomic operation of a peer has arrived.
     fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
-        let (target, mut effects) = self.targeting(sink);
-        let outcome = target.atomic(id, atomic, payload, &mut effects);
-        self.enforce(id, outcome, sink);
+        let (target, mut effects) = self.target_and_effects(sink);
+        let outcome = target.atomic_arrived(id, atomic, payload, &mut effects);
+        self.abort_on_breach(id, outcome, sink);
     }
 
     /// The piece of what this side reads that is arriving on a link.
-    fn read_on(&self, id: LinkId) -> Option<Filling<SendId>> {
-        self.links.get(id)?.rx.reading()
+    fn arriving_read_piece(&self, id: LinkId) -> Option<Reassembly<SendId>> {
+        self.links.get(id)?.rx.arriving_read_piece()
     }
 
     /// The peer's application has matched a message.
     fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         let send = match link.tx.matched(number) {
             Ok(send) => send,
-            Err(Breach(reason)) => return self.condemn(id, reason, sink),
+            Err(ProtocolViolation(reason)) => return self.condemn(id, reason, sink),
         };
         self.completed(send, sink);
     }
 
     /// The peer grants more credit.
     fn credited(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         let outcome = link.tx.credited(granted_bytes);
-        self.enforce(id, outcome, sink);
+        self.abort_on_breach(id, outcome, sink);
     }
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        if let Err(Breach(reason)) = link.tx.acknowledged(received) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if let Err(ProtocolViolation(reason)) = link.tx.acknowledged(received) {
             return self.condemn(id, reason, sink);
         }
-        while let Some(send) = self.links.of(id).and_then(|link| link.tx.next_acknowledged()) {
+        while let Some(send) = self.links.get_mut(id).and_then(|link| link.tx.pop_acknowledged()) {
             self.completed(send, sink);
         }
     }
@@ -139,39 +146,40 @@ impl Engine {
 
 impl<S: Sink> Arrivals<'_, S> {
     /// Puts the next bytes of a payload where they belong.
-    fn put(&mut self, id: LinkId, bytes: &[u8]) {
+    fn put_payload(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        if let Some(filling) = engine.read_on(id) {
-            let bytes = filling.part_of(bytes);
-            engine.initiator.put_piece(&filling, bytes);
-            self.read_placed(id, bytes.len());
-        } else if engine.target.is_writing(id) {
-            let (target, mut effects) = engine.targeting(self.sink);
-            target.put(id, bytes, &mut effects);
+        if let Some(filling) = engine.arriving_read_piece(id) {
+            let bytes = filling.clip_bytes(bytes);
+            engine.initiator.put_read_piece(&filling, bytes);
+            self.read_bytes_placed(id, bytes.len());
+        } else if engine.target.is_write_arriving(id) {
+            let (target, mut effects) = engine.target_and_effects(self.sink);
+            target.put_payload(id, bytes, &mut effects);
         } else {
-            let (receiver, mut effects) = engine.receiving(self.sink);
-            receiver.put(id, bytes, &mut effects);
+            let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
+            receiver.put_payload(id, bytes, &mut effects);
         }
     }
 
     /// Bytes of what this side reads are where they belong.
-    fn read_placed(&mut self, id: LinkId, count_bytes: usize) {
+    fn read_bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        let Some(ended) = engine.links.of(id).and_then(|link| link.rx.read_placed(count_bytes)) else {
+        let Some(ended) = engine.links.get_mut(id).and_then(|link| link.rx.read_bytes_placed(count_bytes))
+        else {
             return;
         };
-        if engine.initiator.piece_arrived(&ended) {
-            engine.fetched_atomically(id, ended.place, self.sink);
+        if engine.initiator.read_piece_arrived(&ended) {
+            engine.atomic_results_arrived(id, ended.place, self.sink);
         }
     }
 
     /// The payload that follows was asked for, or the peer has broken the protocol.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
-        let is_wanted =
-            engine.reception.begin_data(id, op, len_bytes) || engine.target.begin_data(id, op, len_bytes);
+        let is_wanted = engine.receive_side.begin_requested_data(id, op, len_bytes)
+            || engine.target.begin_requested_data(id, op, len_bytes);
         // It was asked for by a receiver that is not shared any more.
-        if !is_wanted && !engine.reception.has_left() {
+        if !is_wanted && !engine.receive_side.has_left() {
             engine.condemn(id, "sends what was not asked for", self.sink);
         }
     }
@@ -182,23 +190,25 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;
         if let Header::Message(message) = header {
-            let (receiver, mut effects) = engine.receiving(self.sink);
-            if let Err(breach) = receiver.message(id, message, payload, &mut effects) {
-                engine.message_refused(id, breach, header, payload, self.sink);
+            let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
+            if let Err(breach) = receiver.message_arrived(id, message, payload, &mut effects) {
+                engine.reject_message_frame(id, breach, header, payload, self.sink);
             }
             return;
         }
         if engine.links.get(id).is_none() {
-            return engine.stray_frame(id, header, payload, self.sink);
+            return engine.frame_received_without_messages(id, header, payload, self.sink);
         }
         match header {
             Header::Message(_) => {}
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
-            Header::Request { message, op, .. } => engine.requested(id, message, *op, payload, self.sink),
+            Header::Request { message, op, .. } => {
+                engine.request_arrived(id, message, *op, payload, self.sink);
+            }
             Header::Clear { op, cannot_pull } => engine.request_cleared(id, *op, *cannot_pull, self.sink),
             Header::Data { op, len_bytes } => {
                 self.begin_data(id, *op, *len_bytes);
-                self.put(id, payload);
+                self.put_payload(id, payload);
             }
             Header::Done { op, fault } => engine.request_done(id, *op, *fault, self.sink),
             Header::Matched { number } => engine.match_acknowledged(id, *number, self.sink),
@@ -209,35 +219,37 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::Atomic(atomic) => engine.atomic_arrived(id, atomic, payload, self.sink),
             Header::ReadData { op, len_bytes } => {
                 engine.begin_read_data(id, *op, *len_bytes, self.sink);
-                self.put(id, payload);
+                self.put_payload(id, payload);
             }
-            Header::Shown(shown) => engine.region_shown(id, *shown, payload, self.sink),
+            Header::MappableRegion(shown) => {
+                engine.region_offered_for_mapping(id, *shown, payload, self.sink);
+            }
             Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
             Header::Connection(handshake) => engine.handshake_among_messages(id, *handshake, self.sink),
         }
     }
 
-    fn begin(&mut self, id: LinkId, header: &Header) {
+    fn frame_begun(&mut self, id: LinkId, header: &Header) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else {
-            return engine.stray_begin(id, header, self.sink);
+        let Some(link) = engine.links.get_mut(id) else {
+            return engine.header_received_without_messages(id, header, self.sink);
         };
         match *header {
             Header::Message(message) => {
-                let (receiver, mut effects) = engine.receiving(self.sink);
+                let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
                 let outcome = receiver.begin_message(id, &message, &mut effects);
-                engine.enforce(id, outcome, self.sink);
+                engine.abort_on_breach(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
                 link.rx.begin_collecting(CollectedHeader::Message(message, op), usize::from(remote_bytes));
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
-            Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
+            Header::Rma(rma) => engine.begin_arriving_rma(id, &rma, self.sink),
             Header::Atomic(atomic) => {
                 link.rx.begin_collecting(CollectedHeader::Atomic(atomic), atomic.form.payload_len_bytes());
             }
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
-            Header::Shown(shown) => {
+            Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
             // Whatever its data says.
@@ -247,56 +259,64 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         }
     }
 
-    fn space(&mut self, id: LinkId) -> Space<'_> {
+    fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
-        if let Some(filling) = engine.read_on(id) {
-            return engine.initiator.piece_space(&filling);
+        if let Some(filling) = engine.arriving_read_piece(id) {
+            return engine.initiator.read_piece_space(&filling);
         }
-        if engine.target.is_writing(id) { engine.target.space(id) } else { engine.reception.space(id) }
+        if engine.target.is_write_arriving(id) {
+            engine.target.payload_space(id)
+        } else {
+            engine.receive_side.payload_space(id)
+        }
     }
 
-    fn placed(&mut self, id: LinkId, count_bytes: usize) {
+    fn bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        if engine.read_on(id).is_some() {
-            self.read_placed(id, count_bytes);
-        } else if engine.target.is_writing(id) {
-            let (target, mut effects) = engine.targeting(self.sink);
-            target.placed(id, count_bytes, &mut effects);
+        if engine.arriving_read_piece(id).is_some() {
+            self.read_bytes_placed(id, count_bytes);
+        } else if engine.target.is_write_arriving(id) {
+            let (target, mut effects) = engine.target_and_effects(self.sink);
+            target.bytes_placed(id, count_bytes, &mut effects);
         } else {
-            let (receiver, mut effects) = engine.receiving(self.sink);
-            receiver.placed(id, count_bytes, &mut effects);
+            let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
+            receiver.bytes_placed(id, count_bytes, &mut effects);
         }
     }
 
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else {
-            return engine.stray_chunk(id, bytes, self.sink);
+        let Some(link) = engine.links.get_mut(id) else {
+            return engine.payload_received_without_messages(id, bytes, self.sink);
         };
-        let whole = match link.rx.collect(bytes) {
-            Collected::Nothing => return self.put(id, bytes),
+        let whole = match link.rx.collect_bytes(bytes) {
+            Collected::Nothing => return self.put_payload(id, bytes),
             Collected::Part => return,
             Collected::Whole(whole) => whole,
         };
         let payload = whole.payload();
-        match whole.of() {
-            CollectedHeader::Message(message, op) => engine.requested(id, &message, op, payload, self.sink),
+        match whole.header() {
+            CollectedHeader::Message(message, op) => {
+                engine.request_arrived(id, &message, op, payload, self.sink);
+            }
             CollectedHeader::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
-            CollectedHeader::Region(shown) => engine.region_shown(id, shown, payload, self.sink),
+            CollectedHeader::Region(shown) => {
+                engine.region_offered_for_mapping(id, shown, payload, self.sink);
+            }
             CollectedHeader::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
         }
     }
 
-    fn link(&mut self, id: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, id: LinkId, event: LinkEvent) {
         let engine = &mut *self.engine;
         match event {
-            LinkEvent::Up { peer, instance } if engine.connection.takes_links() => {
-                let (connection, mut effects) = engine.connecting(self.sink);
+            LinkEvent::Up { peer, instance } if engine.connection.is_connection_oriented() => {
+                let (connection, mut effects) = engine.connection_and_effects(self.sink);
                 connection.link_up(id, peer, instance, &mut effects);
             }
             LinkEvent::Up { peer, instance } => engine.link_up(id, peer, instance, self.sink),
             LinkEvent::Down(error) => {
-                let (connection, mut effects) = engine.connecting(self.sink);
+                let (connection, mut effects) = engine.connection_and_effects(self.sink);
                 if !connection.link_ended(id, &error, &mut effects) {
                     engine.link_lost(id, &error, self.sink);
                 }

@@ -13,11 +13,11 @@
 use smallvec::SmallVec;
 
 use super::Engine;
-use super::rma::{AccessSent, whole};
+use super::rma::{AccessSent, whole_or_full};
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::Again;
-use crate::link::{Frame, MessageMark, RequestStage, op_of};
+use crate::link::{Frame, MessageMark, RequestStage, op_number_of};
 use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -45,7 +45,7 @@ impl Engine {
     ) -> Result<(), Rejected<Box<AtomicLocal>>> {
         let AtomicRequest { to, local, op, datatype, key, address, context, level, signalled, inject, fence } =
             request;
-        let form = match local.form(op, datatype) {
+        let form = match local.checked_form(op, datatype) {
             Ok(form) => form,
             Err(misuse) => return Err(Rejected { error: misuse.into(), returned: Box::new(local) }),
         };
@@ -63,7 +63,7 @@ impl Engine {
         let turn = self.initiator.take_turn(to);
         let send = Send {
             source,
-            message: Message { awaits: level.awaits(), ..Message::of_len(len_bytes) },
+            message: Message { awaits: level.awaited_reply(), ..Message::of_len(len_bytes) },
             context,
             signalled,
             may_be_fetched: false,
@@ -98,28 +98,28 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> AccessSent {
-        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.get_mut(id)) else {
             return AccessSent::Nothing;
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else {
             return AccessSent::Nothing;
         };
-        let fetched_bytes = send.fetched_bytes();
+        let fetched_bytes = send.fetch_len_bytes();
         if !link.tx.may_begin_access(0, fetched_bytes) {
             return AccessSent::Nothing;
         }
-        let header = Header::Atomic(Atomic { op: op_of(send_id), key: *key, address: *address, form });
+        let header = Header::Atomic(Atomic { op: op_number_of(send_id), key: *key, address: *address, form });
         let payload_bytes = form.payload_len_bytes();
         let sent = if payload_bytes > caps.inline_max_bytes {
             transport.send(id, &header, &send.source.slices(0))
         } else if let Some(bytes) = send.source.contiguous().filter(|bytes| bytes.len() == payload_bytes) {
-            whole(transport.send_inline(id, &header, bytes))
+            whole_or_full(transport.send_inline(id, &header, bytes))
         } else {
             let mut bytes = SmallVec::<[u8; SMALL_MAX_BYTES]>::new();
             if payload_bytes > 0 {
                 send.source.slices(0).iter().for_each(|slice| bytes.extend_from_slice(slice));
             }
-            whole(transport.send_inline(id, &header, &bytes))
+            whole_or_full(transport.send_inline(id, &header, &bytes))
         };
         let stage = match sent {
             Sent::Full => return AccessSent::Nothing,
@@ -141,11 +141,11 @@ impl Engine {
     }
 
     /// What an atomic operation has fetched is all there: it has ended.
-    pub(super) fn fetched_atomically(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+    pub(super) fn atomic_results_arrived(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(send) = self.initiator.get(send_id) else { return };
         let Some(one_sided) = &send.one_sided else { return };
-        let (fetched_bytes, after) = (send.fetched_bytes(), one_sided.after);
-        if let Some(link) = self.links.of(id) {
+        let (fetched_bytes, after) = (send.fetch_len_bytes(), one_sided.after);
+        if let Some(link) = self.links.get_mut(id) {
             link.tx.access_ended(send_id, fetched_bytes, after);
         }
         self.completed(send_id, sink);

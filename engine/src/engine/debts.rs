@@ -1,26 +1,26 @@
 //! Paying what peers wait to hear: acknowledgements, answers, credit, and what they read.
 
 use super::Engine;
-use super::reception::Reception;
+use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::limits::READ_PIECE_MAX_BYTES;
 use crate::link::{Frame, LinkTx};
 use crate::operation::SendId;
 use crate::target::Target;
-use crate::transport::{LinkId, Remote, Sent, Transport};
+use crate::transport::{LinkId, RemotePayload, Sent, Transport};
 use crate::wire::Header;
 
 /// Where the numbers and the bytes that are owed come from.
-struct Creditors<'a> {
-    reception: &'a mut Reception,
+struct DebtSources<'a> {
+    receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
 }
 
 impl Engine {
     /// Sends the peers what they wait for, as far as the links take it.
     pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
-        self.links.pay_debts(|id, tx| creditors.pay(id, tx, transport, sink));
+        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
+        self.links.pay_debts(|id, tx| creditors.pay_link(id, tx, transport, sink));
     }
 
     /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it is free for the next frame.
@@ -30,66 +30,74 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
-        self.links.pay_debts_of(id, |id, tx| creditors.pay(id, tx, transport, sink))
+        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
+        self.links.pay_debts_of(id, |id, tx| creditors.pay_link(id, tx, transport, sink))
     }
 
     /// Sends a link's last answers to the peer's operations, unless the link is in the middle of a
     /// frame. Returns the answers that the link had no room for, in order. Nothing else is sent on
     /// the link afterwards.
     #[cold]
-    pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
-        let Some(link) = self.links.of(id) else { return Vec::new() };
+    pub(super) fn send_last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+        let Some(link) = self.links.get_mut(id) else { return Vec::new() };
         let tx = &mut link.tx;
         tx.debts_mut().drop_requests();
-        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
+        let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
         if tx.is_idle() {
-            creditors.answer(id, tx, transport);
+            creditors.send_answers(id, tx, transport);
         }
-        let received = creditors.reception.received_messages(id);
+        let received = creditors.receive_side.received_message_count(id);
         let ack = tx.debts().has_ack().then_some(Header::Ack { received });
-        ack.into_iter().chain(tx.debts().plain_headers()).collect()
+        ack.into_iter().chain(tx.debts().headers_without_payload()).collect()
     }
 }
 
-impl Creditors<'_> {
+impl DebtSources<'_> {
     /// Sends the peer of a link what it waits for. That it has read a region may be an event.
-    fn pay(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let is_reading = tx.writing().is_some_and(|writing| writing.frame == Frame::ReadData);
+    fn pay_link(
+        &mut self,
+        id: LinkId,
+        tx: &mut LinkTx,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) {
+        let is_reading = tx.partial_frame().is_some_and(|writing| writing.frame == Frame::ReadData);
         if is_reading {
-            self.answer_reads(id, tx, transport, sink);
+            self.send_read_data(id, tx, transport, sink);
         }
         if !tx.is_idle() {
             return;
         }
-        self.answer(id, tx, transport);
+        self.send_answers(id, tx, transport);
         if tx.debts().has_credit_next() {
-            let credit = Header::Credit { granted_bytes: self.reception.granted_bytes(id) };
+            let credit = Header::Credit { granted_bytes: self.receive_side.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
                 tx.debts_mut().credit_sent();
-                self.reception.credit_sent(id);
+                self.receive_side.credit_sent(id);
             }
         }
         if tx.debts().are_only_reads() && !is_reading {
-            self.answer_reads(id, tx, transport, sink);
+            self.send_read_data(id, tx, transport, sink);
         }
     }
 
     /// Sends answers to the peer's operations, as far as the link has room.
     #[inline(always)]
-    fn answer(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
+    fn send_answers(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
         let debts = tx.debts_mut();
         if debts.has_ack() {
-            let ack = Header::Ack { received: self.reception.received_messages(id) };
+            let ack = Header::Ack { received: self.receive_side.received_message_count(id) };
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }
             debts.ack_sent();
         }
-        while let Some(header) = debts.next_header() {
+        while let Some(header) = debts.peek_header() {
             let payload = match header {
-                Header::Shown(shown) => self.target.description(id, shown.key, &transport.caps(id)),
-                _ => Some(Remote::default()),
+                Header::MappableRegion(shown) => {
+                    self.target.describe_mappable_region(id, shown.key, &transport.caps(id))
+                }
+                _ => Some(RemotePayload::default()),
             };
             if let Some(payload) = payload
                 && transport.send_inline(id, header, payload.as_bytes()).is_err()
@@ -97,7 +105,7 @@ impl Creditors<'_> {
                 break;
             }
             if let Header::Answer { .. } = header {
-                self.target.answered(id);
+                self.target.answer_sent(id);
             }
             debts.header_sent();
         }
@@ -106,7 +114,7 @@ impl Creditors<'_> {
     /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others
     /// have their turn, or no more than the rest of a piece that the link has taken in part. The
     /// link is not in the middle of another frame.
-    fn answer_reads(
+    fn send_read_data(
         &mut self,
         id: LinkId,
         tx: &mut LinkTx,
@@ -115,13 +123,13 @@ impl Creditors<'_> {
     ) {
         let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
         tx.debts_mut().begin_reads();
-        while let Some(reading) = self.target.reading(id) {
-            if let Some(writing) = tx.writing() {
+        while let Some(reading) = self.target.next_outgoing_read(id) {
+            if let Some(writing) = tx.partial_frame() {
                 left_bytes = 0;
-                let sent = transport.resume(id, &reading.piece(writing.taken_bytes));
+                let sent = transport.resume(id, &reading.piece_slices(writing.taken_bytes));
                 match sent {
                     Sent::Full => return,
-                    Sent::Partial(more_bytes) => return tx.written(more_bytes),
+                    Sent::Partial(more_bytes) => return tx.advance_writing(more_bytes),
                     Sent::Whole => {
                         tx.end_writing();
                         reading.piece_sent();
@@ -129,25 +137,25 @@ impl Creditors<'_> {
                 }
             }
             if !reading.prepare_next_piece() {
-                if let Some(answer) = reading.answer()
+                if let Some(answer) = reading.answer_header()
                     && transport.send_inline(id, &answer, &[]).is_err()
                 {
                     return;
                 }
-                if let Some(event) = self.target.read_ended(id)
-                    && sink.counts()
+                if let Some(event) = self.target.end_outgoing_read(id)
+                    && sink.has_counters()
                 {
                     sink.count(event);
                 }
                 continue;
             }
-            let piece_bytes = reading.piece_bytes();
+            let piece_bytes = reading.next_piece_bytes();
             if piece_bytes > left_bytes {
                 return tx.debts_mut().pause_reads();
             }
             left_bytes -= piece_bytes;
-            reading.begin_piece();
-            let sent = transport.send(id, &reading.header(), &reading.piece(0));
+            reading.copy_piece_if_needed();
+            let sent = transport.send(id, &reading.piece_header(), &reading.piece_slices(0));
             match sent {
                 Sent::Full => return,
                 Sent::Whole => reading.piece_sent(),

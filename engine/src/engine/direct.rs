@@ -8,7 +8,7 @@
 //! ```text
 //!  initiator                          target
 //!    Rma(write, key)  ------------->    finds the region, which can be mapped
-//!                     <-------------  Answer, Shown(key)
+//!                     <-------------  Answer, MappableRegion(key)
 //!    maps it
 //!    copies, as often as it likes
 //!                                       closes the region: retires its memory
@@ -26,16 +26,16 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::Engine;
-use crate::completion::{Completion, Sink};
+use crate::completion::{EndedOperation, Sink};
 use crate::flags::{MrAccess, Order};
 use crate::limits::MAPPED_SWEEP_PASSES;
-use crate::link::Mapped;
+use crate::link::MappedRegion;
 use crate::operation::{Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::words;
 use crate::remote_memory::RemoteMemory;
-use crate::transport::{LinkId, Remote, Transport};
-use crate::wire::Shown;
+use crate::transport::{LinkId, RemotePayload, Transport};
+use crate::wire::MappableRegion;
 
 /// The result of an [attempt](Engine::access_at_once) to carry out an access at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,26 +50,33 @@ pub enum Attempt {
 
 impl Engine {
     /// The peer shows a region of its own.
-    pub(super) fn region_shown(&mut self, id: LinkId, shown: Shown, remote: &[u8], sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        let Some(remote) = Remote::new(remote) else {
+    pub(super) fn region_offered_for_mapping(
+        &mut self,
+        id: LinkId,
+        shown: MappableRegion,
+        remote: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        let Some(remote) = RemotePayload::new(remote) else {
             return self.condemn(id, "describes its memory at too great a length", sink);
         };
-        let mapped = link.tx.mapped_mut();
-        if !mapped.has_to_map() {
+        let mapped = link.tx.mapped_regions_mut();
+        if !mapped.has_unmapped() {
             self.mapping.push(id);
         }
-        mapped.shown(shown, remote);
+        mapped.peer_offers_region(shown, remote);
     }
 
     /// Maps what peers have shown.
     #[cold]
-    pub(super) fn map_shown(&mut self, transport: &mut impl Transport) {
+    pub(super) fn map_offered_regions(&mut self, transport: &mut impl Transport) {
         for id in self.mapping.drain(..) {
-            let Some(link) = self.links.of(id) else { continue };
-            link.tx.mapped_mut().map(|remote, len_bytes| {
+            let Some(link) = self.links.get_mut(id) else { continue };
+            link.tx.mapped_regions_mut().map_offered(|remote, len_bytes| {
                 // The address space may be full, or the peer out of reach: there are frames for that.
-                let memory = transport.map(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
+                let memory =
+                    transport.map_peer_memory(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
                 Some(memory)
             });
@@ -77,7 +84,7 @@ impl Engine {
     }
 
     /// Carries an access out at once, if its memory is mapped and no earlier completion waits. The
-    /// caller counts and reports its end, by [`report_access`](Self::report_access) where the queue
+    /// caller counts and reports its end, by [`report_direct_access`](Self::report_direct_access) where the queue
     /// has no room. If the access was not carried out, nothing has happened, and the caller posts
     /// it.
     #[inline]
@@ -90,7 +97,7 @@ impl Engine {
         fence: bool,
     ) -> Attempt {
         let is_made = local.len_bytes() as u64 <= self.config.message_max_bytes
-            && self.initiator.is_up_to_date()
+            && self.initiator.can_report_at_once()
             && self.outstanding_sends() < self.config.tx_depth_ops;
         if !is_made {
             Attempt::NotMade
@@ -104,8 +111,8 @@ impl Engine {
     /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until
     /// the sink has room for it.
     #[cold]
-    pub fn report_access(&mut self, completion: Completion, sink: &mut impl Sink) {
-        let (initiator, mut effects) = self.initiating(sink);
+    pub fn report_direct_access(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.report(completion, &mut effects);
     }
 
@@ -125,9 +132,9 @@ impl Engine {
             self.has_unseen_stores = false;
         }
         let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
-        let has_gone = !is_fenced && !is_seen && self.access_mapping(to, local, memory);
+        let has_gone = !is_fenced && !is_seen && self.access_mapped_region(to, local, memory);
         if !has_gone {
-            self.forget_ended(to, memory.key);
+            self.unmap_if_retired(to, memory.key);
         }
         if has_gone && !is_read {
             self.has_unseen_stores = !level.needs_visibility();
@@ -147,47 +154,50 @@ impl Engine {
         if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
-        let Some(mapped) = self.mapped(to, key, false) else { return false };
-        let place = mapped.place(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
+        let Some(mapped) = self.directly_accessible_region(to, key, false) else { return false };
+        let place = mapped.offset_if_allowed(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
         if let Some(place) = place {
-            words::store(mapped.memory().words(), place, bytes);
+            words::store_bytes(mapped.memory().words(), place, bytes);
             self.has_unseen_stores = true;
         }
         place.is_some()
     }
 
     #[inline(always)]
-    fn access_mapping(&self, to: PeerId, local: &mut RmaLocal, memory: RemoteMemory) -> bool {
+    fn access_mapped_region(&self, to: PeerId, local: &mut RmaLocal, memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
         let is_read = matches!(local, RmaLocal::Read(_));
-        let Some(mapped) = self.mapped(to, key, is_read) else { return false };
+        let Some(mapped) = self.directly_accessible_region(to, key, is_read) else { return false };
         let words = mapped.memory().words();
         match local {
             RmaLocal::Write { source, .. } => {
                 let len_bytes = source.len_bytes() as u64;
-                let Some(mut place) = mapped.place(address, len_bytes, MrAccess::REMOTE_WRITE) else {
+                let Some(mut place) = mapped.offset_if_allowed(address, len_bytes, MrAccess::REMOTE_WRITE)
+                else {
                     return false;
                 };
                 if let Some(bytes) = source.contiguous() {
-                    words::store(words, place, bytes);
+                    words::store_bytes(words, place, bytes);
                     return true;
                 }
                 for slice in source.slices(0) {
-                    words::store(words, place, &slice);
+                    words::store_bytes(words, place, &slice);
                     place += slice.len();
                 }
             }
             RmaLocal::Read(destination) => {
                 let len_bytes = destination.len_bytes();
-                let Some(mut place) = mapped.place(address, len_bytes as u64, MrAccess::REMOTE_READ) else {
+                let Some(mut place) =
+                    mapped.offset_if_allowed(address, len_bytes as u64, MrAccess::REMOTE_READ)
+                else {
                     return false;
                 };
                 if let Some(buffer) = destination.contiguous_mut() {
-                    words::load(words, place, buffer);
+                    words::load_bytes(words, place, buffer);
                     return true;
                 }
-                for mut slice in destination.space(0, len_bytes) {
-                    words::load(words, place, &mut slice);
+                for mut slice in destination.slices_mut(0, len_bytes) {
+                    words::load_bytes(words, place, &mut slice);
                     place += slice.len();
                 }
             }
@@ -197,24 +207,24 @@ impl Engine {
 
     /// Gives a region back that has ended, if it is that with this key.
     #[cold]
-    fn forget_ended(&mut self, peer: PeerId, key: u64) {
-        if let Some(link) = self.peers.of(peer).transmit.and_then(|link| self.links.of(link)) {
-            link.tx.mapped_mut().forget_ended(key);
+    fn unmap_if_retired(&mut self, peer: PeerId, key: u64) {
+        if let Some(link) = self.peers.peer(peer).transmit.and_then(|link| self.links.get_mut(link)) {
+            link.tx.mapped_regions_mut().unmap_if_retired(key);
         }
     }
 
     /// Gives all regions back that have ended, now and then: this side may never access them again.
-    pub(super) fn sweep_mapped(&mut self) {
+    pub(super) fn sweep_mapped_when_due(&mut self) {
         self.passes_to_sweep -= 1;
         if self.passes_to_sweep == 0 {
-            self.sweep_mapped_now();
+            self.unmap_retired_regions();
         }
     }
 
     #[cold]
-    fn sweep_mapped_now(&mut self) {
+    fn unmap_retired_regions(&mut self) {
         for link in self.links.iter_mut() {
-            if link.tx.mapped_mut().sweep() {
+            if link.tx.mapped_regions_mut().unmap_retired() {
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
             }
         }
@@ -223,9 +233,9 @@ impl Engine {
     /// The region of a peer with this key, if it may be accessed directly and nothing on the way to
     /// it is to be waited for.
     #[inline(always)]
-    fn mapped(&self, to: PeerId, key: u64, is_read: bool) -> Option<&Mapped> {
-        let link = self.links.get(self.peers.of(to).transmit?)?;
-        let mapped = link.tx.mapped().find(key)?;
+    fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
+        let link = self.links.get(self.peers.peer(to).transmit?)?;
+        let mapped = link.tx.mapped_regions().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.tx.all_messages_have_arrived();
         let is_unhindered = self.initiator.has_none_queued(to) && link.tx.has_no_accesses() && may_overtake;

@@ -5,19 +5,19 @@ mod initiating;
 mod targeting;
 
 use super::Engine;
-use super::reception::Reception;
-use crate::breach::Breach;
-use crate::completion::{Completion, Failure, Sink, WorkEnd};
+use super::receive_side::ReceiveSide;
+use crate::completion::{EndedOperation, FailedOperation, Sink, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::peers::Peers;
+use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
 /// The links of an engine and its sink, while its receiver is at work.
 #[derive(Debug)]
-pub(super) struct Carrier<'a, S> {
+pub(super) struct LinksAndSink<'a, S> {
     links: &'a mut Links,
     peers: &'a Peers,
     sink: &'a mut S,
@@ -26,49 +26,54 @@ pub(super) struct Carrier<'a, S> {
 impl Engine {
     /// The receiver, and what carries out its effects.
     #[inline(always)]
-    pub(super) fn receiving<'a, S: Sink>(
+    pub(super) fn receive_side_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,
-    ) -> (&'a mut Reception, Carrier<'a, S>) {
-        (&mut self.reception, Carrier { links: &mut self.links, peers: &self.peers, sink })
+    ) -> (&'a mut ReceiveSide, LinksAndSink<'a, S>) {
+        (&mut self.receive_side, LinksAndSink { links: &mut self.links, peers: &self.peers, sink })
     }
 
     /// Ends a link if its peer has broken the protocol. Returns whether it has not.
     #[inline(always)]
-    pub(super) fn enforce(&mut self, id: LinkId, outcome: Result<(), Breach>, sink: &mut impl Sink) -> bool {
-        if let Err(Breach(reason)) = outcome {
+    pub(super) fn abort_on_breach(
+        &mut self,
+        id: LinkId,
+        outcome: Result<(), ProtocolViolation>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        if let Err(ProtocolViolation(reason)) = outcome {
             self.condemn(id, reason, sink);
         }
         outcome.is_ok()
     }
 }
 
-impl<S: Sink> ReceiverEffects for Carrier<'_, S> {
+impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
     #[inline(always)]
-    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         self.sink.complete(completion, self.peers)
     }
 
-    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {
         self.sink.fail(failure, self.peers)
     }
 
     #[inline(always)]
     fn count(&mut self, events: CounterEvents, _: MemberId) {
-        if self.sink.counts() {
+        if self.sink.has_counters() {
             self.sink.count(events);
         }
     }
 
     fn count_error(&mut self, events: CounterEvents, _: Option<MemberId>) {
-        if self.sink.counts() {
+        if self.sink.has_counters() {
             self.sink.count_error(events);
         }
     }
 
     #[cold]
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.sink.work_ended(number, has_succeeded)
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.sink.deferred_work_ended(number, has_succeeded)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -16,10 +16,10 @@
 //! nothing of them, so both sides remember what came before the fence. There is one at a time.
 
 use super::Engine;
-use crate::breach::Breach;
 use crate::completion::Sink;
 use crate::link::Links;
 use crate::operation::Send;
+use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
 use crate::wire::Header;
 
@@ -38,7 +38,7 @@ pub(super) fn advance_fence(
     if of_peer.iter().any(|other| links.get(*other).is_some_and(|link| !link.tx.has_all_completed())) {
         return false;
     }
-    let Some(link) = links.of(id) else { return true };
+    let Some(link) = links.get_mut(id) else { return true };
     if link.tx.is_known_to_reach(awaits) {
         return true;
     }
@@ -60,15 +60,15 @@ impl Engine {
         if is_unanswered {
             return self.condemn(id, "sends a fence before the last one was answered", sink);
         }
-        let (receiver, mut effects) = self.receiving(sink);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         let outcome = receiver.fence_asked(id, matched, &mut effects);
-        self.enforce(id, outcome, sink);
+        self.abort_on_breach(id, outcome, sink);
     }
 
     /// The peer answers.
     pub(super) fn fence_answered(&mut self, id: LinkId, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        if let Err(Breach(reason)) = link.tx.fence_answered() {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if let Err(ProtocolViolation(reason)) = link.tx.fence_answered() {
             return self.condemn(id, reason, sink);
         }
         let peer = link.peer();

@@ -15,32 +15,32 @@ use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::CONNECT_RETRIES_MAX;
-use crate::link::{Link, UnendedSends};
+use crate::link::{Link, PendingSends};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 
 /// A link that the engine has ended and the transport does not know of yet.
 #[derive(Debug)]
-pub(super) struct Condemned {
+pub(super) struct ClosingLink {
     pub(super) link: LinkId,
     pub(super) how: Close,
     error: OperationError,
-    unended: Unended,
+    unended: ExposedSends,
 }
 
 /// Sends to one peer, which can still read them from their memory: they must not end before their link does.
 #[derive(Debug, Default)]
-pub(super) struct Unended {
+pub(super) struct ExposedSends {
     peer: Option<PeerId>,
     exposed: Vec<SendId>,
 }
 
-impl Condemned {
+impl ClosingLink {
     /// A link that nothing hangs on.
-    pub(super) fn idle(link: LinkId, how: Close) -> Condemned {
+    pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
-        Condemned { link, how, error, unended: Unended::default() }
+        ClosingLink { link, how, error, unended: ExposedSends::default() }
     }
 }
 
@@ -50,71 +50,78 @@ impl Condemned {
 fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
     let is_cut_short =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
-    is_cut_short && link.is_untouched()
+    is_cut_short && link.is_unused_connecting()
 }
 
 impl Engine {
     /// The link that messages to `peer` travel on; one is opened if there is none.
-    pub(super) fn transmit_link(&mut self, peer: PeerId, transport: &mut impl Transport) -> LinkId {
-        if let Some(link) = self.peers.of(peer).transmit {
+    pub(super) fn find_or_open_transmit_link(
+        &mut self,
+        peer: PeerId,
+        transport: &mut impl Transport,
+    ) -> LinkId {
+        if let Some(link) = self.peers.peer(peer).transmit {
             return link;
         }
-        let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_former());
-        let existing = self.peers.of(peer).links.iter().copied().find(is_present);
+        let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_replaced());
+        let existing = self.peers.peer(peer).links.iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
-            let link = transport.connect(self.peers.address(peer));
+            let link = transport.connect(self.peers.address_of(peer));
             self.add_link(link, peer);
-            self.peers.of_mut(peer).links.push(link);
+            self.peers.peer_mut(peer).links.push(link);
             link
         });
-        self.peers.of_mut(peer).transmit = Some(link);
+        self.peers.peer_mut(peer).transmit = Some(link);
         link
     }
 
     /// A link to a peer begins, for the receiver and the target too.
     pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
         self.links.insert(id, peer);
-        self.reception.link_added(id, peer, self.peers.address(peer));
+        self.receive_side.link_added(id, peer, self.peers.address_of(peer));
         self.target.link_added(id, peer);
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
-        if self.reception.is_overdrawn() {
+        if self.receive_side.is_overdrawn() {
             debug!(%address, "refusing a link: links that have ended left too much behind");
-            return self.abort(id, &LinkError::System(Errno::ENOBUFS), sink);
+            return self.abort_link(id, &LinkError::System(Errno::ENOBUFS), sink);
         }
-        let peer = match self.links.of(id) {
+        let peer = match self.links.get_mut(id) {
             Some(link) => link.peer(),
             None => {
                 let peer = self.peers.intern(address);
                 self.add_link(id, peer);
-                self.peers.of_mut(peer).links.push(id);
+                self.peers.peer_mut(peer).links.push(id);
                 peer
             }
         };
-        let now = self.links.count();
-        self.peers.of_mut(peer).connect_retries = 0;
-        let Some(link) = self.links.of(id) else { return };
-        link.set_up();
-        match self.peers.of(peer).instance {
+        let now = self.links.created_count();
+        self.peers.peer_mut(peer).connect_retries = 0;
+        let Some(link) = self.links.get_mut(id) else { return };
+        link.mark_up();
+        match self.peers.peer(peer).instance {
             Some((known, since)) if known != instance && link.begun_at() < since => {
                 // This link was begun before the present instance was met, so it leads to the one
                 // before that.
-                self.abort(id, &LinkError::System(Errno::ECONNRESET), sink);
+                self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
                 return;
             }
             Some((known, _)) if known != instance => {
-                debug!(address = %self.peers.address(peer), "the peer was replaced by a new instance");
+                debug!(address = %self.peers.address_of(peer), "the peer was replaced by a new instance");
                 self.retire_links_to_former_instance(peer, id, sink);
-                self.peers.of_mut(peer).instance = Some((instance, now));
+                self.peers.peer_mut(peer).instance = Some((instance, now));
             }
             Some(_) => {}
-            None => self.peers.of_mut(peer).instance = Some((instance, now)),
+            None => self.peers.peer_mut(peer).instance = Some((instance, now)),
         }
         // A link that is still being made may take long, or never be made; this one is there.
-        let current = self.peers.of(peer).transmit;
-        if current.and_then(|current| self.links.of(current)).is_none_or(|link| link.is_untouched()) {
-            self.peers.of_mut(peer).transmit = Some(id);
+        let current = self.peers.peer(peer).transmit;
+        if current
+            .and_then(|current| self.links.get_mut(current))
+            .is_none_or(|link| link.is_unused_connecting())
+        {
+            self.peers.peer_mut(peer).transmit = Some(id);
         }
     }
 
@@ -124,19 +131,19 @@ impl Engine {
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         // The number is free now; closing it later would hit another link.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
-            let Condemned { error, unended, .. } = self.condemned.swap_remove(place);
-            self.fail_unended(unended, &error, sink);
-            return self.report_lost(sink);
+            let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
+            self.fail_exposed_sends(unended, &error, sink);
+            return self.report_lost_connection(sink);
         }
-        let peer = self.links.of(id).filter(|link| link.is_current()).map(|link| link.peer());
+        let peer = self.links.get_mut(id).filter(|link| link.is_current()).map(|link| link.peer());
         let operation_error = OperationError::Link(error.clone());
-        let unended = self.end(id, &operation_error, sink);
-        self.fail_unended(unended, &operation_error, sink);
-        self.report_lost(sink);
+        let unended = self.end_link(id, &operation_error, sink);
+        self.fail_exposed_sends(unended, &operation_error, sink);
+        self.report_lost_connection(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
-            for other in self.peers.of(peer).links.clone() {
-                if self.links.of(other).is_some_and(|link| link.is_current()) {
-                    self.abort(other, error, sink);
+            for other in self.peers.peer(peer).links.clone() {
+                if self.links.get_mut(other).is_some_and(|link| link.is_current()) {
+                    self.abort_link(other, error, sink);
                 }
             }
         }
@@ -144,12 +151,17 @@ impl Engine {
 
     /// Ends everything that hangs on a link, except what the peer can still read: these sends are
     /// returned, to be ended when it no longer can.
-    pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Unended {
-        let Some(link) = self.links.remove(id) else { return Unended::default() };
+    pub(super) fn end_link(
+        &mut self,
+        id: LinkId,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) -> ExposedSends {
+        let Some(link) = self.links.remove(id) else { return ExposedSends::default() };
         let may_be_retried = is_to_be_retried(&link, error);
         let peer = link.peer();
-        let UnendedSends { sends, exposed } = link.tx.into_unended();
-        let state = self.peers.of_mut(peer);
+        let PendingSends { sends, exposed } = link.tx.into_pending_sends();
+        let state = self.peers.peer_mut(peer);
         state.links.retain(|other| *other != id);
         let was_last = state.links.is_empty();
         // Another link of it may have been up when this one never was.
@@ -159,7 +171,7 @@ impl Engine {
         }
         self.fail_sends(sends, Some(peer), error, sink);
         let is_awaited = !self.initiator.has_none_queued(peer);
-        let state = self.peers.of_mut(peer);
+        let state = self.peers.peer_mut(peer);
         let mut is_retried = false;
         if state.transmit == Some(id) {
             if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
@@ -167,36 +179,41 @@ impl Engine {
                 state.transmit = None;
                 is_retried = is_awaited;
             } else {
-                self.stop_sending_on(peer, error, sink);
+                self.drop_transmit_link(peer, error, sink);
             }
         }
         self.target.link_ended(id);
         let is_connection = self.connection.message_link_ended(id);
-        let address = self.peers.address(peer);
-        let (receiver, mut effects) = self.receiving(sink);
+        let address = self.peers.address_of(peer);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.link_ended(id, error, &mut effects);
         if was_last && (was_met || !is_retried) {
             receiver.peer_ended(peer, address, error, &mut effects);
         }
         match (is_connection, error) {
             (false, _) => {}
-            (true, OperationError::Cancelled) => receiver.end_all(Some(peer), error, &mut effects),
-            (true, _) => receiver.end_all_in_next_pass(Some(peer), error, &mut effects),
+            (true, OperationError::Cancelled) => receiver.fail_all_and_close(Some(peer), error, &mut effects),
+            (true, _) => receiver.fail_all_and_close_in_next_pass(Some(peer), error, &mut effects),
         }
-        Unended { peer: Some(peer), exposed }
+        ExposedSends { peer: Some(peer), exposed }
     }
 
     /// The link that a peer's sends travel on can no longer be used. Those that wait for it fail.
-    pub(super) fn stop_sending_on(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
-        let state = self.peers.of_mut(peer);
+    pub(super) fn drop_transmit_link(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
+        let state = self.peers.peer_mut(peer);
         state.transmit = None;
         state.connect_retries = 0;
-        let (initiator, mut effects) = self.initiating(sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.fail_queued(peer, error, &mut effects);
     }
 
     /// The peer can no longer read what was left of a link that has ended.
-    pub(super) fn fail_unended(&mut self, unended: Unended, error: &OperationError, sink: &mut impl Sink) {
+    pub(super) fn fail_exposed_sends(
+        &mut self,
+        unended: ExposedSends,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
         self.fail_sends(unended.exposed, unended.peer, error, sink);
     }
 
@@ -207,30 +224,30 @@ impl Engine {
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
-        let (initiator, mut effects) = self.initiating(sink);
-        initiator.failed(sends, target, error, &mut effects);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
+        initiator.fail_sends(sends, target, error, &mut effects);
     }
 
     /// Ends a link whose peer broke the protocol.
     #[cold]
     pub(super) fn condemn(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
         debug!(?id, reason, "ending a link");
-        self.abort(id, &LinkError::Protocol(reason), sink);
+        self.abort_link(id, &LinkError::Protocol(reason), sink);
     }
 
     /// Ends a link that has not ended by itself. The next [`transmit`](Engine::transmit) closes it
     /// at the transport; until then what it still reports of the link is ignored.
-    pub(super) fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
+    pub(super) fn abort_link(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
-        let unended = self.end(id, &error, sink);
-        self.condemned.push(Condemned { link: id, how: Close::Abort, error, unended });
+        let unended = self.end_link(id, &error, sink);
+        self.condemned.push(ClosingLink { link: id, how: Close::Abort, error, unended });
     }
 
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        for Condemned { link, how, error, unended } in mem::take(&mut self.condemned) {
+        for ClosingLink { link, how, error, unended } in mem::take(&mut self.condemned) {
             transport.close(link, how);
-            self.fail_unended(unended, &error, sink);
+            self.fail_exposed_sends(unended, &error, sink);
         }
-        self.report_lost(sink);
+        self.report_lost_connection(sink);
     }
 }

@@ -2,17 +2,17 @@
 //! or asks for it. Its stages are in `link/tx/requests.rs`.
 
 use super::Engine;
-use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::link::{Frame, SendProtocol, op_of};
+use crate::link::{Frame, SendProtocol, op_number_of};
 use crate::operation::SendId;
-use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::protocol_violation::ProtocolViolation;
+use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome};
 
 impl Engine {
     /// Offers the peer its first queued send, to be pulled or requested. `None` if it was to be
     /// pulled, its memory cannot be exposed, and it may be sent eagerly instead.
-    pub(super) fn request(
+    pub(super) fn transmit_request(
         &mut self,
         id: LinkId,
         send_id: SendId,
@@ -21,7 +21,7 @@ impl Engine {
         transport: &mut impl Transport,
     ) -> Option<Result<(), Full>> {
         let send = self.initiator.get(send_id)?;
-        let link = self.links.of(id)?;
+        let link = self.links.get_mut(id)?;
         let exposed = match (link.tx.take_exposed(send_id), way) {
             (Some(remote), _) => Some(remote),
             (None, SendProtocol::Pulled) => transport.expose(id, &send.source.slices(0)),
@@ -29,19 +29,19 @@ impl Engine {
         };
         let remote = match exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes) {
             Some(remote) => remote,
-            None if link.tx.way_unpulled(&send.message, self.config.eager_max_bytes)
+            None if link.tx.protocol_without_pull(&send.message, self.config.eager_max_bytes)
                 == SendProtocol::Eager =>
             {
                 return None;
             }
-            None => Remote::default(),
+            None => RemotePayload::default(),
         };
         let bytes = remote.as_bytes();
         let remote_bytes = u8::try_from(bytes.len()).ok()?;
-        let header = Header::Request { message: send.message, op: op_of(send_id), remote_bytes };
+        let header = Header::Request { message: send.message, op: op_number_of(send_id), remote_bytes };
         let sent = transport.send_inline(id, &header, bytes);
         match sent {
-            Ok(()) => link.tx.requested(send_id, !bytes.is_empty()),
+            Ok(()) => link.tx.request_sent(send_id, !bytes.is_empty()),
             Err(Full) => link.tx.keep_exposed(send_id, remote),
         }
         Some(sent)
@@ -49,8 +49,8 @@ impl Engine {
 
     /// The peer asks for payload.
     pub(super) fn request_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        if let Err(Breach(reason)) = link.tx.cleared(op, cannot_pull) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        if let Err(ProtocolViolation(reason)) = link.tx.clear_received(op, cannot_pull) {
             return self.condemn(id, reason, sink);
         }
         let peer = link.peer();
@@ -59,11 +59,11 @@ impl Engine {
 
     /// The peer has the payload, or could not read it.
     pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
         let send = match link.tx.request_done(op, fault, is_message) {
             Ok(send) => send,
-            Err(Breach(reason)) => return self.condemn(id, reason, sink),
+            Err(ProtocolViolation(reason)) => return self.condemn(id, reason, sink),
         };
         let outcome = if fault { Outcome::Fault } else { Outcome::Done };
         self.answered(id, send, outcome, sink);
@@ -76,19 +76,19 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        while let Some(link) = self.links.of(id)
+        while let Some(link) = self.links.get_mut(id)
             && let Some(send_id) = link.tx.next_cleared()
         {
             let Some(send) = self.initiator.get(send_id) else {
-                link.tx.cleared_begun();
+                link.tx.pop_cleared();
                 continue;
             };
-            let header = Header::Data { op: op_of(send_id), len_bytes: send.message.len_bytes };
+            let header = Header::Data { op: op_number_of(send_id), len_bytes: send.message.len_bytes };
             let sent = transport.send(id, &header, &send.source.slices(0));
             if sent == Sent::Full {
                 return false;
             }
-            link.tx.cleared_begun();
+            link.tx.pop_cleared();
             if let Sent::Partial(taken_bytes) = sent {
                 link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                 return false;
@@ -100,8 +100,8 @@ impl Engine {
 
     /// The link has all of a payload that the peer has asked for.
     pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        let is_answered = self.initiator.is_answered(send_id);
+        let Some(link) = self.links.get_mut(id) else { return };
+        let is_answered = self.initiator.needs_answer(send_id);
         if link.tx.payload_taken(send_id, is_answered) {
             self.completed(send_id, sink);
         }

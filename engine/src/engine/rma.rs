@@ -21,11 +21,11 @@ use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Frame, Link, MessageMark, OpClass, RequestStage, op_of};
+use crate::link::{Frame, Link, MessageMark, OpClass, RequestStage, op_number_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::remote_memory::RemoteMemory;
-use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
 
 /// How much of an access a link has taken.
@@ -52,7 +52,7 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<RmaLocal>> {
-        self.post_rma_after(Attempt::NotMade, request, transport, sink)
+        self.post_rma_after_attempt(Attempt::NotMade, request, transport, sink)
     }
 
     /// As [`post_rma`](Self::post_rma), after an attempt to carry the access out at once, which is
@@ -61,7 +61,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`post_send`](Self::post_send).
-    pub fn post_rma_after(
+    pub fn post_rma_after_attempt(
         &mut self,
         attempt: Attempt,
         mut request: RmaRequest,
@@ -81,7 +81,7 @@ impl Engine {
         let is_direct = attempt == Attempt::NotMade
             && self.try_direct_access(to, &mut request.local, RemoteMemory { key, address }, level, fence);
         if is_direct {
-            let (initiator, mut effects) = self.initiating(sink);
+            let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.access_completed_at_once(request, &mut effects);
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Engine {
         };
         let send = Send {
             source,
-            message: Message { data, awaits: level.awaits(), ..Message::of_len(len_bytes) },
+            message: Message { data, awaits: level.awaited_reply(), ..Message::of_len(len_bytes) },
             context,
             signalled,
             may_be_fetched: !inject,
@@ -132,7 +132,7 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> AccessSent {
-        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.get_mut(id)) else {
             return AccessSent::Nothing;
         };
         let effect = OpClass::of(send);
@@ -146,7 +146,7 @@ impl Engine {
             return AccessSent::Nothing;
         }
         let OneSided { key, address, durable, .. } = **one_sided;
-        let op = op_of(send_id);
+        let op = op_number_of(send_id);
         let header = |kind: RmaKind| Header::Rma(Rma { op, key, address, len_bytes, kind, durable });
         let exposed_before = link.tx.take_exposed(send_id);
         let is_read = one_sided.read.is_some();
@@ -161,14 +161,14 @@ impl Engine {
             None => None,
         };
         let exposed = exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes);
-        let remote_bytes = |remote: &Remote| u8::try_from(remote.as_bytes().len()).ok();
+        let remote_bytes = |remote: &RemotePayload| u8::try_from(remote.as_bytes().len()).ok();
         let (sent, stage) = if is_read {
-            (whole(transport.send_inline(id, &header(RmaKind::Read), &[])), RequestStage::Requested)
+            (whole_or_full(transport.send_inline(id, &header(RmaKind::Read), &[])), RequestStage::Requested)
         } else if let Some(remote) = exposed
             && let Some(remote_bytes) = remote_bytes(&remote)
         {
             let offer = header(RmaKind::Offer { data, remote_bytes });
-            let sent = whole(transport.send_inline(id, &offer, remote.as_bytes()));
+            let sent = whole_or_full(transport.send_inline(id, &offer, remote.as_bytes()));
             if sent == Sent::Full {
                 link.tx.keep_exposed(send_id, remote);
             }
@@ -177,7 +177,7 @@ impl Engine {
             let write = header(RmaKind::Write { data });
             let sent = match send.source.contiguous() {
                 Some(bytes) if bytes.len() <= caps.inline_max_bytes => {
-                    whole(transport.send_inline(id, &write, bytes))
+                    whole_or_full(transport.send_inline(id, &write, bytes))
                 }
                 _ => transport.send(id, &write, &send.source.slices(0)),
             };
@@ -199,35 +199,37 @@ impl Engine {
         }
         one_sided.after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
         let order = self.config.transmit_order;
-        one_sided.is_deferred = link.tx.defer(effect, stage == RequestStage::Exposed, len_bytes, order);
+        one_sided.is_deferred =
+            link.tx.record_if_deferred(effect, stage == RequestStage::Exposed, len_bytes, order);
         if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
     /// A piece of what is read begins to arrive, or the peer has broken the protocol.
     pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         // An atomic operation that fetches was sent with its operands.
         let is_asked = |stage| matches!(stage, RequestStage::Requested | RequestStage::Sent);
-        let asked = link.tx.stage_of(op).filter(|(_, stage)| is_asked(*stage));
-        let piece = asked.and_then(|(send, _)| self.initiator.next_piece(send, len_bytes));
+        let asked = link.tx.send_and_stage_of(op).filter(|(_, stage)| is_asked(*stage));
+        let piece = asked.and_then(|(send, _)| self.initiator.next_read_piece(send, len_bytes));
         match piece {
-            Some(piece) => link.rx.begin_read(piece),
+            Some(piece) => link.rx.begin_read_piece(piece),
             None => self.condemn(id, "sends what was not to be read", sink),
         }
     }
 
     /// The target has answered an access.
     pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        let is_due = |(send, stage): &(SendId, RequestStage)| self.initiator.is_due(*send, *stage, outcome);
-        let found = link.tx.stage_of(op).filter(is_due);
+        let Some(link) = self.links.get_mut(id) else { return };
+        let is_due =
+            |(send, stage): &(SendId, RequestStage)| self.initiator.is_answer_allowed(*send, *stage, outcome);
+        let found = link.tx.send_and_stage_of(op).filter(is_due);
         let Some((send_id, _)) = found else {
             return self.condemn(id, "answers what was not asked for", sink);
         };
         if let Some(send) = self.initiator.get(send_id)
             && let Some(one_sided) = &send.one_sided
         {
-            link.tx.access_ended(send_id, send.fetched_bytes(), one_sided.after);
+            link.tx.access_ended(send_id, send.fetch_len_bytes(), one_sided.after);
             if one_sided.is_deferred {
                 link.tx.deferred_ended(OpClass::of(send), self.config.transmit_order);
             }
@@ -239,22 +241,22 @@ impl Engine {
     #[inline(always)]
     pub(super) fn answered(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         if outcome != Outcome::Done {
-            return self.answered_otherwise(id, send, outcome, sink);
+            return self.answered_with_failure(id, send, outcome, sink);
         }
-        let (initiator, mut effects) = self.initiating(sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.completed(send, &mut effects);
     }
 
     /// The peer has answered that it has not done an operation.
     #[cold]
-    fn answered_otherwise(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
+    fn answered_with_failure(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         let Some(peer) = self.links.get(id).map(Link::peer) else { return };
-        let (initiator, mut effects) = self.initiating(sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.answered(send, peer, outcome, &mut effects);
     }
 }
 
-pub(super) fn whole(sent: Result<(), Full>) -> Sent {
+pub(super) fn whole_or_full(sent: Result<(), Full>) -> Sent {
     match sent {
         Ok(()) => Sent::Whole,
         Err(Full) => Sent::Full,

@@ -12,25 +12,25 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, Source};
-use crate::completion::{Completion, Failure};
-use crate::connection::ConnectionEvent;
+use crate::completion::{EndedOperation, FailedOperation};
+use crate::connection::ConnectionReport;
 use crate::errno::Errno;
 use crate::error::Again;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{
-    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES, TIMEOUT_GRACE_MS,
+    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, REPLACED_LINK_IDLE_MAX_MS,
+    TIMEOUT_GRACE_MS,
 };
 use crate::loopback::{Faults, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, SendRequest, Signalled};
 use crate::transport::{
-    FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Remote, Sent, SharedMemory,
+    FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, RemotePayload, Sent, SharedMemory,
 };
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{AwaitedReply, Header, Message};
 
-mod anything;
 mod atomics;
 mod bounds;
 mod connections;
@@ -41,13 +41,14 @@ mod direct;
 mod durability;
 mod fences;
 mod fetches;
+mod invalid_frames;
 mod levels;
 mod linking;
 mod multi_receive;
-mod nonsense;
 mod ordering;
 mod over_loopback;
 mod peeks;
+mod random_frames;
 mod receiving;
 mod requests;
 mod rma;
@@ -57,18 +58,18 @@ mod shared;
 /// What tests look at inside.
 impl Engine {
     fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
-        self.reception.set_pull_step_max_bytes(step_max_bytes);
+        self.receive_side.set_pull_step_max_bytes(step_max_bytes);
         self.target.set_pull_step_max_bytes(step_max_bytes);
     }
 
     fn fetches_len(&self) -> usize {
-        self.reception.fetches_len() + self.target.fetches_len()
+        self.receive_side.fetches_len() + self.target.fetches_len()
     }
 
     /// Throws away what waits for a receive.
     fn discard_unexpected(&mut self, sink: &mut impl Sink) {
-        let (receiver, mut effects) = self.receiving(sink);
-        receiver.discard_all(&mut effects);
+        let (receiver, mut effects) = self.receive_side_and_effects(sink);
+        receiver.discard_all_unexpected(&mut effects);
     }
 }
 
@@ -91,7 +92,7 @@ struct Scripted {
     /// What is where peers say that their payload is.
     memory: Vec<u8>,
     /// Where from, from which offset on, and how many bytes.
-    pulled: Vec<(Remote, u64, usize)>,
+    pulled: Vec<(RemotePayload, u64, usize)>,
     /// How many links were closed; shared, so that a sink can look at it.
     closes: Arc<AtomicUsize>,
     sent: Vec<(LinkId, Header, Vec<u8>)>,
@@ -102,7 +103,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn answer(&mut self, payload: &[IoSlice<'_>]) -> (Sent, Vec<u8>) {
+    fn pop_answer(&mut self, payload: &[IoSlice<'_>]) -> (Sent, Vec<u8>) {
         let bytes: Vec<u8> = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         match self.answers.pop_front().unwrap_or(Sent::Whole) {
             // A part is less than all.
@@ -135,7 +136,7 @@ impl Transport for Scripted {
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
-        let (answer, bytes) = self.answer(payload);
+        let (answer, bytes) = self.pop_answer(payload);
         if answer != Sent::Full {
             self.sent.push((link, *header, bytes));
         }
@@ -143,7 +144,7 @@ impl Transport for Scripted {
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        let (answer, bytes) = self.answer(rest);
+        let (answer, bytes) = self.pop_answer(rest);
         if answer != Sent::Full {
             let frame = self.sent.iter_mut().rfind(|(on, ..)| *on == link).expect("a frame to resume");
             frame.2.extend(bytes);
@@ -151,16 +152,21 @@ impl Transport for Scripted {
         answer
     }
 
-    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         if self.hides {
             return None;
         }
         let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.exposed.push((link, bytes));
-        Remote::new(REMOTE)
+        RemotePayload::new(REMOTE)
     }
 
-    fn map(&mut self, _: LinkId, _: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+    fn map_peer_memory(
+        &mut self,
+        _: LinkId,
+        _: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
         if let Some(memory) = &self.mapped {
             return Some(memory.clone());
         }
@@ -168,7 +174,13 @@ impl Transport for Scripted {
         Network::new(0, Faults::default()).allocate_shareable(len_bytes).expect("there is memory")
     }
 
-    fn pull(&mut self, _: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+    fn pull(
+        &mut self,
+        _: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
         let answer = self.pulls.pop_front().unwrap_or(Pull::Done);
         let mut next = offset_bytes as usize;
         for place in into.iter_mut() {
@@ -197,7 +209,7 @@ impl Transport for Scripted {
 
     fn stop_accepting(&mut self) {}
 
-    fn draining(&self) -> usize {
+    fn draining_count(&self) -> usize {
         0
     }
 }
@@ -205,10 +217,10 @@ impl Transport for Scripted {
 /// Remembers what it is given, and has room for so much only.
 struct Recorder {
     room: usize,
-    ended: Vec<Result<Completion, Failure>>,
+    ended: Vec<Result<EndedOperation, FailedOperation>>,
     /// What was counted, and whether it has succeeded.
     counted: Vec<(CounterEvents, bool)>,
-    events: Vec<ConnectionEvent>,
+    events: Vec<ConnectionReport>,
 }
 
 impl Default for Recorder {
@@ -218,7 +230,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    fn contexts(&self) -> Vec<u64> {
+    fn ended_contexts(&self) -> Vec<u64> {
         self.ended
             .iter()
             .map(|ended| match ended {
@@ -228,13 +240,13 @@ impl Recorder {
             .collect()
     }
 
-    fn take(&mut self) -> Vec<Result<Completion, Failure>> {
+    fn take_ended(&mut self) -> Vec<Result<EndedOperation, FailedOperation>> {
         std::mem::take(&mut self.ended)
     }
 }
 
 impl Sink for Recorder {
-    fn complete(&mut self, completion: Completion, _: &Peers) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, _: &Peers) -> Result<(), EndedOperation> {
         if self.ended.len() >= self.room {
             return Err(completion);
         }
@@ -242,7 +254,7 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure, _: &Peers) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, _: &Peers) -> Result<(), FailedOperation> {
         if self.ended.len() >= self.room {
             return Err(failure);
         }
@@ -250,7 +262,7 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         true
     }
 
@@ -262,7 +274,7 @@ impl Sink for Recorder {
         self.counted.push((events, false));
     }
 
-    fn connection(&mut self, event: ConnectionEvent) {
+    fn report_connection_event(&mut self, event: ConnectionReport) {
         self.events.push(event);
     }
 }
@@ -271,7 +283,7 @@ fn address(port: u16) -> Address {
     SocketAddr::from(([127, 0, 0, 1], port)).into()
 }
 
-fn send_to(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
+fn send_request(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
     SendRequest {
         to,
         source: Source::owned(Bytes::from_static(message)),
@@ -285,7 +297,7 @@ fn send_to(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
     }
 }
 
-fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
+fn receive_request(len_bytes: usize, context: u64) -> ReceiveRequest {
     ReceiveRequest {
         destination: Destination::owned(BytesMut::zeroed(len_bytes)),
         tagged: false,
@@ -295,12 +307,12 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
     }
 }
 
-fn untagged(len_bytes: u64) -> Header {
+fn untagged_header(len_bytes: u64) -> Header {
     Header::Message(Message::of_len(len_bytes))
 }
 
 /// What was sent on link 7 from a place on, without payload.
-fn headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
+fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
@@ -308,12 +320,12 @@ fn headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
 fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
-    let peer = engine.peer(address(2));
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    let peer = engine.intern_peer(address(2));
     (engine, peer, Scripted::default(), sink)
 }
 
-fn received(ended: &Result<Completion, Failure>) -> &[u8] {
+fn received_bytes(ended: &Result<EndedOperation, FailedOperation>) -> &[u8] {
     let completion = match ended {
         Ok(completion) => completion,
         Err(failure) => &failure.completion,

@@ -4,7 +4,7 @@
 //! see docs/decisions/limits-are-times.md.
 
 use super::Engine;
-use super::former::FormerLink;
+use super::replaced_links::ReplacedLink;
 use crate::completion::Sink;
 use crate::moment::Moment;
 
@@ -21,10 +21,10 @@ impl Engine {
     /// with moments that never go back.
     #[cold]
     pub fn advance_time(&mut self, now: Moment, sink: &mut impl Sink) {
-        self.age_former_links(now, sink);
-        let (connection, mut effects) = self.connecting(sink);
-        connection.elapsed(now, &mut effects);
-        self.has_timeouts = !self.former.is_empty() || self.connection.awaits_timeout();
+        self.end_idle_replaced_links(now, sink);
+        let (connection, mut effects) = self.connection_and_effects(sink);
+        connection.advance_time(now, &mut effects);
+        self.has_timeouts = !self.replaced.is_empty() || self.connection.awaits_timeout();
     }
 
     /// When the next timeout is due, by the times that [`advance_time`](Self::advance_time) got. A
@@ -33,6 +33,6 @@ impl Engine {
         if !self.has_timeouts {
             return None;
         }
-        self.former.iter().filter_map(FormerLink::deadline).chain(self.connection.deadline()).min()
+        self.replaced.iter().filter_map(ReplacedLink::deadline).chain(self.connection.deadline()).min()
     }
 }

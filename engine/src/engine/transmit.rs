@@ -11,7 +11,7 @@ use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{AwaitedReply, Header, Message};
 
 impl Engine {
     /// Posts a send. It is given to the transport at once if nothing is queued before it.
@@ -39,7 +39,7 @@ impl Engine {
         if self.outstanding_sends() >= self.config.tx_depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: source });
         }
-        let message = Message { len_bytes, tag, data, awaits: level.awaits() };
+        let message = Message { len_bytes, tag, data, awaits: level.awaited_reply() };
         let turn = self.initiator.take_turn(to);
         let mut send = Send {
             source,
@@ -52,7 +52,7 @@ impl Engine {
             one_sided: None,
         };
 
-        let link_id = self.transmit_link(to, transport);
+        let link_id = self.find_or_open_transmit_link(to, transport);
         let caps = transport.caps(link_id);
         let way = match self.links.get(link_id) {
             Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
@@ -79,16 +79,16 @@ impl Engine {
         match sent {
             Sent::Whole => {
                 send.source.release();
-                self.begun(link_id, &send.message);
-                self.taken(link_id, send, sink);
+                self.eager_message_begun(link_id, &send.message);
+                self.eager_message_taken(link_id, send, sink);
             }
             Sent::Partial(taken_bytes) => {
                 if inject {
                     send.source.detach();
                 }
-                self.begun(link_id, &send.message);
+                self.eager_message_begun(link_id, &send.message);
                 let send = self.initiator.insert(send);
-                self.write_on(link_id, send, taken_bytes);
+                self.message_partly_taken(link_id, send, taken_bytes);
                 self.initiator.activate(to);
             }
             Sent::Full => {
@@ -114,11 +114,11 @@ impl Engine {
         message: &[u8],
         transport: &mut impl Transport,
     ) -> bool {
-        let Some(id) = self.peers.of(to).transmit else { return false };
+        let Some(id) = self.peers.peer(to).transmit else { return false };
         if !self.initiator.has_none_queued(to) || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
-        let Some(link) = self.links.of(id) else { return false };
+        let Some(link) = self.links.get_mut(id) else { return false };
         let header = Message { tag, data, ..Message::of_len(message.len() as u64) };
         let cost_bytes = header.eager_cost_bytes();
         if !link.tx.may_begin_message()
@@ -142,7 +142,7 @@ impl Engine {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
         }
-        if self.links.are_owing() | (self.initiator.active_len() > 0) {
+        if self.links.have_debts() | (self.initiator.active_len() > 0) {
             self.transmit_waiting(transport, sink);
         }
     }
@@ -150,24 +150,24 @@ impl Engine {
     /// Pays debts, and sends what waits. Out of line, since most passes have nothing of that.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if self.links.are_owing() {
+        if self.links.have_debts() {
             self.pay_debts(transport, sink);
         }
         for _ in 0..self.initiator.active_len() {
-            let Some(peer) = self.initiator.next_active() else { break };
+            let Some(peer) = self.initiator.pop_active() else { break };
             let is_active = self.transmit_to(peer, transport, sink);
-            self.initiator.looked_at(peer, is_active);
+            self.initiator.requeue_or_deactivate(peer, is_active);
         }
     }
 
     /// Whether a pass has more to do than to pay debts and to send. A pass that has not pays one branch.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
-        let work = self.reception.rare_work()
+        let work = self.receive_side.rare_work_count()
             | self.condemned.len()
             | self.mapping.len()
             | self.passes_to_sweep as usize
-            | usize::from(self.connection.is_pending())
+            | usize::from(self.connection.has_output())
             | self.target.pulling_len();
         work != 0
     }
@@ -175,34 +175,34 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if self.reception.has_deferred() {
-            let (receiver, mut effects) = self.receiving(sink);
+        if self.receive_side.has_deferred_fetches() {
+            let (receiver, mut effects) = self.receive_side_and_effects(sink);
             receiver.fetch_deferred(&mut effects);
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
         }
         if !self.mapping.is_empty() {
-            self.map_shown(transport);
+            self.map_offered_regions(transport);
         }
         if self.passes_to_sweep > 0 {
-            self.sweep_mapped();
+            self.sweep_mapped_when_due();
         }
-        if self.connection.is_pending() {
+        if self.connection.has_output() {
             self.transmit_handshakes(transport, sink);
         }
-        if self.reception.is_pulling() {
-            let (receiver, mut effects) = self.receiving(sink);
+        if self.receive_side.is_pulling() {
+            let (receiver, mut effects) = self.receive_side_and_effects(sink);
             receiver
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
         if self.target.is_pulling() {
-            let (target, mut effects) = self.targeting(sink);
+            let (target, mut effects) = self.target_and_effects(sink);
             target
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
-        if self.reception.has_starved() {
-            let (receiver, mut effects) = self.receiving(sink);
+        if self.receive_side.has_starved() {
+            let (receiver, mut effects) = self.receive_side_and_effects(sink);
             receiver.feed_starved(&mut effects);
         }
     }
@@ -214,20 +214,20 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        if let Some(link) = self.peers.of(peer).transmit
-            && !(self.resume(link, transport, sink) && self.send_cleared(link, transport, sink))
+        if let Some(link) = self.peers.peer(peer).transmit
+            && !(self.resume_frame(link, transport, sink) && self.send_cleared(link, transport, sink))
         {
             return true;
         }
         while let Some(id) = self.initiator.first_queued(peer) {
-            let link = self.transmit_link(peer, transport);
+            let link = self.find_or_open_transmit_link(peer, transport);
             let caps = transport.caps(link);
             let Some(send) = self.initiator.get(id) else {
                 self.initiator.unqueue_first(peer);
                 continue;
             };
             if send.fence
-                && !advance_fence(&mut self.links, link, &self.peers.of(peer).links, send, transport)
+                && !advance_fence(&mut self.links, link, &self.peers.peer(peer).links, send, transport)
             {
                 return true;
             }
@@ -255,7 +255,7 @@ impl Engine {
                 SendProtocol::Waiting => return true,
                 SendProtocol::Eager => {}
                 SendProtocol::Pulled | SendProtocol::AskedFor => {
-                    match self.request(link, id, way, &caps, transport) {
+                    match self.transmit_request(link, id, way, &caps, transport) {
                         Some(Ok(())) => {
                             self.initiator.unqueue_first(peer);
                             continue;
@@ -271,15 +271,15 @@ impl Engine {
                 Sent::Partial(taken_bytes) => {
                     let message = send.message;
                     self.initiator.unqueue_first(peer);
-                    self.begun(link, &message);
-                    self.write_on(link, id, taken_bytes);
+                    self.eager_message_begun(link, &message);
+                    self.message_partly_taken(link, id, taken_bytes);
                     return true;
                 }
                 Sent::Whole => {
                     let message = send.message;
                     self.initiator.unqueue_first(peer);
-                    self.begun(link, &message);
-                    self.taken_from_table(link, id, sink);
+                    self.eager_message_begun(link, &message);
+                    self.queued_message_taken(link, id, sink);
                 }
             }
         }
@@ -287,9 +287,11 @@ impl Engine {
     }
 
     /// Goes on with the link's partly written frame. Returns whether the link is free for the next one.
-    fn resume(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
-        let Some(link) = self.links.of(id) else { return true };
-        let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.writing() else { return true };
+    fn resume_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
+        let Some(link) = self.links.get_mut(id) else { return true };
+        let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
+            return true;
+        };
         if frame == Frame::ReadData {
             return self.pay_debts_of(id, transport, sink);
         }
@@ -298,14 +300,14 @@ impl Engine {
         match sent {
             Sent::Full => return false,
             Sent::Partial(more_bytes) => {
-                link.tx.written(more_bytes);
+                link.tx.advance_writing(more_bytes);
                 return false;
             }
             Sent::Whole => {}
         }
         link.tx.end_writing();
         match frame {
-            Frame::Message => self.taken_from_table(id, send_id, sink),
+            Frame::Message => self.queued_message_taken(id, send_id, sink),
             Frame::Data => self.data_taken(id, send_id, sink),
             Frame::ReadData => {}
         }
@@ -316,34 +318,34 @@ impl Engine {
 
     /// A link has begun to take an eager message.
     #[inline(always)]
-    fn begun(&mut self, link: LinkId, message: &Message) {
-        if let Some(link) = self.links.of(link) {
+    fn eager_message_begun(&mut self, link: LinkId, message: &Message) {
+        if let Some(link) = self.links.get_mut(link) {
             link.tx.message_begun(message.eager_cost_bytes());
         }
     }
 
     /// A link has taken a part of an eager message.
-    fn write_on(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
-        if let Some(link) = self.links.of(link) {
+    fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
+        if let Some(link) = self.links.get_mut(link) {
             link.tx.begin_writing(Frame::Message, send, taken_bytes);
         }
     }
 
     /// The link has all of a message that was never in the operation table.
-    fn taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
+    fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
             self.await_peer(link, send, awaits);
         } else {
-            let (initiator, mut effects) = self.initiating(sink);
+            let (initiator, mut effects) = self.initiator_and_effects(sink);
             initiator.completed_at_once(send, &mut effects);
         }
     }
 
     /// The link has all of a message that is in the operation table.
-    fn taken_from_table(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
-        let awaits = self.initiator.awaits(id);
+    fn queued_message_taken(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
+        let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
             self.await_peer(link, id, awaits);
         } else {
@@ -353,14 +355,14 @@ impl Engine {
 
     /// An operation has succeeded.
     pub(super) fn completed(&mut self, id: SendId, sink: &mut impl Sink) {
-        let (initiator, mut effects) = self.initiating(sink);
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.completed(id, &mut effects);
     }
 
     /// The send ends when the peer acknowledges, or matches, the message that the link has taken
     /// last.
-    fn await_peer(&mut self, link: LinkId, send: SendId, awaits: Awaits) {
-        if let Some(link) = self.links.of(link) {
+    fn await_peer(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
+        if let Some(link) = self.links.get_mut(link) {
             link.tx.await_peer(send, awaits);
         }
     }

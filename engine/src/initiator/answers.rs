@@ -4,10 +4,10 @@
 use super::{Initiator, InitiatorEffects};
 use crate::buffer::Destination;
 use crate::error::OperationError;
-use crate::filling::{Filling, clamp};
 use crate::link::RequestStage;
 use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
+use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::Space;
 use crate::wire::{Durable, Outcome};
 
@@ -18,13 +18,13 @@ impl Initiator {
     }
 
     /// Whether the peer answers an operation when it has all of its payload.
-    pub(crate) fn is_answered(&self, id: SendId) -> bool {
+    pub(crate) fn needs_answer(&self, id: SendId) -> bool {
         let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits.wants_answer();
         self.sends.get(id).is_some_and(is_answered)
     }
 
     /// Where the next piece of what an operation reads goes, if it reads and a piece so long may come.
-    pub(crate) fn next_piece(&self, id: SendId, len_bytes: u64) -> Option<Filling<SendId>> {
+    pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
         let one_sided = send.one_sided.as_ref()?;
         let (_, arrived_bytes) = one_sided.read.as_ref()?;
@@ -32,43 +32,42 @@ impl Initiator {
         if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
             return None;
         }
-        Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
+        Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
     }
 
     /// Puts the next bytes of a piece where they belong.
-    pub(crate) fn put_piece(&mut self, piece: &Filling<SendId>, bytes: &[u8]) {
-        if let Some((destination, _)) = self.read_of(piece.place) {
-            destination.copy_in(clamp(piece.arrived_bytes), bytes);
+    pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
+        if let Some((destination, _)) = self.read_buffer_of(piece.place) {
+            destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
     }
 
     /// Where the next bytes of a piece belong.
-    pub(crate) fn piece_space(&mut self, piece: &Filling<SendId>) -> Space<'_> {
-        match self.read_of(piece.place) {
-            Some((destination, _)) => {
-                destination.space(clamp(piece.arrived_bytes), clamp(piece.left_bytes()))
-            }
+    pub(crate) fn read_piece_space(&mut self, piece: &Reassembly<SendId>) -> Space<'_> {
+        match self.read_buffer_of(piece.place) {
+            Some((destination, _)) => destination
+                .slices_mut(clamp_to_usize(piece.arrived_bytes), clamp_to_usize(piece.left_bytes())),
             None => Space::new(),
         }
     }
 
     /// All of a piece is where it belongs. Returns whether the operation has succeeded with that,
     /// as an atomic one has.
-    pub(crate) fn piece_arrived(&mut self, piece: &Filling<SendId>) -> bool {
-        if let Some((_, read_bytes)) = self.read_of(piece.place) {
+    pub(crate) fn read_piece_arrived(&mut self, piece: &Reassembly<SendId>) -> bool {
+        if let Some((_, read_bytes)) = self.read_buffer_of(piece.place) {
             *read_bytes = piece.arrived_bytes;
         }
         let one_sided = self.sends.get(piece.place).and_then(|send| send.one_sided.as_ref());
         one_sided.is_some_and(|one_sided| one_sided.atomic.is_some())
     }
 
-    fn read_of(&mut self, id: SendId) -> Option<&mut (Destination, u64)> {
+    fn read_buffer_of(&mut self, id: SendId) -> Option<&mut (Destination, u64)> {
         self.sends.get_mut(id)?.one_sided.as_mut()?.read.as_mut()
     }
 
     /// Whether the target may answer an access so that has come to this stage.
     #[inline]
-    pub(crate) fn is_due(&self, id: SendId, stage: RequestStage, outcome: Outcome) -> bool {
+    pub(crate) fn is_answer_allowed(&self, id: SendId, stage: RequestStage, outcome: Outcome) -> bool {
         let Some(send) = self.sends.get(id) else { return false };
         let Some(one_sided) = &send.one_sided else { return false };
         match (&one_sided.read, stage, outcome) {
@@ -100,6 +99,6 @@ impl Initiator {
             Outcome::Fault => OperationError::Fault,
             Outcome::NotDurable => OperationError::NotDurable,
         };
-        self.failed([id], Some(peer), &error, effects);
+        self.fail_sends([id], Some(peer), &error, effects);
     }
 }

@@ -1,6 +1,6 @@
 //! What an initiator asks for.
 
-use crate::completion::{Completion, Failure, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 
 /// What an initiator has done beside its own state: its caller carries it out.
@@ -12,17 +12,17 @@ pub(crate) trait InitiatorEffects {
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion>;
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation>;
 
     /// Reports an operation that has failed.
     ///
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure>;
+    fn fail(&mut self, failure: FailedOperation) -> Result<(), FailedOperation>;
 
     /// Whether operations are counted at all.
-    fn counts(&self) -> bool;
+    fn has_counters(&self) -> bool;
 
     /// Counts an operation that has succeeded.
     fn count(&mut self, events: CounterEvents);
@@ -31,5 +31,5 @@ pub(crate) trait InitiatorEffects {
     fn count_error(&mut self, events: CounterEvents);
 
     /// An operation that was deferred work has ended. Returns what else to report of it.
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

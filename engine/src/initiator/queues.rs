@@ -34,7 +34,7 @@ impl PeerQueues {
 
     #[inline(always)]
     pub(super) fn push(&mut self, peer: PeerId, send: SendId) {
-        self.of_mut(peer).sends.push_back(send);
+        self.queue_mut(peer).sends.push_back(send);
     }
 
     #[inline]
@@ -67,7 +67,7 @@ impl PeerQueues {
     }
 
     pub(super) fn activate(&mut self, peer: PeerId) {
-        let queue = self.of_mut(peer);
+        let queue = self.queue_mut(peer);
         if !queue.is_active {
             queue.is_active = true;
             self.active.push_back(peer);
@@ -75,20 +75,20 @@ impl PeerQueues {
     }
 
     #[inline]
-    pub(super) fn next_active(&mut self) -> Option<PeerId> {
+    pub(super) fn pop_active(&mut self) -> Option<PeerId> {
         self.active.pop_front()
     }
 
-    pub(super) fn looked_at(&mut self, peer: PeerId, is_active: bool) {
+    pub(super) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         if is_active {
             self.active.push_back(peer);
         } else {
-            self.of_mut(peer).is_active = false;
+            self.queue_mut(peer).is_active = false;
         }
     }
 
     #[inline]
-    fn of_mut(&mut self, peer: PeerId) -> &mut PeerQueue {
+    fn queue_mut(&mut self, peer: PeerId) -> &mut PeerQueue {
         let place = peer.index();
         if self.by_peer.len() <= place {
             self.make_room_for(place);

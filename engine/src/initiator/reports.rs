@@ -3,7 +3,7 @@
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
-use crate::completion::{Completion, Failure, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
@@ -29,7 +29,7 @@ impl Reports {
     }
 
     #[inline(always)]
-    pub(super) fn held_sends(&self) -> usize {
+    pub(super) fn unreported_ops(&self) -> usize {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 
@@ -37,7 +37,7 @@ impl Reports {
     // Before there is a completion, which would be moved once more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
-        if effects.counts() {
+        if effects.has_counters() {
             effects.count(event);
         }
     }
@@ -45,8 +45,8 @@ impl Reports {
     /// As [`count`](Self::count), for a send or an access to a peer's region.
     #[inline(always)]
     pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
-        if effects.counts() {
-            effects.count(send.event());
+        if effects.has_counters() {
+            effects.count(send.counter_event());
         }
     }
 
@@ -56,48 +56,48 @@ impl Reports {
     pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
-                Signalled::Yes => Ending::Completed(send.completion()),
-                Signalled::No => Ending::Silently(send.event()),
-                Signalled::Deferred => Ending::OfWork(Box::new(send.completion())),
+                Signalled::Yes => Ending::Completed(send.into_completion()),
+                Signalled::No => Ending::Silently(send.counter_event()),
+                Signalled::Deferred => Ending::OfWork(Box::new(send.into_completion())),
             };
             return self.ended_in_order(turn, ending, effects);
         }
         match send.signalled {
             Signalled::Yes => {
                 self.count_send(&send, effects);
-                self.report(send.completion(), effects);
+                self.report(send.into_completion(), effects);
             }
             Signalled::No => self.count_send(&send, effects),
-            Signalled::Deferred => self.work_completed(send.completion(), effects),
+            Signalled::Deferred => self.deferred_work_completed(send.into_completion(), effects),
         }
     }
 
     /// An access has succeeded that never was under way; otherwise as
     /// [`send_completed`](Self::send_completed).
     pub(super) fn completed_at_once(&mut self, request: RmaRequest, effects: &mut impl InitiatorEffects) {
-        let event = CounterEvents::of(request.local.flags());
+        let event = CounterEvents::of_completion(request.local.completion_flags());
         if let Some(turn) = self.take_turn(request.to) {
             let ending = match request.signalled {
-                Signalled::Yes => Ending::Completed(request.completion()),
+                Signalled::Yes => Ending::Completed(request.into_immediate_completion()),
                 Signalled::No => Ending::Silently(event),
-                Signalled::Deferred => Ending::OfWork(Box::new(request.completion())),
+                Signalled::Deferred => Ending::OfWork(Box::new(request.into_immediate_completion())),
             };
             return self.ended_in_order(turn, ending, effects);
         }
         match request.signalled {
             Signalled::Yes => {
                 self.count(event, effects);
-                self.report(request.completion(), effects);
+                self.report(request.into_immediate_completion(), effects);
             }
             Signalled::No => self.count(event, effects),
-            Signalled::Deferred => self.work_completed(request.completion(), effects),
+            Signalled::Deferred => self.deferred_work_completed(request.into_immediate_completion(), effects),
         }
     }
 
     /// Whether a send or an access that ends as soon as it was posted can be reported at once: no
     /// earlier completion waits.
     #[inline(always)]
-    pub(super) fn are_up_to_date(&self) -> bool {
+    pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
     }
 
@@ -109,36 +109,45 @@ impl Reports {
 
     /// Deferred work has succeeded.
     #[cold]
-    pub(super) fn work_completed(&mut self, mut completion: Completion, effects: &mut impl InitiatorEffects) {
-        let WorkEnd { context, is_reported } = effects.work_ended(completion.context, true);
+    pub(super) fn deferred_work_completed(
+        &mut self,
+        mut completion: EndedOperation,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        let WorkEnd { context, is_reported } = effects.deferred_work_ended(completion.context, true);
         if is_reported {
             completion.context = context;
-            self.count(CounterEvents::of(completion.flags), effects);
+            self.count(CounterEvents::of_completion(completion.flags), effects);
             self.report(completion, effects);
         }
     }
 
     /// An operation has failed.
-    fn failed(&mut self, mut failure: Failure, signalled: Signalled, effects: &mut impl InitiatorEffects) {
+    fn failed(
+        &mut self,
+        mut failure: FailedOperation,
+        signalled: Signalled,
+        effects: &mut impl InitiatorEffects,
+    ) {
         let mut is_counted = true;
         if signalled == Signalled::Deferred {
-            let end = effects.work_ended(failure.completion.context, false);
+            let end = effects.deferred_work_ended(failure.completion.context, false);
             (failure.completion.context, is_counted) = (end.context, end.is_reported);
         }
-        if is_counted && effects.counts() {
-            effects.count_error(CounterEvents::of(failure.completion.flags));
+        if is_counted && effects.has_counters() {
+            effects.count_error(CounterEvents::of_completion(failure.completion.flags));
         }
         self.report_failure(failure, effects);
     }
 
     /// Reports a success. The caller [counts](Self::count) the operation first.
     #[inline(always)]
-    pub(super) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
+    pub(super) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
         self.held.report(completion, |completion| effects.complete(completion));
     }
 
     /// As [`report`](Self::report), of a failure.
-    pub(super) fn report_failure(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+    pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
         self.held.report_failure(failure, |failure| effects.fail(failure));
     }
 
@@ -150,7 +159,7 @@ impl Reports {
         effects: &mut impl InitiatorEffects,
     ) {
         let Send { turn, signalled, .. } = send;
-        let failure = Failure { completion: send.completion(), error, target };
+        let failure = FailedOperation { completion: send.into_completion(), error, target };
         match turn {
             Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure), signalled), effects),
             None => self.failed(failure, signalled, effects),
@@ -166,17 +175,17 @@ impl Reports {
             match ending {
                 Ending::Silently(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
-                    self.count(CounterEvents::of(completion.flags), effects);
+                    self.count(CounterEvents::of_completion(completion.flags), effects);
                     self.report(completion, effects);
                 }
-                Ending::OfWork(completion) => self.work_completed(*completion, effects),
+                Ending::OfWork(completion) => self.deferred_work_completed(*completion, effects),
                 Ending::Failed(failure, signalled) => self.failed(*failure, signalled, effects),
             }
         }
     }
 
     #[inline]
-    pub(super) fn are_held(&self) -> bool {
+    pub(super) fn has_held(&self) -> bool {
         !self.held.is_empty()
     }
 

@@ -4,11 +4,11 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::buffer::{Buffer, Destination, Source};
-use crate::completion::{Failure, WorkEnd};
-use crate::filling::Filling;
+use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::{MessageMark, RequestStage};
-use crate::operation::{Cancellable, OneSided, Signalled};
+use crate::operation::{CancelKey, OneSided, Signalled};
+use crate::reassembly::Reassembly;
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
 const PEER: PeerId = PeerId(1);
@@ -28,7 +28,7 @@ struct EffectsRecorder {
 }
 
 impl InitiatorEffects for EffectsRecorder {
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation> {
         if self.is_full {
             return Err(completion);
         }
@@ -37,7 +37,7 @@ impl InitiatorEffects for EffectsRecorder {
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation) -> Result<(), FailedOperation> {
         if self.is_full {
             return Err(failure);
         }
@@ -45,7 +45,7 @@ impl InitiatorEffects for EffectsRecorder {
         Ok(())
     }
 
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         true
     }
 
@@ -57,14 +57,14 @@ impl InitiatorEffects for EffectsRecorder {
         self.errors_counted += 1;
     }
 
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.push((number, has_succeeded));
         WorkEnd { context: number + 100, is_reported: self.reports_work }
     }
 }
 
-fn message(context: u64) -> Send {
-    let message = Message { awaits: Awaits::Arrival, ..Message::of_len(1) };
+fn message_send(context: u64) -> Send {
+    let message = Message { awaits: AwaitedReply::Arrival, ..Message::of_len(1) };
     Send {
         source: Source::owned(Bytes::from_static(b"m")),
         message,
@@ -78,7 +78,7 @@ fn message(context: u64) -> Send {
 }
 
 /// A read of so many bytes, or a write of them.
-fn access(context: u64, len_bytes: usize, is_read: bool) -> Send {
+fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
     let destination = Destination::owned(BytesMut::zeroed(len_bytes));
     let one_sided = OneSided {
         key: 0,
@@ -89,7 +89,7 @@ fn access(context: u64, len_bytes: usize, is_read: bool) -> Send {
         is_deferred: false,
         after: MessageMark::default(),
     };
-    let mut send = message(context);
+    let mut send = message_send(context);
     send.message.len_bytes = len_bytes as u64;
     Send { one_sided: Some(Box::new(one_sided)), ..send }
 }
@@ -98,7 +98,7 @@ fn access(context: u64, len_bytes: usize, is_read: bool) -> Send {
 fn queued_operations_leave_in_the_order_of_posting() {
     let mut initiator = Initiator::new(false);
     assert!(initiator.has_none_queued(PEER) && initiator.first_queued(PEER).is_none());
-    let [first, second] = [1, 2].map(|context| initiator.enqueue(PEER, message(context)));
+    let [first, second] = [1, 2].map(|context| initiator.enqueue(PEER, message_send(context)));
     assert!(initiator.has_none_queued(OTHER) && !initiator.has_none_queued(PEER));
     assert_eq!(initiator.first_queued(PEER), Some(first));
     initiator.unqueue_first(PEER);
@@ -112,24 +112,24 @@ fn active_peers_are_served_round_robin() {
     for peer in [PEER, OTHER, PEER] {
         initiator.activate(peer);
     }
-    assert_eq!((initiator.active_len(), initiator.next_active()), (2, Some(PEER)));
+    assert_eq!((initiator.active_len(), initiator.pop_active()), (2, Some(PEER)));
     initiator.activate(PEER);
     assert_eq!(initiator.active_len(), 1, "it is being looked at");
-    initiator.looked_at(PEER, true);
-    assert_eq!(initiator.next_active(), Some(OTHER));
-    initiator.looked_at(OTHER, false);
+    initiator.requeue_or_deactivate(PEER, true);
+    assert_eq!(initiator.pop_active(), Some(OTHER));
+    initiator.requeue_or_deactivate(OTHER, false);
     initiator.activate(OTHER);
-    assert_eq!([initiator.next_active(), initiator.next_active()], [Some(PEER), Some(OTHER)]);
+    assert_eq!([initiator.pop_active(), initiator.pop_active()], [Some(PEER), Some(OTHER)]);
 }
 
 #[test]
 fn operation_ends_once_and_is_counted() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let send = initiator.insert(message(1));
-    assert_eq!(initiator.awaits(send), Awaits::Arrival);
+    let send = initiator.insert(message_send(1));
+    assert_eq!(initiator.awaited_reply(send), AwaitedReply::Arrival);
     initiator.completed(send, &mut asked);
     initiator.completed(send, &mut asked);
-    initiator.failed([send], None, &OperationError::Fault, &mut asked);
+    initiator.fail_sends([send], None, &OperationError::Fault, &mut asked);
     assert_eq!((&asked.ended[..], &asked.counted[..]), (&[(1, None)][..], &[CounterEvents::SEND][..]));
     assert_eq!((initiator.outstanding(), asked.errors_counted), (0, 0));
 }
@@ -137,7 +137,7 @@ fn operation_ends_once_and_is_counted() {
 #[test]
 fn unsignalled_operation_is_counted_alone() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    initiator.completed_at_once(Send { signalled: Signalled::No, ..message(1) }, &mut asked);
+    initiator.completed_at_once(Send { signalled: Signalled::No, ..message_send(1) }, &mut asked);
     assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
 }
 
@@ -149,11 +149,11 @@ fn deferred_work_is_reported_by_number_or_as_completion() {
             let mut asked = EffectsRecorder { reports_work, ..EffectsRecorder::default() };
             let mut work = |context| {
                 let turn = initiator.take_turn(PEER);
-                initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message(context) })
+                initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message_send(context) })
             };
             let [done, failed] = [work(1), work(2)];
             initiator.completed(done, &mut asked);
-            initiator.failed([failed], None, &OperationError::Fault, &mut asked);
+            initiator.fail_sends([failed], None, &OperationError::Fault, &mut asked);
             assert_eq!(asked.works, [(1, true), (2, false)]);
             let failure = (102, Some(OperationError::Fault));
             let ended = if reports_work { vec![(101, None), failure] } else { vec![failure] };
@@ -167,16 +167,16 @@ fn deferred_work_is_reported_by_number_or_as_completion() {
 #[test]
 fn completion_without_room_is_outstanding_until_it_is_delivered() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let sends = [1, 2].map(|context| initiator.insert(message(context)));
+    let sends = [1, 2].map(|context| initiator.insert(message_send(context)));
     asked.is_full = true;
     initiator.completed(sends[0], &mut asked);
     asked.is_full = false;
-    initiator.failed([sends[1]], None, &OperationError::Cancelled, &mut asked);
-    assert!(asked.ended.is_empty() && initiator.has_held() && !initiator.is_up_to_date());
+    initiator.fail_sends([sends[1]], None, &OperationError::Cancelled, &mut asked);
+    assert!(asked.ended.is_empty() && initiator.has_held() && !initiator.can_report_at_once());
     assert_eq!(initiator.outstanding(), 2);
     initiator.deliver_held(&mut asked);
     assert_eq!(asked.ended, [(1, None), (2, Some(OperationError::Cancelled))]);
-    assert!(initiator.outstanding() == 0 && initiator.is_up_to_date());
+    assert!(initiator.outstanding() == 0 && initiator.can_report_at_once());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn completions_in_order_wait_for_their_turn() {
     let sends = [1, 2].map(|context| {
         let turn = initiator.take_turn(PEER);
         assert!(turn.is_some());
-        initiator.insert(Send { turn, ..message(context) })
+        initiator.insert(Send { turn, ..message_send(context) })
     });
     initiator.completed(sends[1], &mut asked);
     assert!(asked.ended.is_empty() && initiator.outstanding() == 2);
@@ -196,16 +196,16 @@ fn completions_in_order_wait_for_their_turn() {
 #[test]
 fn cancel_takes_the_oldest_of_an_active_peer() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let taken = initiator.insert(message(5));
-    initiator.enqueue(PEER, message(4));
-    initiator.enqueue(PEER, message(5));
-    initiator.enqueue(PEER, message(5));
+    let taken = initiator.insert(message_send(5));
+    initiator.enqueue(PEER, message_send(4));
+    initiator.enqueue(PEER, message_send(5));
+    initiator.enqueue(PEER, message_send(5));
     initiator.activate(PEER);
     assert!(
-        initiator.cancel(Cancellable::Context(5), &mut asked)
-            && initiator.cancel(Cancellable::Context(5), &mut asked)
+        initiator.cancel(CancelKey::Context(5), &mut asked)
+            && initiator.cancel(CancelKey::Context(5), &mut asked)
     );
-    assert!(!initiator.cancel(Cancellable::Context(5), &mut asked), "a link has taken the other");
+    assert!(!initiator.cancel(CancelKey::Context(5), &mut asked), "a link has taken the other");
     assert_eq!(asked.ended, [(5, Some(OperationError::Cancelled)), (5, Some(OperationError::Cancelled))]);
     assert!(initiator.get(taken).is_some() && !initiator.has_none_queued(PEER));
 }
@@ -213,8 +213,8 @@ fn cancel_takes_the_oldest_of_an_active_peer() {
 #[test]
 fn queue_of_a_peer_fails_with_its_link() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    initiator.enqueue(PEER, message(1));
-    initiator.enqueue(OTHER, message(2));
+    initiator.enqueue(PEER, message_send(1));
+    initiator.enqueue(OTHER, message_send(2));
     initiator.fail_queued(PEER, &OperationError::Fault, &mut asked);
     assert_eq!((&asked.ended[..], asked.errors_counted), (&[(1, Some(OperationError::Fault))][..], 1));
     assert!(initiator.has_none_queued(PEER) && !initiator.has_none_queued(OTHER));
@@ -223,16 +223,16 @@ fn queue_of_a_peer_fails_with_its_link() {
 #[test]
 fn read_is_answered_when_all_its_pieces_are_there() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let read = initiator.insert(access(1, 5, true));
-    assert!(initiator.next_piece(read, 6).is_none(), "it is no longer than it was asked for");
+    let read = initiator.insert(access_send(1, 5, true));
+    assert!(initiator.next_read_piece(read, 6).is_none(), "it is no longer than it was asked for");
     for (bytes, piece_end) in [(&b"ab"[..], 2), (b"cde", 5)] {
-        assert!(!initiator.is_due(read, RequestStage::Requested, Outcome::Done));
-        let mut piece: Filling<SendId> = initiator.next_piece(read, bytes.len() as u64).unwrap();
+        assert!(!initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
+        let mut piece: Reassembly<SendId> = initiator.next_read_piece(read, bytes.len() as u64).unwrap();
         assert_eq!(piece.len_bytes, piece_end);
-        initiator.put_piece(&piece, bytes);
-        assert!(piece.advance(bytes.len()) && !initiator.piece_arrived(&piece));
+        initiator.put_read_piece(&piece, bytes);
+        assert!(piece.advance(bytes.len()) && !initiator.read_piece_arrived(&piece));
     }
-    assert!(initiator.is_due(read, RequestStage::Requested, Outcome::Done));
+    assert!(initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
     initiator.answered(read, PEER, Outcome::Done, &mut asked);
     assert_eq!(asked.ended, [(1, None)]);
     assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
@@ -241,17 +241,23 @@ fn read_is_answered_when_all_its_pieces_are_there() {
 #[test]
 fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let write = initiator.insert(access(1, 5, false));
-    assert!(initiator.next_piece(write, 1).is_none() && initiator.is_answered(write));
+    let write = initiator.insert(access_send(1, 5, false));
+    assert!(initiator.next_read_piece(write, 1).is_none() && initiator.needs_answer(write));
     let refused = Outcome::Refused(Refusal::Key);
-    assert!(!initiator.is_due(write, RequestStage::Cleared, Outcome::Done), "the link has not all of it");
     assert!(
-        initiator.is_due(write, RequestStage::Sent, refused)
-            && initiator.is_due(write, RequestStage::Exposed, refused)
+        !initiator.is_answer_allowed(write, RequestStage::Cleared, Outcome::Done),
+        "the link has not all of it"
     );
-    assert!(initiator.is_due(write, RequestStage::Exposed, Outcome::Fault));
-    assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
-    assert!(!initiator.is_due(write, RequestStage::Sent, Outcome::NotDurable), "it was not to be durable");
+    assert!(
+        initiator.is_answer_allowed(write, RequestStage::Sent, refused)
+            && initiator.is_answer_allowed(write, RequestStage::Exposed, refused)
+    );
+    assert!(initiator.is_answer_allowed(write, RequestStage::Exposed, Outcome::Fault));
+    assert!(!initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
+    assert!(
+        !initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::NotDurable),
+        "it was not to be durable"
+    );
     initiator.answered(write, PEER, refused, &mut asked);
     assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
 }
@@ -259,10 +265,10 @@ fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
 #[test]
 fn answer_for_access_is_invalid_for_message() {
     let mut initiator = Initiator::new(false);
-    let send = initiator.insert(message(1));
-    assert!(initiator.is_message(send) && initiator.is_answered(send));
-    assert!(!initiator.is_due(send, RequestStage::Sent, Outcome::Done));
-    let silent = Message { awaits: Awaits::Nothing, ..message(2).message };
-    let silent = initiator.insert(Send { message: silent, ..message(2) });
-    assert!(!initiator.is_answered(silent));
+    let send = initiator.insert(message_send(1));
+    assert!(initiator.is_message(send) && initiator.needs_answer(send));
+    assert!(!initiator.is_answer_allowed(send, RequestStage::Sent, Outcome::Done));
+    let silent = Message { awaits: AwaitedReply::Nothing, ..message_send(2).message };
+    let silent = initiator.insert(Send { message: silent, ..message_send(2) });
+    assert!(!initiator.needs_answer(silent));
 }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 
-use crate::completion::{Completion, Failure};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
@@ -22,10 +22,10 @@ pub(crate) struct Turn(NonZeroU32);
 pub(super) enum Ending {
     /// By success that is counted and not reported.
     Silently(CounterEvents),
-    Completed(Completion),
+    Completed(EndedOperation),
     /// By success, as deferred work.
-    OfWork(Box<Completion>),
-    Failed(Box<Failure>, Signalled),
+    OfWork(Box<EndedOperation>),
+    Failed(Box<FailedOperation>, Signalled),
 }
 
 /// The turns that have not come.
@@ -57,7 +57,7 @@ impl Turns {
         let entry = Entry { peer, ending: None };
         let number = match self.free.pop() {
             Some(number) => {
-                self.entries[place(number)] = entry;
+                self.entries[entry_index(number)] = entry;
                 number
             }
             None => {
@@ -75,7 +75,7 @@ impl Turns {
     /// An operation has ended. Returns its peer, for which [`next`](Self::next) may have ends to
     /// report now.
     pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
-        let entry = &mut self.entries[place(turn.0)];
+        let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
         self.waiting_ops += 1;
         entry.peer
@@ -85,7 +85,7 @@ impl Turns {
     pub(super) fn next(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
-        let ending = self.entries[place(number)].ending.take()?;
+        let ending = self.entries[entry_index(number)].ending.take()?;
         turns.pop_front();
         if turns.is_empty() {
             self.by_peer.remove(&peer);
@@ -96,7 +96,7 @@ impl Turns {
     }
 }
 
-fn place(number: NonZeroU32) -> usize {
+fn entry_index(number: NonZeroU32) -> usize {
     number.get() as usize - 1
 }
 
@@ -107,7 +107,7 @@ mod tests {
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
     /// How many ends can be reported.
-    fn due(turns: &mut Turns, peer: PeerId) -> usize {
+    fn count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.next(peer)).count()
     }
 
@@ -116,11 +116,11 @@ mod tests {
         let mut turns = Turns::default();
         let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
         assert_eq!(turns.ended(third, Ending::Silently(CounterEvents::SEND)), PEERS[0]);
-        assert_eq!((due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
+        assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
         assert_eq!(turns.ended(second, Ending::Silently(CounterEvents::SEND)), PEERS[1]);
-        assert_eq!((due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
+        assert_eq!((count_due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
         turns.ended(first, Ending::Silently(CounterEvents::SEND));
-        assert_eq!((due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
+        assert_eq!((count_due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
         assert!(turns.by_peer.is_empty());
     }
 
@@ -131,7 +131,7 @@ mod tests {
             let two = [turns.take(PEERS[0]), turns.take(PEERS[1])];
             for turn in two {
                 let peer = turns.ended(turn, Ending::Silently(CounterEvents::SEND));
-                assert_eq!(due(&mut turns, peer), 1);
+                assert_eq!(count_due(&mut turns, peer), 1);
             }
         }
         assert_eq!((turns.entries.len(), turns.free.len()), (2, 2));

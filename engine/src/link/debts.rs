@@ -46,12 +46,12 @@ impl Debts {
         self.reads = true;
     }
 
-    pub(super) fn add(&mut self, header: Header) {
+    pub(super) fn add_header(&mut self, header: Header) {
         self.headers.push_back(header);
     }
 
     /// The receiver is gone, which knew how many eager messages have arrived and gave credit.
-    pub(crate) fn end_receiver(&mut self, received: u64) {
+    pub(crate) fn settle_receiver_debts(&mut self, received: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
             self.headers.push_back(Header::Ack { received });
@@ -84,7 +84,7 @@ impl Debts {
 
     /// The header whose turn has come.
     #[inline(always)]
-    pub(crate) fn next_header(&self) -> Option<&Header> {
+    pub(crate) fn peek_header(&self) -> Option<&Header> {
         self.headers.front()
     }
 
@@ -110,7 +110,7 @@ impl Debts {
     }
 
     /// Whether there is more of what the peer reads, and the link may have room for it.
-    pub(crate) fn have_paused(&self) -> bool {
+    pub(crate) fn has_paused_reads(&self) -> bool {
         self.has_paused
     }
 
@@ -126,17 +126,17 @@ impl Debts {
 
     /// The peer is asked for nothing any more.
     pub(crate) fn drop_requests(&mut self) {
-        self.headers.retain(|header| !asks(header));
+        self.headers.retain(|header| !is_request(header));
     }
 
     /// The headers without payload that are owed, in order.
-    pub(crate) fn plain_headers(&self) -> impl Iterator<Item = Header> {
+    pub(crate) fn headers_without_payload(&self) -> impl Iterator<Item = Header> {
         self.headers.iter().filter(|header| header.payload_len_bytes() == 0).copied()
     }
 }
 
 /// Whether a header asks the peer for something. No such header is among the last that a link takes.
-fn asks(header: &Header) -> bool {
+fn is_request(header: &Header) -> bool {
     match header {
         Header::Request { .. }
         | Header::Clear { .. }
@@ -151,7 +151,7 @@ fn asks(header: &Header) -> bool {
         | Header::Credit { .. }
         | Header::Fenced
         | Header::ReadData { .. }
-        | Header::Shown(_)
+        | Header::MappableRegion(_)
         | Header::Answer { .. }
         | Header::Connection(_) => false,
     }

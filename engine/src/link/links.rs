@@ -14,7 +14,7 @@ pub(crate) struct Link {
     pub(crate) rx: LinkRx,
     peer: PeerId,
     is_up: bool,
-    is_former: bool,
+    is_replaced: bool,
     begun_at: u64,
 }
 
@@ -26,28 +26,28 @@ impl Link {
     }
 
     /// Its peer is there.
-    pub(crate) fn set_up(&mut self) {
+    pub(crate) fn mark_up(&mut self) {
         self.is_up = true;
     }
 
     /// Whether the endpoint that it leads to was replaced.
-    pub(crate) fn is_former(&self) -> bool {
-        self.is_former
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.is_replaced
     }
 
     /// The endpoint that it leads to was replaced.
-    pub(crate) fn set_former(&mut self) {
-        self.is_former = true;
+    pub(crate) fn set_replaced(&mut self) {
+        self.is_replaced = true;
     }
 
     /// Whether it is up and leads to the endpoint that is at its peer's address now.
     pub(crate) fn is_current(&self) -> bool {
-        self.is_up && !self.is_former
+        self.is_up && !self.is_replaced
     }
 
     /// Whether it is still being made, and has taken nothing.
-    pub(crate) fn is_untouched(&self) -> bool {
-        !self.is_up && !self.tx.has_taken_any()
+    pub(crate) fn is_unused_connecting(&self) -> bool {
+        !self.is_up && !self.tx.has_taken_frames()
     }
 
     /// The moment when the engine got to know it, by the count of such moments. Unlike its number,
@@ -69,7 +69,7 @@ pub(crate) struct Links {
 
 impl Links {
     #[inline]
-    pub(crate) fn of(&mut self, id: LinkId) -> Option<&mut Link> {
+    pub(crate) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
@@ -88,13 +88,13 @@ impl Links {
     }
 
     /// How many links there have been.
-    pub(crate) fn count(&self) -> u64 {
+    pub(crate) fn created_count(&self) -> u64 {
         self.count
     }
 
     /// Whether a peer still needs a send where it is.
-    pub(crate) fn have_unfetched(&self) -> bool {
-        self.by_id.iter().flatten().any(|link| !link.is_former && link.tx.has_unfetched())
+    pub(crate) fn have_unfetched_sends(&self) -> bool {
+        self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched())
     }
 
     pub(crate) fn insert(&mut self, id: LinkId, peer: PeerId) {
@@ -108,7 +108,7 @@ impl Links {
             rx: LinkRx::default(),
             peer,
             is_up: false,
-            is_former: false,
+            is_replaced: false,
             begun_at: self.count,
         });
     }
@@ -123,7 +123,7 @@ impl Links {
 
     /// The peer is to hear this: it is sent when the link has room, after what was owed before.
     pub(crate) fn owe(&mut self, id: LinkId, header: Header) {
-        self.add_debt(id, |debts| debts.add(header));
+        self.add_debt(id, |debts| debts.add_header(header));
     }
 
     /// The peer is to hear how many eager messages have arrived.
@@ -153,13 +153,13 @@ impl Links {
     }
 
     #[inline(always)]
-    pub(crate) fn are_owing(&self) -> bool {
+    pub(crate) fn have_debts(&self) -> bool {
         !self.owing.is_empty()
     }
 
     /// Whether a link could send more of what its peer reads.
-    pub(crate) fn have_paused(&self) -> bool {
-        self.owing.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().have_paused()))
+    pub(crate) fn has_paused_reads(&self) -> bool {
+        self.owing.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
     }
 
     /// Has the debts of all links paid, as far as `pay` does that.

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use crate::filling::Filling;
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::operation::SendId;
-use crate::wire::{Atomic, Message, Rma, Shown};
+use crate::reassembly::Reassembly;
+use crate::wire::{Atomic, MappableRegion, Message, Rma};
 
 /// The receiving half of a link.
 #[derive(Debug, Default)]
@@ -17,14 +17,14 @@ pub(crate) struct LinkRx {
 #[derive(Debug)]
 enum Incoming {
     /// A piece of what this side reads of the peer's memory.
-    Read(Filling<SendId>),
+    Read(Reassembly<SendId>),
     /// A frame that means nothing before all of it is there.
-    Collected(Box<Whole>),
+    Collected(Box<WholeFrame>),
 }
 
 /// A frame that means nothing before all of it is there.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct WholeFrame {
     of: CollectedHeader,
     len_bytes: usize,
     /// As much as has arrived of the payload, which has a limit.
@@ -40,7 +40,7 @@ pub(crate) enum CollectedHeader {
     /// An offer of what is to be written, with such a description.
     Write(Rma),
     /// A region that is shown, with a description of its memory.
-    Region(Shown),
+    Region(MappableRegion),
     /// An atomic operation, with its operands.
     Atomic(Atomic),
 }
@@ -53,11 +53,11 @@ pub(crate) enum Collected {
     /// More has to come.
     Part,
     /// The frame is there.
-    Whole(Box<Whole>),
+    Whole(Box<WholeFrame>),
 }
 
-impl Whole {
-    pub(crate) fn of(&self) -> CollectedHeader {
+impl WholeFrame {
+    pub(crate) fn header(&self) -> CollectedHeader {
         self.of
     }
 
@@ -69,12 +69,12 @@ impl Whole {
 impl LinkRx {
     /// A frame begins to arrive that means nothing before all of it is there.
     pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) {
-        let whole = Whole { of, len_bytes, payload: SmallVec::new() };
+        let whole = WholeFrame { of, len_bytes, payload: SmallVec::new() };
         self.incoming = Some(Incoming::Collected(Box::new(whole)));
     }
 
     /// Takes as much of `bytes` as is missing of a frame that is collected.
-    pub(crate) fn collect(&mut self, bytes: &[u8]) -> Collected {
+    pub(crate) fn collect_bytes(&mut self, bytes: &[u8]) -> Collected {
         let Some(Incoming::Collected(whole)) = &mut self.incoming else { return Collected::Nothing };
         let missing_bytes = whole.len_bytes - whole.payload.len();
         whole.payload.extend_from_slice(&bytes[..bytes.len().min(missing_bytes)]);
@@ -88,12 +88,12 @@ impl LinkRx {
     }
 
     /// A piece of what this side reads begins to arrive.
-    pub(crate) fn begin_read(&mut self, filling: Filling<SendId>) {
+    pub(crate) fn begin_read_piece(&mut self, filling: Reassembly<SendId>) {
         self.incoming = Some(Incoming::Read(filling));
     }
 
     /// The piece of what this side reads that is arriving.
-    pub(crate) fn reading(&self) -> Option<Filling<SendId>> {
+    pub(crate) fn arriving_read_piece(&self) -> Option<Reassembly<SendId>> {
         match self.incoming {
             Some(Incoming::Read(filling)) => Some(filling),
             _ => None,
@@ -101,7 +101,7 @@ impl LinkRx {
     }
 
     /// Bytes of the piece that this side reads are where they belong. Returns the piece if all of it is.
-    pub(crate) fn read_placed(&mut self, count_bytes: usize) -> Option<Filling<SendId>> {
+    pub(crate) fn read_bytes_placed(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = filling.advance(count_bytes).then_some(*filling);
         if ended.is_some() {

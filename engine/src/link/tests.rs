@@ -3,30 +3,30 @@
 use slotmap::SlotMap;
 
 use super::*;
-use crate::breach::Breach;
-use crate::filling::Filling;
 use crate::flags::Order;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
+use crate::reassembly::Reassembly;
 use crate::transport::LinkId;
-use crate::wire::{Awaits, Header, Message, Outcome};
+use crate::wire::{AwaitedReply, Header, Message, Outcome};
 
 const LINK: LinkId = LinkId(3);
 const OTHER: LinkId = LinkId(0);
 const PEER: PeerId = PeerId(5);
 
-fn sends<const COUNT: usize>() -> [SendId; COUNT] {
+fn make_send_ids<const COUNT: usize>() -> [SendId; COUNT] {
     let mut table = SlotMap::with_key();
     [(); COUNT].map(|()| table.insert(()))
 }
 
 /// A link on which such sends were begun and taken whole.
-fn tx_with(sends: &[(SendId, Awaits)]) -> LinkTx {
+fn link_with_sent(sends: &[(SendId, AwaitedReply)]) -> LinkTx {
     let mut tx = LinkTx::default();
     for (send, awaits) in sends {
         tx.message_begun(MESSAGE_COST_BYTES);
-        if *awaits != Awaits::Nothing {
+        if *awaits != AwaitedReply::Nothing {
             tx.await_peer(*send, *awaits);
         }
     }
@@ -35,26 +35,30 @@ fn tx_with(sends: &[(SendId, Awaits)]) -> LinkTx {
 
 #[test]
 fn acknowledgement_ends_sends_that_await_it() {
-    let [first, second, third] = sends();
-    let mut tx = tx_with(&[(first, Awaits::Arrival), (second, Awaits::Nothing), (third, Awaits::Arrival)]);
-    assert_eq!(tx.next_acknowledged(), None);
+    let [first, second, third] = make_send_ids();
+    let mut tx = link_with_sent(&[
+        (first, AwaitedReply::Arrival),
+        (second, AwaitedReply::Nothing),
+        (third, AwaitedReply::Arrival),
+    ]);
+    assert_eq!(tx.pop_acknowledged(), None);
     tx.acknowledged(2).unwrap();
-    assert_eq!((tx.next_acknowledged(), tx.next_acknowledged()), (Some(first), None));
-    assert_eq!(tx.acknowledged(1), Err(Breach("acknowledges what was not sent")));
+    assert_eq!((tx.pop_acknowledged(), tx.pop_acknowledged()), (Some(first), None));
+    assert_eq!(tx.acknowledged(1), Err(ProtocolViolation("acknowledges what was not sent")));
     assert!(tx.acknowledged(4).is_err());
     assert!(!tx.has_all_completed());
     tx.acknowledged(3).unwrap();
-    assert_eq!(tx.next_acknowledged(), Some(third));
+    assert_eq!(tx.pop_acknowledged(), Some(third));
     assert!(tx.has_all_completed());
 }
 
 #[test]
 fn message_that_is_being_written_cannot_be_acknowledged() {
-    let [send] = sends();
-    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
+    let [send] = make_send_ids();
+    let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
     tx.begin_writing(Frame::Message, send, 4);
-    tx.written(3);
-    assert_eq!(tx.writing().map(|writing| writing.taken_bytes), Some(7));
+    tx.advance_writing(3);
+    assert_eq!(tx.partial_frame().map(|writing| writing.taken_bytes), Some(7));
     assert!(tx.acknowledged(1).is_err() && !tx.may_begin_message());
     tx.end_writing();
     assert!(tx.acknowledged(1).is_ok() && tx.may_begin_message());
@@ -62,10 +66,10 @@ fn message_that_is_being_written_cannot_be_acknowledged() {
 
 #[test]
 fn match_ends_the_send_with_its_number() {
-    let [first, second] = sends();
-    let mut tx = tx_with(&[(first, Awaits::Match), (second, Awaits::Match)]);
+    let [first, second] = make_send_ids();
+    let mut tx = link_with_sent(&[(first, AwaitedReply::Match), (second, AwaitedReply::Match)]);
     assert_eq!(tx.matched(2), Ok(second));
-    assert_eq!(tx.matched(2), Err(Breach("has matched what does not wait for it")));
+    assert_eq!(tx.matched(2), Err(ProtocolViolation("has matched what does not wait for it")));
     assert_eq!(tx.matched(1), Ok(first));
 }
 
@@ -76,45 +80,45 @@ fn credit_is_spent_and_raised_but_not_taken_back() {
     assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES - MESSAGE_COST_BYTES);
     tx.credited(CREDIT_INITIAL_BYTES + 1).unwrap();
     assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES + 1 - MESSAGE_COST_BYTES);
-    assert_eq!(tx.credited(CREDIT_INITIAL_BYTES), Err(Breach("takes credit back")));
+    assert_eq!(tx.credited(CREDIT_INITIAL_BYTES), Err(ProtocolViolation("takes credit back")));
 }
 
 #[test]
 fn fence_answer_covers_messages_sent_before_it() {
-    let [send] = sends();
-    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
-    assert!(tx.is_known_to_reach(Awaits::Nothing) && !tx.is_known_to_reach(Awaits::Arrival));
-    assert_eq!(tx.fence_answered(), Err(Breach("answers a fence that was not sent")));
+    let [send] = make_send_ids();
+    let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
+    assert!(tx.is_known_to_reach(AwaitedReply::Nothing) && !tx.is_known_to_reach(AwaitedReply::Arrival));
+    assert_eq!(tx.fence_answered(), Err(ProtocolViolation("answers a fence that was not sent")));
     tx.fence_sent(false);
     assert!(tx.is_fence_unanswered() && tx.fence_answered().is_ok() && !tx.is_fence_unanswered());
-    assert!(tx.is_known_to_reach(Awaits::Arrival) && !tx.is_known_to_reach(Awaits::Match));
+    assert!(tx.is_known_to_reach(AwaitedReply::Arrival) && !tx.is_known_to_reach(AwaitedReply::Match));
     tx.message_begun(MESSAGE_COST_BYTES);
-    assert!(!tx.is_known_to_reach(Awaits::Arrival));
+    assert!(!tx.is_known_to_reach(AwaitedReply::Arrival));
 }
 
 #[test]
 fn request_is_cleared_sent_and_done_once() {
-    let [send] = sends();
+    let [send] = make_send_ids();
     let mut tx = LinkTx::default();
-    tx.requested(send, true);
+    tx.request_sent(send, true);
     assert!(tx.has_exposed() && tx.has_unfetched() && tx.may_expose());
-    assert!(tx.cleared(op_of(send) + 1, false).is_err());
-    tx.cleared(op_of(send), true).unwrap();
-    assert!(tx.cleared(op_of(send), true).is_err(), "it was cleared already");
+    assert!(tx.clear_received(op_number_of(send) + 1, false).is_err());
+    tx.clear_received(op_number_of(send), true).unwrap();
+    assert!(tx.clear_received(op_number_of(send), true).is_err(), "it was cleared already");
     assert!(!tx.has_exposed() && tx.has_unfetched() && !tx.may_expose());
     assert_eq!(tx.next_cleared(), Some(send));
-    tx.cleared_begun();
+    tx.pop_cleared();
     assert_eq!(tx.next_cleared(), None);
-    assert!(tx.request_done(op_of(send), false, |_| true).is_err(), "the link does not have it all");
+    assert!(tx.request_done(op_number_of(send), false, |_| true).is_err(), "the link does not have it all");
     assert!(!tx.payload_taken(send, true));
-    assert!(tx.request_done(op_of(send), false, |_| false).is_err(), "it is no message");
-    assert_eq!(tx.request_done(op_of(send), false, |_| true), Ok(send));
+    assert!(tx.request_done(op_number_of(send), false, |_| false).is_err(), "it is no message");
+    assert_eq!(tx.request_done(op_number_of(send), false, |_| true), Ok(send));
     assert!(tx.has_all_completed());
 }
 
 #[test]
 fn accesses_are_limited_until_they_are_answered() {
-    let ids = sends::<RMA_LINK_MAX_OPS>();
+    let ids = make_send_ids::<RMA_LINK_MAX_OPS>();
     let mut tx = LinkTx::default();
     let after = ids.map(|send| {
         assert!(tx.may_begin_access(0, 0));
@@ -128,8 +132,8 @@ fn accesses_are_limited_until_they_are_answered() {
 
 #[test]
 fn answer_tells_that_messages_before_it_have_arrived() {
-    let [send, access] = sends();
-    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
+    let [send, access] = make_send_ids();
+    let mut tx = link_with_sent(&[(send, AwaitedReply::Nothing)]);
     assert!(!tx.all_messages_have_arrived());
     let after = tx.access_begun(access, RequestStage::Sent, 0, 0);
     tx.access_ended(access, 0, after);
@@ -141,20 +145,20 @@ fn answer_tells_that_messages_before_it_have_arrived() {
 #[test]
 fn deferred_write_holds_up_messages_that_must_not_overtake_it() {
     let mut tx = LinkTx::default();
-    assert!(!tx.defer(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
-    assert!(tx.defer(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
+    assert!(!tx.record_if_deferred(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
+    assert!(tx.record_if_deferred(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
     tx.deferred_ended(OpClass::Write, Order::SAW);
     assert!(tx.may_begin_message());
-    assert!(tx.defer(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
+    assert!(tx.record_if_deferred(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
 }
 
 #[test]
 fn ended_link_returns_unended_and_exposed_sends() {
-    let [awaits, writing, requested] = sends();
-    let mut tx = tx_with(&[(awaits, Awaits::Arrival), (writing, Awaits::Nothing)]);
+    let [awaits, writing, requested] = make_send_ids();
+    let mut tx = link_with_sent(&[(awaits, AwaitedReply::Arrival), (writing, AwaitedReply::Nothing)]);
     tx.begin_writing(Frame::Message, writing, 1);
-    tx.requested(requested, true);
-    let unended = tx.into_unended();
+    tx.request_sent(requested, true);
+    let unended = tx.into_pending_sends();
     assert_eq!((unended.sends, unended.exposed), (vec![awaits, writing], vec![requested]));
 }
 
@@ -162,25 +166,28 @@ fn ended_link_returns_unended_and_exposed_sends() {
 fn collected_frame_is_whole_with_its_last_byte() {
     let message = Message::of_len(9);
     let mut rx = LinkRx::default();
-    assert!(matches!(rx.collect(b"x"), Collected::Nothing));
+    assert!(matches!(rx.collect_bytes(b"x"), Collected::Nothing));
     rx.begin_collecting(CollectedHeader::Message(message, 7), 3);
-    assert!(matches!(rx.collect(b"ab"), Collected::Part));
+    assert!(matches!(rx.collect_bytes(b"ab"), Collected::Part));
     assert_eq!(rx.arrived_bytes(), 2);
-    let Collected::Whole(whole) = rx.collect(b"cd") else { panic!("it is all there") };
+    let Collected::Whole(whole) = rx.collect_bytes(b"cd") else { panic!("it is all there") };
     assert_eq!(whole.payload(), b"abc");
-    assert!(matches!(whole.of(), CollectedHeader::Message(_, 7)));
-    assert!(matches!(rx.collect(b"x"), Collected::Nothing));
+    assert!(matches!(whole.header(), CollectedHeader::Message(_, 7)));
+    assert!(matches!(rx.collect_bytes(b"x"), Collected::Nothing));
 }
 
 #[test]
 fn piece_that_is_read_ends_with_its_last_byte() {
-    let [send] = sends();
+    let [send] = make_send_ids();
     let mut rx = LinkRx::default();
-    rx.begin_read(Filling { len_bytes: 5, arrived_bytes: 2, place: send });
-    assert!(rx.read_placed(1).is_none());
-    assert_eq!(rx.reading().map(|filling| filling.arrived_bytes), Some(3));
-    assert_eq!(rx.read_placed(2).map(|filling| (filling.place, filling.arrived_bytes)), Some((send, 5)));
-    assert!(rx.reading().is_none() && rx.read_placed(1).is_none());
+    rx.begin_read_piece(Reassembly { len_bytes: 5, arrived_bytes: 2, place: send });
+    assert!(rx.read_bytes_placed(1).is_none());
+    assert_eq!(rx.arriving_read_piece().map(|filling| filling.arrived_bytes), Some(3));
+    assert_eq!(
+        rx.read_bytes_placed(2).map(|filling| (filling.place, filling.arrived_bytes)),
+        Some((send, 5))
+    );
+    assert!(rx.arriving_read_piece().is_none() && rx.read_bytes_placed(1).is_none());
 }
 
 #[test]
@@ -192,13 +199,13 @@ fn debts_are_paid_in_their_order() {
     links.owe_credit(LINK);
     links.owe(LINK, answer);
     links.owe_ack(LINK);
-    let mut debts = std::mem::take(links.of(LINK).unwrap().tx.debts_mut());
+    let mut debts = std::mem::take(links.get_mut(LINK).unwrap().tx.debts_mut());
     assert!(debts.has_ack() && !debts.has_credit_next() && !debts.are_only_reads());
     debts.ack_sent();
-    assert_eq!(debts.next_header(), Some(&answer));
+    assert_eq!(debts.peek_header(), Some(&answer));
     assert!(!debts.has_credit_next(), "answers go before it");
     debts.header_sent();
-    assert!(debts.next_header().is_none() && debts.has_credit_next());
+    assert!(debts.peek_header().is_none() && debts.has_credit_next());
     debts.credit_sent();
     assert!(debts.are_only_reads() && !debts.are_paid());
     debts.reads_sent();
@@ -221,9 +228,9 @@ fn owing_links_are_asked_to_pay_until_they_have() {
         }
     });
     assert_eq!(asked, [LINK, OTHER]);
-    assert!(links.are_owing());
+    assert!(links.have_debts());
     assert!(links.pay_debts_of(LINK, |_, _| panic!("it owes nothing")));
     assert!(!links.pay_debts_of(OTHER, |_, _| {}));
     links.remove(OTHER);
-    assert!(!links.are_owing());
+    assert!(!links.have_debts());
 }

@@ -1,27 +1,27 @@
 //! What is being written to a link, and what of it the peer has not answered.
 
-mod allowance;
 mod fence;
 mod levels;
-mod mapped;
+mod mapped_regions;
 mod message_mark;
 mod order;
 mod requests;
+mod send_credit;
 
-use self::allowance::Allowance;
 use self::fence::Fence;
 use self::levels::Levels;
-pub(crate) use self::mapped::Mapped;
-use self::mapped::MappedRegions;
+pub(crate) use self::mapped_regions::MappedRegion;
+use self::mapped_regions::MappedRegions;
 pub(crate) use self::message_mark::MessageMark;
 use self::order::Deferred;
 pub(crate) use self::order::OpClass;
 use self::requests::Requests;
-pub(crate) use self::requests::{RequestStage, SendProtocol, op_of};
+pub(crate) use self::requests::{RequestStage, SendProtocol, op_number_of};
+use self::send_credit::SendCredit;
 use super::Debts;
-use crate::breach::Breach;
 use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::SendId;
+use crate::protocol_violation::ProtocolViolation;
 
 /// The sending half of a link.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(crate) struct LinkTx {
     /// How many messages and accesses were begun, or asked to be fetched.
     taken_frames: u64,
     /// What may be sent.
-    allowance: Allowance,
+    allowance: SendCredit,
     /// Eager messages, and how far the peer has come with them.
     levels: Levels,
     /// How many payloads that the peer has asked for the link has taken, and the peer does not answer.
@@ -76,7 +76,7 @@ pub(crate) enum Frame {
 
 /// The operations that have not ended of a link that has.
 #[derive(Debug)]
-pub(crate) struct UnendedSends {
+pub(crate) struct PendingSends {
     /// What the peer can no longer read.
     pub(crate) sends: Vec<SendId>,
     /// What it may still read from where it is.
@@ -104,7 +104,7 @@ impl LinkTx {
 
     /// The frame that the link has taken in part.
     #[inline(always)]
-    pub(crate) fn writing(&self) -> Option<PartialFrame> {
+    pub(crate) fn partial_frame(&self) -> Option<PartialFrame> {
         self.writing
     }
 
@@ -114,7 +114,7 @@ impl LinkTx {
     }
 
     /// The link has taken more of the frame that it had taken in part.
-    pub(crate) fn written(&mut self, more_bytes: usize) {
+    pub(crate) fn advance_writing(&mut self, more_bytes: usize) {
         if let Some(writing) = &mut self.writing {
             writing.taken_bytes += more_bytes;
         }
@@ -126,7 +126,7 @@ impl LinkTx {
     }
 
     /// Whether a message or an access was begun, or asked to be fetched.
-    pub(crate) fn has_taken_any(&self) -> bool {
+    pub(crate) fn has_taken_frames(&self) -> bool {
         self.taken_frames > 0
     }
 
@@ -140,9 +140,9 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if that is less than before.
-    pub(crate) fn credited(&mut self, granted_bytes: u64) -> Result<(), Breach> {
-        if self.allowance.raise(granted_bytes) { Ok(()) } else { Err(Breach("takes credit back")) }
+    /// A [`ProtocolViolation`] if that is less than before.
+    pub(crate) fn credited(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
+        if self.allowance.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
     }
 
     /// Whether a message that is not held up by others could be begun now, if there is credit for it.
@@ -154,7 +154,7 @@ impl LinkTx {
     /// The link has begun to take an eager message.
     #[inline(always)]
     pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
-        self.levels.begin();
+        self.levels.message_begun();
         self.taken_frames += 1;
         self.allowance.spend(cost_bytes);
     }
@@ -181,7 +181,7 @@ impl LinkTx {
         self.outstanding_ops += 1;
         self.outstanding_bytes += fetched_bytes;
         self.requests.begin(send, stage);
-        self.taken()
+        self.message_mark()
     }
 
     /// The peer has answered an access that began `after` this mark.
@@ -207,7 +207,7 @@ impl LinkTx {
     }
 
     /// What the link has taken of messages. It is not in the middle of one.
-    fn taken(&self) -> MessageMark {
+    fn message_mark(&self) -> MessageMark {
         MessageMark { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
     }
 
@@ -218,17 +218,17 @@ impl LinkTx {
 
     /// Regions of the peer that are accessed without frames.
     #[inline(always)]
-    pub(crate) fn mapped(&self) -> &MappedRegions {
+    pub(crate) fn mapped_regions(&self) -> &MappedRegions {
         &self.mapped
     }
 
     /// Regions of the peer that are accessed without frames.
-    pub(crate) fn mapped_mut(&mut self) -> &mut MappedRegions {
+    pub(crate) fn mapped_regions_mut(&mut self) -> &mut MappedRegions {
         &mut self.mapped
     }
 
     /// The link has ended.
-    pub(crate) fn into_unended(self) -> UnendedSends {
+    pub(crate) fn into_pending_sends(self) -> PendingSends {
         // Names every field, so that none with operations is forgotten: they would never end.
         let LinkTx {
             writing,
@@ -249,6 +249,6 @@ impl LinkTx {
         // Payload that the peer has asked for belongs to a request.
         let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         sends.extend(mid_message.map(|writing| writing.send));
-        UnendedSends { sends, exposed: requests.into_sends() }
+        PendingSends { sends, exposed: requests.into_sends() }
     }
 }

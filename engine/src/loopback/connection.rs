@@ -69,19 +69,19 @@ impl Exposed {
     }
 
     /// The other end gets an offer of an operation with this payload.
-    pub(super) fn request(&mut self, op: u64, number: u64) {
+    pub(super) fn attach_to_op(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
 
     /// The other end needs the payload of an operation no longer.
-    pub(super) fn done(&mut self, op: u64) {
+    pub(super) fn release_op(&mut self, op: u64) {
         if let Some(number) = self.of_ops.remove(&op) {
             self.payloads.remove(&number);
         }
     }
 
     /// Copies a part of what has this number, or `None` if there is no such thing, or less of it.
-    pub(super) fn read(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
+    pub(super) fn read_at(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
         let payload = self.payloads.get(&number)?;
         let mut rest = payload.get(usize::try_from(offset_bytes).ok()?..)?;
         if rest.len() < into.iter().map(|slice| slice.len()).sum() {
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_of(&self, key: EndpointKey) -> bool {
+    pub(super) fn has_endpoint(&self, key: EndpointKey) -> bool {
         self.connector.owner == key || self.acceptor.owner == key
     }
 }

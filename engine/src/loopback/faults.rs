@@ -95,30 +95,30 @@ impl Faults {
 }
 
 /// The network's only source of chance.
-pub(super) struct Dice(Rng);
+pub(super) struct RandomSource(Rng);
 
-impl Dice {
+impl RandomSource {
     pub(super) fn new(seed: u64) -> Self {
-        Dice(Rng::with_seed(seed))
+        RandomSource(Rng::with_seed(seed))
     }
 
     /// True this many times in a thousand. A fault that is off draws nothing.
-    pub(super) fn chance(&mut self, per_mille: u16) -> bool {
+    pub(super) fn draw_chance(&mut self, per_mille: u16) -> bool {
         per_mille > 0 && self.0.u16(0..1000) < per_mille
     }
 
-    pub(super) fn coin(&mut self) -> bool {
+    pub(super) fn flip_coin(&mut self) -> bool {
         self.0.bool()
     }
 
     /// Any number from 0 to `max`, both included.
-    pub(super) fn up_to(&mut self, max: usize) -> usize {
+    pub(super) fn number_up_to(&mut self, max: usize) -> usize {
         self.0.usize(0..=max)
     }
 
     /// How long a delay is, in calls of `receive`: 0 where there is none.
-    pub(super) fn delay_calls(&mut self, faults: &Faults) -> u64 {
-        if self.chance(faults.delay_per_mille) {
+    pub(super) fn draw_delay_calls(&mut self, faults: &Faults) -> u64 {
+        if self.draw_chance(faults.delay_per_mille) {
             self.0.u64(1..=u64::from(faults.delay_max_calls.max(1)))
         } else {
             0
@@ -127,8 +127,8 @@ impl Dice {
 
     /// Where to cut what is read next, if it is to be cut: after 1 to `available_bytes`. Small
     /// pieces are as likely as large ones, so that headers are cut too.
-    pub(super) fn cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
-        if available_bytes < 2 || !self.chance(faults.split_per_mille) {
+    pub(super) fn draw_cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
+        if available_bytes < 2 || !self.draw_chance(faults.split_per_mille) {
             return None;
         }
         let largest = available_bytes.min(1 << self.0.u32(0..=12));

@@ -98,7 +98,7 @@ impl Pipe {
     }
 
     /// Why the pipe ended, once there is nothing in front of the end.
-    pub(super) fn end(&self) -> Option<&LinkError> {
+    pub(super) fn end_reason(&self) -> Option<&LinkError> {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }
 
@@ -169,9 +169,9 @@ mod tests {
         pipe.flush(0);
         pipe.write(b"cd");
         pipe.finish(LinkError::Closed);
-        assert_eq!(pipe.end(), None);
+        assert_eq!(pipe.end_reason(), None);
         assert_eq!(read_all(&mut pipe, 0), b"ab");
-        assert_eq!(pipe.end(), Some(&LinkError::Closed));
+        assert_eq!(pipe.end_reason(), Some(&LinkError::Closed));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::errno::Errno;
-use crate::transport::{Remote, SharedMemory};
+use crate::transport::{RemotePayload, SharedMemory};
 
 /// What was allocated, by the number that it is described with.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl SharedMemories {
         Ok(memory)
     }
 
-    pub(super) fn map(&self, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+    pub(super) fn map(&self, from: &RemotePayload, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
         let number = u64::from_le_bytes(from.as_bytes().try_into().ok()?);
         let memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = memories.get(usize::try_from(number).ok()?)?.upgrade()?;
@@ -43,8 +43,8 @@ impl SharedMemory for Memory {
         &self.words
     }
 
-    fn describe(&self) -> Option<Remote> {
-        Remote::new(&self.number.to_le_bytes())
+    fn describe(&self) -> Option<RemotePayload> {
+        RemotePayload::new(&self.number.to_le_bytes())
     }
 
     fn retire(&self) {

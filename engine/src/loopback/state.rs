@@ -14,9 +14,9 @@ use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::connection::{
     Connection, ConnectionKey, End, EndKey, EndState, EndpointKey, Exposed, Side,
 };
-use crate::loopback::faults::{CAPACITY_MIN_BYTES, Dice, Faults};
+use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults, RandomSource};
 use crate::loopback::pipe::Pipe;
-use crate::transport::{Close, LinkCaps, LinkError, LinkId, Pull, Remote, Sent};
+use crate::transport::{Close, LinkCaps, LinkError, LinkId, Pull, RemotePayload, Sent};
 use crate::wire::Header;
 use crate::wire::frame::HEADER_MAX_BYTES;
 use crate::wire::hello::Hello;
@@ -25,7 +25,7 @@ use crate::wire::hello::Hello;
 const FIRST_PORT: u16 = 49_152;
 
 pub(super) struct State {
-    pub(super) dice: Dice,
+    pub(super) dice: RandomSource,
     pub(super) faults: Faults,
     endpoints: SlotMap<EndpointKey, Endpoint>,
     by_address: BTreeMap<Address, EndpointKey>,
@@ -62,7 +62,7 @@ pub(super) struct Ready {
 impl State {
     pub(super) fn new(seed: u64, faults: Faults) -> Self {
         State {
-            dice: Dice::new(seed),
+            dice: RandomSource::new(seed),
             faults,
             endpoints: SlotMap::with_key(),
             by_address: BTreeMap::new(),
@@ -74,7 +74,7 @@ impl State {
 
     pub(super) fn open(&mut self, bind: Address, instance: u64) -> Result<(EndpointKey, Address), Errno> {
         let host = if bind.is_specific() { bind } else { localhost(bind.format()).with_port(bind.port()) };
-        let address = if host.port() == 0 { self.free_port(host)? } else { host };
+        let address = if host.port() == 0 { self.next_free_address(host)? } else { host };
         if self.by_address.contains_key(&address) {
             return Err(Errno::EADDRINUSE);
         }
@@ -93,7 +93,7 @@ impl State {
     }
 
     /// The same host with the next port that no endpoint has there.
-    fn free_port(&mut self, host: Address) -> Result<Address, Errno> {
+    fn next_free_address(&mut self, host: Address) -> Result<Address, Errno> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = host.with_port(self.next_port);
             self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
@@ -108,7 +108,7 @@ impl State {
         self.endpoints.contains_key(key)
     }
 
-    pub(super) fn at(&self, address: Address) -> Option<EndpointKey> {
+    pub(super) fn endpoint_at(&self, address: Address) -> Option<EndpointKey> {
         self.by_address.get(&address).copied()
     }
 
@@ -118,8 +118,8 @@ impl State {
         if !self.is_open(from) {
             return EndKey { connection: ConnectionKey::default(), side };
         }
-        let refused = self.dice.chance(self.faults.refuse_per_mille);
-        let listener = self.at(to).filter(|_| !refused);
+        let refused = self.dice.draw_chance(self.faults.refuse_per_mille);
+        let listener = self.endpoint_at(to).filter(|_| !refused);
         let capacity_bytes = self.faults.capacity_bytes.max(CAPACITY_MIN_BYTES) as usize;
         let connection = self.connections.insert(Connection {
             connector: End::new(from, Some(link), capacity_bytes),
@@ -129,21 +129,21 @@ impl State {
             pull_min_bytes: self.faults.pull_min_bytes,
         });
         if listener.is_some() {
-            let delay_calls = self.dice.delay_calls(&self.faults);
+            let delay_calls = self.dice.draw_delay_calls(&self.faults);
             let endpoint = &mut self.endpoints[from];
             endpoint.connecting.push((connection, endpoint.calls + 1 + delay_calls));
         } else {
-            self.turn_away(connection, Errno::ECONNREFUSED);
+            self.refuse_connection(connection, Errno::ECONNREFUSED);
         }
         EndKey { connection, side }
     }
 
     /// Starts a call of `receive`: time passes, and connections that were waited for are made.
-    pub(super) fn begin_call(&mut self, key: EndpointKey) {
+    pub(super) fn begin_receive_call(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.calls += 1;
         let calls = endpoint.calls;
-        let hello = endpoint.hello.emit();
+        let hello = endpoint.hello.to_bytes();
         self.finish_draining(key);
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for (connection, due_call) in std::mem::take(&mut endpoint.connecting) {
@@ -157,9 +157,9 @@ impl State {
                         Some(listener) => {
                             state.made = true;
                             listener.incoming.push_back(connection);
-                            self.introduce(EndKey { connection, side: Side::Connector }, &hello);
+                            self.send_hello(EndKey { connection, side: Side::Connector }, &hello);
                         }
-                        None => self.turn_away(connection, Errno::ECONNREFUSED),
+                        None => self.refuse_connection(connection, Errno::ECONNREFUSED),
                     }
                 }
                 _ => {}
@@ -168,11 +168,11 @@ impl State {
     }
 
     /// Ends a connection that no endpoint has accepted.
-    fn turn_away(&mut self, connection: ConnectionKey, why: Errno) {
+    fn refuse_connection(&mut self, connection: ConnectionKey, why: Errno) {
         if let Some(state) = self.connections.get_mut(connection) {
             state.acceptor.leave(EndState::Gone);
             self.sever(connection, why);
-            self.reap(connection);
+            self.remove_if_unused(connection);
         }
     }
 
@@ -194,13 +194,13 @@ impl State {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
         {
-            let hello = endpoint.hello.emit();
-            self.introduce(end, &hello);
+            let hello = endpoint.hello.to_bytes();
+            self.send_hello(end, &hello);
         }
     }
 
     /// Sends the hello, before any frame. It is small, and there always is room for it.
-    fn introduce(&mut self, end: EndKey, hello: &[u8]) {
+    fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.peer();
         if !self.connections[end.connection].severed {
             self.end_mut(peer).inbound.write(hello);
@@ -236,12 +236,12 @@ impl State {
             return Sent::Full;
         }
         let mut taken_bytes = total_bytes.min(room_bytes);
-        if in_parts && total_bytes > 0 && self.dice.chance(self.faults.partial_per_mille) {
-            taken_bytes = self.dice.up_to(taken_bytes.min(total_bytes - 1));
+        if in_parts && total_bytes > 0 && self.dice.draw_chance(self.faults.partial_per_mille) {
+            taken_bytes = self.dice.number_up_to(taken_bytes.min(total_bytes - 1));
         }
         self.write(end, &[IoSlice::new(header)], header.len());
         self.write(end, payload, taken_bytes);
-        self.sent(end, taken_bytes, total_bytes)
+        self.record_sent(end, taken_bytes, total_bytes)
     }
 
     /// Goes on with a frame that was written in part.
@@ -253,11 +253,11 @@ impl State {
         if total_bytes > 0 && taken_bytes == 0 {
             return Sent::Full;
         }
-        if total_bytes > 1 && self.dice.chance(self.faults.partial_per_mille) {
-            taken_bytes = 1 + self.dice.up_to(taken_bytes.min(total_bytes - 1) - 1);
+        if total_bytes > 1 && self.dice.draw_chance(self.faults.partial_per_mille) {
+            taken_bytes = 1 + self.dice.number_up_to(taken_bytes.min(total_bytes - 1) - 1);
         }
         self.write(end, rest, taken_bytes);
-        self.sent(end, taken_bytes, total_bytes)
+        self.record_sent(end, taken_bytes, total_bytes)
     }
 
     /// How many bytes an end may write, or `None` if nothing at all. Links break and are full at random here.
@@ -266,11 +266,11 @@ impl State {
         if connection.severed || (end.side == Side::Connector && !connection.made) {
             return None;
         }
-        if self.dice.chance(self.faults.drop_link_per_mille) {
+        if self.dice.draw_chance(self.faults.drop_link_per_mille) {
             self.sever(end.connection, Errno::ECONNRESET);
             return None;
         }
-        if self.dice.chance(self.faults.full_per_mille) {
+        if self.dice.draw_chance(self.faults.full_per_mille) {
             return None;
         }
         Some(self.end_mut(end.peer()).inbound.room_bytes())
@@ -293,14 +293,14 @@ impl State {
         }
     }
 
-    fn sent(&mut self, end: EndKey, taken_bytes: usize, total_bytes: usize) -> Sent {
+    fn record_sent(&mut self, end: EndKey, taken_bytes: usize, total_bytes: usize) -> Sent {
         let left_bytes = total_bytes - taken_bytes;
         self.end_mut(end).resume_left_bytes = left_bytes;
         if left_bytes == 0 { Sent::Whole } else { Sent::Partial(taken_bytes) }
     }
 
     /// Exposes payload to the other end.
-    pub(super) fn expose(&mut self, end: EndKey, payload: &[IoSlice<'_>]) -> Option<Remote> {
+    pub(super) fn expose(&mut self, end: EndKey, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let connection = self.connections.get_mut(end.connection)?;
         if connection.severed || connection.pull_min_bytes.is_none() {
             return None;
@@ -308,14 +308,14 @@ impl State {
         self.exposures += 1;
         let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         connection.end_mut(end.side).exposed.insert(self.exposures, bytes);
-        Remote::new(&self.exposures.to_le_bytes())
+        RemotePayload::new(&self.exposures.to_le_bytes())
     }
 
     /// Copies what the other end has exposed.
     pub(super) fn pull(
         &mut self,
         end: EndKey,
-        from: &Remote,
+        from: &RemotePayload,
         offset_bytes: u64,
         into: &mut [IoSliceMut<'_>],
     ) -> Pull {
@@ -326,13 +326,15 @@ impl State {
             return Pull::Gone;
         }
         let puller = connection.end_mut(end.side);
-        puller.cannot_pull |= dice.chance(faults.refuse_pull_per_mille);
+        puller.cannot_pull |= dice.draw_chance(faults.refuse_pull_per_mille);
         if puller.cannot_pull {
             return Pull::Refused;
         }
         let Ok(number) = from.as_bytes().try_into().map(u64::from_le_bytes) else { return Pull::Fault };
         let exposed = &connection.end(end.peer().side).exposed;
-        if dice.chance(faults.fault_pull_per_mille) || exposed.read(number, offset_bytes, into).is_none() {
+        if dice.draw_chance(faults.fault_pull_per_mille)
+            || exposed.read_at(number, offset_bytes, into).is_none()
+        {
             return Pull::Fault;
         }
         Pull::Done
@@ -340,16 +342,16 @@ impl State {
 
     /// Takes note of a frame that was sent, for what it says of exposed payload: what the peer is
     /// done with is needed no longer.
-    pub(super) fn note(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
+    pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {
             Header::Request { op, .. } => {
                 if let Ok(number) = payload.try_into() {
-                    connection.end_mut(end.side).exposed.request(*op, u64::from_le_bytes(number));
+                    connection.end_mut(end.side).exposed.attach_to_op(*op, u64::from_le_bytes(number));
                 }
             }
             Header::Done { op, .. } | Header::Clear { op, .. } => {
-                connection.end_mut(end.peer().side).exposed.done(*op);
+                connection.end_mut(end.peer().side).exposed.release_op(*op);
             }
             _ => {}
         }
@@ -385,7 +387,7 @@ impl State {
         }
         let reader = self.end_mut(peer).owner;
         let now = self.endpoints.get(reader).map_or(0, |endpoint| endpoint.calls);
-        let delay_calls = self.dice.delay_calls(&self.faults);
+        let delay_calls = self.dice.draw_delay_calls(&self.faults);
         // A delay counts from the reader's next call on.
         let arrival_call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
         self.end_mut(peer).inbound.flush(arrival_call);
@@ -404,13 +406,13 @@ impl State {
             let severed = connection.severed;
             let state = connection.end_mut(end.side);
             state.is_ready = false;
-            if !severed && self.dice.chance(self.faults.drop_link_per_mille) {
+            if !severed && self.dice.draw_chance(self.faults.drop_link_per_mille) {
                 self.sever(end.connection, Errno::ECONNRESET);
                 continue;
             }
             let available_bytes = state.inbound.advance(calls);
             match state.link {
-                Some(link) if available_bytes > 0 || state.inbound.end().is_some() => {
+                Some(link) if available_bytes > 0 || state.inbound.end_reason().is_some() => {
                     return Some(Ready { end, link, available_bytes });
                 }
                 _ => self.schedule(end),
@@ -463,13 +465,13 @@ impl State {
             self.end_mut(end).leave(EndState::Gone);
             self.sever(end.connection, Errno::ECONNRESET);
         }
-        self.reap(end.connection);
+        self.remove_if_unused(end.connection);
     }
 
     /// An end has read that the link is down.
-    pub(super) fn end_read(&mut self, end: EndKey) {
+    pub(super) fn leave_after_down(&mut self, end: EndKey) {
         self.end_mut(end).leave(EndState::Gone);
-        self.reap(end.connection);
+        self.remove_if_unused(end.connection);
     }
 
     /// Ends a connection in both directions at once. What was flushed may still arrive, or a part of it.
@@ -483,7 +485,7 @@ impl State {
             state.acceptor.leave(EndState::Gone);
         }
         for side in [Side::Connector, Side::Acceptor] {
-            let loses = self.dice.chance(self.faults.lose_per_mille);
+            let loses = self.dice.draw_chance(self.faults.lose_per_mille);
             let end = state.end_mut(side);
             if end.presence != EndState::Open {
                 end.leave(EndState::Gone);
@@ -492,17 +494,17 @@ impl State {
             end.exposed = Exposed::default();
             end.inbound.finish(LinkError::System(why));
             if loses {
-                let keep_bytes = self.dice.up_to(end.inbound.flushed_bytes());
+                let keep_bytes = self.dice.number_up_to(end.inbound.flushed_bytes());
                 end.inbound.truncate(keep_bytes);
             }
         }
         self.schedule(EndKey { connection, side: Side::Connector });
         self.schedule(EndKey { connection, side: Side::Acceptor });
-        self.reap(connection);
+        self.remove_if_unused(connection);
     }
 
     /// Forgets a connection that neither end uses any more.
-    fn reap(&mut self, connection: ConnectionKey) {
+    fn remove_if_unused(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
         if state.connector.presence != EndState::Open && state.acceptor.presence != EndState::Open {
             self.connections.remove(connection);
@@ -510,10 +512,10 @@ impl State {
     }
 
     /// Removes an endpoint as if its process had died.
-    pub(super) fn remove(&mut self, key: EndpointKey) {
+    pub(super) fn remove_endpoint(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.remove(key) else { return };
         self.by_address.remove(&endpoint.hello.address);
-        for connection in self.connections_of(|connection| connection.is_of(key)) {
+        for connection in self.connections_where(|connection| connection.has_endpoint(key)) {
             let state = &mut self.connections[connection];
             let mut loses = false;
             for end in [&mut state.connector, &mut state.acceptor] {
@@ -525,7 +527,7 @@ impl State {
             if loses {
                 self.sever(connection, Errno::ECONNRESET);
             }
-            self.reap(connection);
+            self.remove_if_unused(connection);
         }
     }
 
@@ -533,13 +535,13 @@ impl State {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.accepting = false;
         for connection in std::mem::take(&mut endpoint.incoming) {
-            self.turn_away(connection, Errno::ECONNRESET);
+            self.refuse_connection(connection, Errno::ECONNRESET);
         }
     }
 
     /// Severs every connection between two endpoints and says how many there were.
     pub(super) fn break_links(&mut self, a: EndpointKey, b: EndpointKey) -> usize {
-        let between = self.connections_of(|connection| {
+        let between = self.connections_where(|connection| {
             let owners = (connection.connector.owner, connection.acceptor.owner);
             !connection.severed && (owners == (a, b) || owners == (b, a))
         });
@@ -549,7 +551,7 @@ impl State {
         between.len()
     }
 
-    pub(super) fn draining(&self, key: EndpointKey) -> usize {
+    pub(super) fn draining_count(&self, key: EndpointKey) -> usize {
         self.connections
             .values()
             .flat_map(|connection| [&connection.connector, &connection.acceptor])
@@ -566,7 +568,7 @@ impl State {
         })
     }
 
-    fn connections_of(&self, belongs: impl Fn(&Connection) -> bool) -> Vec<ConnectionKey> {
+    fn connections_where(&self, belongs: impl Fn(&Connection) -> bool) -> Vec<ConnectionKey> {
         self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
     }
 

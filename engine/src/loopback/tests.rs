@@ -14,21 +14,21 @@ impl FrameHandler for Events {
     fn frame(&mut self, _: LinkId, header: &Header, _: &[u8]) {
         panic!("no peer has sent {header:?}");
     }
-    fn begin(&mut self, _: LinkId, header: &Header) {
+    fn frame_begun(&mut self, _: LinkId, header: &Header) {
         panic!("no peer has sent {header:?}");
     }
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         self.0.push((link, event));
     }
 }
 
 /// Everything that happens to the links of a transport that has nothing else to report.
-fn events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEvent)> {
+fn drain_link_events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEvent)> {
     let mut events = Events::default();
     while transport.receive(9, &mut events) > 0 {}
     events.0
@@ -41,18 +41,18 @@ fn invalid_frame_breaks_the_link() {
         network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")
     });
     let link = a.connect(b.address());
-    assert_eq!(events(&mut a), [], "the connection is made, and the peer has said nothing");
-    let up = events(&mut b);
+    assert_eq!(drain_link_events(&mut a), [], "the connection is made, and the peer has said nothing");
+    let up = drain_link_events(&mut b);
     let [(peer, LinkEvent::Up { instance: 11, .. })] = up[..] else { panic!("{up:?}") };
-    assert_eq!(events(&mut a), [(link, LinkEvent::Up { peer: b.address(), instance: 22 })]);
+    assert_eq!(drain_link_events(&mut a), [(link, LinkEvent::Up { peer: b.address(), instance: 22 })]);
 
-    let end = a.end(link).expect("linked");
+    let end = a.end_of_link(link).expect("linked");
     network.lock().send(end, b"no header starts like this", &[], true);
     a.flush();
-    let down = events(&mut b);
+    let down = drain_link_events(&mut b);
     assert!(matches!(down[..], [(at, LinkEvent::Down(LinkError::Protocol(_)))] if at == peer), "{down:?}");
     let reset = LinkEvent::Down(LinkError::System(Errno::ECONNRESET));
-    assert_eq!(events(&mut a), [(link, reset)]);
+    assert_eq!(drain_link_events(&mut a), [(link, reset)]);
     assert!(network.is_quiet());
 }
 
@@ -63,8 +63,11 @@ fn network_counts_only_reported_events() {
         network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")
     });
     a.connect(b.address());
-    assert_eq!((events(&mut a).len(), network.reported()), (0, 0));
-    assert_eq!((events(&mut b).len(), network.reported()), (1, 1));
-    assert_eq!((events(&mut a).len(), network.reported()), (1, 2));
-    assert_eq!((events(&mut a).len(), events(&mut b).len(), network.reported()), (0, 0, 2));
+    assert_eq!((drain_link_events(&mut a).len(), network.received_count()), (0, 0));
+    assert_eq!((drain_link_events(&mut b).len(), network.received_count()), (1, 1));
+    assert_eq!((drain_link_events(&mut a).len(), network.received_count()), (1, 2));
+    assert_eq!(
+        (drain_link_events(&mut a).len(), drain_link_events(&mut b).len(), network.received_count()),
+        (0, 0, 2)
+    );
 }

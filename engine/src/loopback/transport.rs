@@ -11,8 +11,8 @@ use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
 use crate::transport::{
-    Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Remote, Sent, SharedMemory,
-    Transport,
+    Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload, Sent,
+    SharedMemory, Transport,
 };
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::hello::{HELLO_BYTES, Hello};
@@ -60,7 +60,7 @@ enum Stream {
 }
 
 /// Something to report, decided under the lock and reported without it.
-enum News {
+enum PendingReport {
     /// The scratch buffer has bytes of this link; whether payload among them is to be placed.
     Bytes {
         link: LinkId,
@@ -77,24 +77,24 @@ impl LoopbackTransport {
         LoopbackTransport { network, key, address, links: Vec::new(), free: Vec::new(), scratch: Vec::new() }
     }
 
-    fn link(&self, link: LinkId) -> Option<&Link> {
+    fn find_link(&self, link: LinkId) -> Option<&Link> {
         self.links.get(link.0 as usize)?.as_ref()
     }
 
     /// The end that a caller means.
-    pub(super) fn end(&self, link: LinkId) -> Option<EndKey> {
-        let end = self.link(link).map(|link| link.end);
+    pub(super) fn end_of_link(&self, link: LinkId) -> Option<EndKey> {
+        let end = self.find_link(link).map(|link| link.end);
         debug_assert!(end.is_some(), "{link:?} is none of this transport's links");
         end
     }
 
     /// The name that the next link gets: the one freed last, so that a caller that uses a name too
     /// long meets its successor soon.
-    fn next_id(&self) -> LinkId {
+    fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
 
-    fn insert(&mut self, end: EndKey, connected_to: Option<Address>) {
+    fn insert_link(&mut self, end: EndKey, connected_to: Option<Address>) {
         let stream = Stream::Hello { start: [0; HELLO_BYTES], len_bytes: 0 };
         let link = Some(Link { end, connected_to, stream });
         match self.free.pop() {
@@ -103,47 +103,47 @@ impl LoopbackTransport {
         }
     }
 
-    fn remove(&mut self, id: LinkId) -> Option<Link> {
+    fn remove_link(&mut self, id: LinkId) -> Option<Link> {
         let link = self.links.get_mut(id.0 as usize)?.take()?;
         self.free.push(id);
         Some(link)
     }
 
-    fn accept(&mut self) {
+    fn accept_all_pending(&mut self) {
         loop {
-            let accepted = self.network.lock().accept(self.key, self.next_id());
+            let accepted = self.network.lock().accept(self.key, self.next_link_id());
             let Some(end) = accepted else { return };
-            self.insert(end, None);
+            self.insert_link(end, None);
         }
     }
 
     /// Finds the next thing to report. Bytes are moved to the scratch buffer.
-    fn next_news(&mut self, budget_frames: u32) -> Option<News> {
+    fn next_pending_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();
         loop {
             let ready = state.next_ready(self.key)?;
             let Ready { end, link, available_bytes } = ready;
             let Some(known) = self.links.get(link.0 as usize).and_then(Option::as_ref) else {
-                state.end_read(end);
+                state.leave_after_down(end);
                 continue;
             };
             if available_bytes > 0 {
-                let count_bytes = known.stream.turn_bytes(&mut state, &ready, budget_frames);
+                let count_bytes = known.stream.bytes_to_read(&mut state, &ready, budget_frames);
                 self.scratch.clear();
                 state.inbound(end).read(count_bytes, &mut self.scratch);
                 state.schedule(end);
-                let place = state.dice.coin();
-                return Some(News::Bytes { link, place });
+                let place = state.dice.flip_coin();
+                return Some(PendingReport::Bytes { link, place });
             }
-            let why = state.inbound(end).end().cloned()?;
-            state.end_read(end);
-            return Some(News::Down { link, why });
+            let why = state.inbound(end).end_reason().cloned()?;
+            state.leave_after_down(end);
+            return Some(PendingReport::Down { link, why });
         }
     }
 
     /// Hands the bytes in the scratch buffer over. Returns how much was reported.
-    fn report_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
+    fn report_scratch_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
         let outcome = match &mut link.stream {
             Stream::Hello { start, len_bytes } => {
@@ -159,7 +159,7 @@ impl LoopbackTransport {
                     if link.connected_to.is_none() {
                         self.network.lock().answer_hello(self.key, link.end);
                     }
-                    receiver.link(id, LinkEvent::Up { peer, instance: hello.instance });
+                    receiver.link_event(id, LinkEvent::Up { peer, instance: hello.instance });
                     1
                 })
             }
@@ -176,7 +176,7 @@ impl LoopbackTransport {
 
     /// Reports the end of a link, unless the receiver does not know the link.
     fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
-        let Some(link) = self.remove(id) else { return 0 };
+        let Some(link) = self.remove_link(id) else { return 0 };
         let why = match (&link.stream, why) {
             (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
             // The peer closed in the middle of a frame that it had only partly written.
@@ -185,7 +185,7 @@ impl LoopbackTransport {
             }
             (_, why) => why,
         };
-        receiver.link(id, LinkEvent::Down(why));
+        receiver.link_event(id, LinkEvent::Down(why));
         1
     }
 }
@@ -196,15 +196,15 @@ impl Transport for LoopbackTransport {
     }
 
     fn caps(&self, link: LinkId) -> LinkCaps {
-        self.link(link)
+        self.find_link(link)
             .and_then(|link| self.network.lock().caps(link.end))
             .unwrap_or(LinkCaps { inline_max_bytes: INJECT_MAX_BYTES, pull_min_bytes: usize::MAX })
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
-        let link = self.next_id();
+        let link = self.next_link_id();
         let end = self.network.lock().connect(self.key, to, link);
-        self.insert(end, Some(to));
+        self.insert_link(end, Some(to));
         link
     }
 
@@ -214,13 +214,13 @@ impl Transport for LoopbackTransport {
             payload.len() <= self.caps(link).inline_max_bytes,
             "a payload too long to be sent inline"
         );
-        let Some(end) = self.end(link) else { return Err(Full) };
+        let Some(end) = self.end_of_link(link) else { return Err(Full) };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         let mut state = self.network.lock();
         match state.send(end, &buffer[..header_bytes], &[IoSlice::new(payload)], false) {
             Sent::Whole => {
-                state.note(end, header, payload);
+                state.track_exposed_payload(end, header, payload);
                 Ok(())
             }
             Sent::Full | Sent::Partial(_) => Err(Full),
@@ -230,28 +230,39 @@ impl Transport for LoopbackTransport {
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let payload_bytes: usize = payload.iter().map(|slice| slice.len()).sum();
         debug_assert_eq!(header.payload_len_bytes(), payload_bytes as u64, "a payload of another length");
-        let Some(end) = self.end(link) else { return Sent::Full };
+        let Some(end) = self.end_of_link(link) else { return Sent::Full };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
         self.network.lock().send(end, &buffer[..header_bytes], payload, true)
     }
 
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
-        let Some(end) = self.end(link) else { return Sent::Full };
+        let Some(end) = self.end_of_link(link) else { return Sent::Full };
         self.network.lock().resume(end, rest)
     }
 
-    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
-        self.network.lock().expose(self.end(link)?, payload)
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
+        self.network.lock().expose(self.end_of_link(link)?, payload)
     }
 
-    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
-        let Some(end) = self.end(link) else { return Pull::Gone };
+    fn pull(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
+        let Some(end) = self.end_of_link(link) else { return Pull::Gone };
         self.network.lock().pull(end, from, offset_bytes, into)
     }
 
-    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
-        self.end(link)?;
+    fn map_peer_memory(
+        &mut self,
+        link: LinkId,
+        from: &RemotePayload,
+        len_bytes: u64,
+    ) -> Option<Arc<dyn SharedMemory>> {
+        self.end_of_link(link)?;
         self.network.memories.map(from, len_bytes)
     }
 
@@ -260,14 +271,14 @@ impl Transport for LoopbackTransport {
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        self.network.lock().begin_call(self.key);
-        self.accept();
+        self.network.lock().begin_receive_call(self.key);
+        self.accept_all_pending();
         let mut reported = 0;
         while reported < budget_frames {
-            let Some(news) = self.next_news(budget_frames - reported) else { break };
+            let Some(news) = self.next_pending_report(budget_frames - reported) else { break };
             reported += match news {
-                News::Bytes { link, place } => self.report_bytes(link, place, receiver),
-                News::Down { link, why } => self.report_down(link, why, receiver),
+                PendingReport::Bytes { link, place } => self.report_scratch_bytes(link, place, receiver),
+                PendingReport::Down { link, why } => self.report_down(link, why, receiver),
             };
         }
         if reported > 0 {
@@ -277,7 +288,7 @@ impl Transport for LoopbackTransport {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        let removed = self.remove(link);
+        let removed = self.remove_link(link);
         debug_assert!(removed.is_some(), "{link:?} is none of this transport's links");
         if let Some(link) = removed {
             self.network.lock().close(link.end, how);
@@ -288,14 +299,14 @@ impl Transport for LoopbackTransport {
         self.network.lock().stop_accepting(self.key);
     }
 
-    fn draining(&self) -> usize {
-        self.network.lock().draining(self.key)
+    fn draining_count(&self) -> usize {
+        self.network.lock().draining_count(self.key)
     }
 }
 
 impl Drop for LoopbackTransport {
     fn drop(&mut self) {
-        self.network.lock().remove(self.key);
+        self.network.lock().remove_endpoint(self.key);
     }
 }
 
@@ -309,13 +320,13 @@ impl std::fmt::Debug for LoopbackTransport {
 impl Stream {
     /// How much of a link is read in one turn: one frame, or as much of one as has arrived; or, if
     /// the network cuts, an arbitrary piece.
-    fn turn_bytes(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
+    fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
             Stream::Hello { len_bytes, .. } => {
                 let hello_bytes = available_bytes.min(HELLO_BYTES - len_bytes);
                 let State { dice, faults, .. } = state;
-                return dice.cut_bytes(faults, hello_bytes).unwrap_or(hello_bytes);
+                return dice.draw_cut_bytes(faults, hello_bytes).unwrap_or(hello_bytes);
             }
             Stream::Frames(decoder) => {
                 let payload_left = usize::try_from(decoder.payload_left()).unwrap_or(usize::MAX);
@@ -325,7 +336,7 @@ impl Stream {
         // As many headers as the budget allows fit behind the payload, so a cut goes through frames.
         let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
         let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
-        if let Some(cut_bytes) = state.dice.cut_bytes(&state.faults, cut_max_bytes) {
+        if let Some(cut_bytes) = state.dice.draw_cut_bytes(&state.faults, cut_max_bytes) {
             return cut_bytes;
         }
         if payload_left > 0 {
@@ -365,7 +376,7 @@ fn report_frames(
     if place && decoder.payload_left() > 0 {
         let payload_bytes =
             usize::try_from(decoder.payload_left()).map_or(bytes.len(), |left| left.min(bytes.len()));
-        let placed_bytes = fill(&mut receiver.space(link), &bytes[..payload_bytes]);
+        let placed_bytes = copy_into_slices(&mut receiver.payload_space(link), &bytes[..payload_bytes]);
         if placed_bytes > 0 {
             decoder.placed(link, placed_bytes, receiver);
             bytes = &bytes[placed_bytes..];
@@ -379,7 +390,7 @@ fn report_frames(
 }
 
 /// Copies as much as fits into the slices and returns how much that was.
-fn fill(space: &mut [IoSliceMut<'_>], bytes: &[u8]) -> usize {
+fn copy_into_slices(space: &mut [IoSliceMut<'_>], bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for slice in space {
         let (now, later) = rest.split_at(rest.len().min(slice.len()));

@@ -33,7 +33,7 @@ pub(super) trait Index: Default + fmt::Debug {
     fn remove(&mut self, key: &Self::Key, sequence: Sequence);
 
     /// The earliest entry that matches. `entries` are all there are, the earliest first.
-    fn earliest(
+    fn earliest_match(
         &mut self,
         query: &Self::Query,
         entries: impl Iterator<Item = (Self::Key, Sequence)>,
@@ -60,7 +60,7 @@ impl Masked {
         self.entries.remove(&(source, tag | self.ignore, sequence));
     }
 
-    fn earliest(&self, source: Option<PeerId>, tag: u64) -> Option<Sequence> {
+    fn earliest_match(&self, source: Option<PeerId>, tag: u64) -> Option<Sequence> {
         let tag = tag | self.ignore;
         let (_, _, sequence) = self.entries.range((source, tag, 0)..=(source, tag, Sequence::MAX)).next()?;
         Some(*sequence)
@@ -99,7 +99,7 @@ impl Index for PostedIndex {
         }
     }
 
-    fn earliest(
+    fn earliest_match(
         &mut self,
         query: &Envelope,
         _: impl Iterator<Item = (Criteria, Sequence)>,
@@ -107,7 +107,7 @@ impl Index for PostedIndex {
         let filters = [Some(query.source), None];
         self.masks
             .iter()
-            .flat_map(|mask| filters.map(|source| mask.earliest(source, query.tag)))
+            .flat_map(|mask| filters.map(|source| mask.earliest_match(source, query.tag)))
             .flatten()
             .min()
     }
@@ -142,13 +142,13 @@ impl Index for UnexpectedIndex {
         }
     }
 
-    fn earliest(
+    fn earliest_match(
         &mut self,
         query: &Criteria,
         mut entries: impl Iterator<Item = (Envelope, Sequence)>,
     ) -> Option<Sequence> {
         if let Some(mask) = self.masks.iter().find(|mask| mask.ignore == query.ignore) {
-            return mask.earliest(query.source, query.tag);
+            return mask.earliest_match(query.source, query.tag);
         }
         if self.masks.len() == UNEXPECTED_MASKS_MAX {
             return entries.find(|(key, _)| key.is_accepted_by(query)).map(|(_, sequence)| sequence);
@@ -158,7 +158,7 @@ impl Index for UnexpectedIndex {
             mask.insert(Some(key.source), key.tag, sequence);
             mask.insert(None, key.tag, sequence);
         }
-        let earliest = mask.earliest(query.source, query.tag);
+        let earliest = mask.earliest_match(query.source, query.tag);
         self.masks.push(mask);
         earliest
     }

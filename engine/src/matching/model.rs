@@ -65,29 +65,29 @@ impl Model {
         Model { peers, matching: Matching::new(), posted: vec![], unexpected: vec![], next_name: 0 }
     }
 
-    pub(crate) fn apply(&mut self, operation: Operation) {
+    pub(crate) fn apply_and_check(&mut self, operation: Operation) {
         match operation {
-            Operation::Arrive { source, tag } => self.arrive(self.peer(source), tag),
-            Operation::Post { source, tag, ignore } => self.post(&self.criteria(source, tag, ignore)),
+            Operation::Arrive { source, tag } => self.arrive(self.peer_by_number(source), tag),
+            Operation::Post { source, tag, ignore } => self.post(&self.build_criteria(source, tag, ignore)),
             Operation::Peek { source, tag, ignore } => {
-                let criteria = self.criteria(source, tag, ignore);
-                let expected = self.first_accepted(&criteria).map(|at| self.unexpected[at].2);
+                let criteria = self.build_criteria(source, tag, ignore);
+                let expected = self.first_accepted_unexpected(&criteria).map(|at| self.unexpected[at].2);
                 assert_eq!(self.matching.peek_unexpected(&criteria), expected);
             }
-            Operation::KeepAside { source, tag } => self.keep(self.peer(source), tag),
+            Operation::KeepAside { source, tag } => self.add_unexpected(self.peer_by_number(source), tag),
             Operation::PostBehind { source, tag, ignore } => {
-                self.append(&self.criteria(source, tag, ignore));
+                self.add_posted(&self.build_criteria(source, tag, ignore));
             }
             Operation::PeekPosted { source, tag } => {
-                let source = self.peer(source);
-                let expected = self.first_accepting(source, tag).map(|at| self.posted[at].1);
+                let source = self.peer_by_number(source);
+                let expected = self.first_accepting_posted(source, tag).map(|at| self.posted[at].1);
                 assert_eq!(self.matching.peek_posted(source, tag), expected);
             }
             Operation::PostedFor { source } => {
-                let source = self.peer(source);
+                let source = self.peer_by_number(source);
                 let is_meant = |(criteria, _): &&(Criteria, u32)| criteria.source == Some(source);
                 let expected = self.posted.iter().filter(is_meant).map(|(_, name)| *name);
-                assert!(self.matching.posted_for(source).eq(expected));
+                assert!(self.matching.directed_posted(source).eq(expected));
             }
             Operation::RemovePosted { place } => {
                 if let Some(at) = place.checked_rem(self.posted.len()) {
@@ -129,51 +129,51 @@ impl Model {
     }
 
     fn arrive(&mut self, source: PeerId, tag: u64) {
-        let taken = self.first_accepting(source, tag);
+        let taken = self.first_accepting_posted(source, tag);
         let expected = taken.map(|at| self.posted.remove(at).1);
         assert_eq!(self.matching.take_posted(source, tag), expected);
         if expected.is_none() {
-            self.keep(source, tag);
+            self.add_unexpected(source, tag);
         }
     }
 
-    fn keep(&mut self, source: PeerId, tag: u64) {
-        let name = self.name();
+    fn add_unexpected(&mut self, source: PeerId, tag: u64) {
+        let name = self.allocate_name();
         self.unexpected.push((source, tag, name));
         self.matching.add_unexpected(source, tag, name);
     }
 
     fn post(&mut self, criteria: &Criteria) {
-        let expected = self.first_accepted(criteria).map(|at| self.unexpected.remove(at).2);
+        let expected = self.first_accepted_unexpected(criteria).map(|at| self.unexpected.remove(at).2);
         assert_eq!(self.matching.take_unexpected(criteria), expected);
         if expected.is_none() {
-            self.append(criteria);
+            self.add_posted(criteria);
         }
     }
 
-    fn append(&mut self, criteria: &Criteria) {
-        let name = self.name();
+    fn add_posted(&mut self, criteria: &Criteria) {
+        let name = self.allocate_name();
         self.posted.push((*criteria, name));
-        self.matching.post(*criteria, name);
+        self.matching.add_posted(*criteria, name);
     }
 
-    fn first_accepting(&self, source: PeerId, tag: u64) -> Option<usize> {
+    fn first_accepting_posted(&self, source: PeerId, tag: u64) -> Option<usize> {
         self.posted.iter().position(|(criteria, _)| is_match(criteria, source, tag))
     }
 
-    fn first_accepted(&self, criteria: &Criteria) -> Option<usize> {
+    fn first_accepted_unexpected(&self, criteria: &Criteria) -> Option<usize> {
         self.unexpected.iter().position(|(source, tag, _)| is_match(criteria, *source, *tag))
     }
 
-    fn criteria(&self, source: Option<usize>, tag: u64, ignore: u64) -> Criteria {
-        Criteria { source: source.map(|source| self.peer(source)), tag, ignore }
+    fn build_criteria(&self, source: Option<usize>, tag: u64, ignore: u64) -> Criteria {
+        Criteria { source: source.map(|source| self.peer_by_number(source)), tag, ignore }
     }
 
-    fn peer(&self, number: usize) -> PeerId {
+    fn peer_by_number(&self, number: usize) -> PeerId {
         self.peers[number % self.peers.len()]
     }
 
-    fn name(&mut self) -> u32 {
+    fn allocate_name(&mut self) -> u32 {
         self.next_name += 1;
         self.next_name - 1
     }

@@ -71,14 +71,14 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
 
     /// Takes the earliest entry that matches.
     #[inline]
-    pub(super) fn take(&mut self, query: &X::Query) -> Option<N> {
-        let at = self.find(query)?;
+    pub(super) fn take_earliest(&mut self, query: &X::Query) -> Option<N> {
+        let at = self.find_earliest(query)?;
         self.take_at(at)
     }
 
     /// The earliest entry that matches. It stays in the queue.
-    pub(super) fn peek(&mut self, query: &X::Query) -> Option<N> {
-        let at = self.find(query)?;
+    pub(super) fn peek_earliest(&mut self, query: &X::Query) -> Option<N> {
+        let at = self.find_earliest(query)?;
         self.slots[at].entry.map(|(_, name)| name)
     }
 
@@ -89,7 +89,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     }
 
     /// Takes all entries whose keys and names are like this, in one pass.
-    pub(super) fn take_where(&mut self, is_meant: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
+    pub(super) fn take_all_where(&mut self, is_meant: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
             if let Some((_, name)) = slot.entry.take_if(|(key, name)| is_meant(key, *name)) {
@@ -114,7 +114,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
 
     /// Where the earliest entry that matches is.
     #[inline]
-    fn find(&mut self, query: &X::Query) -> Option<usize> {
+    fn find_earliest(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
         // Most often the front matches, or there is nothing.
@@ -131,7 +131,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
             entries().for_each(|(key, sequence)| index.insert(&key, sequence));
             index
         });
-        let sequence = index.earliest(query, entries())?;
+        let sequence = index.earliest_match(query, entries())?;
         self.slots.binary_search_by_key(&sequence, |slot| slot.sequence).ok()
     }
 
@@ -157,7 +157,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         if let Some(index) = &mut self.index {
             index.remove(&key, sequence);
         }
-        self.tidy();
+        self.compact();
         Some(name)
     }
 
@@ -178,7 +178,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     }
 
     /// Restores what holds of vacant slots, and drops the index of a queue that has become short.
-    fn tidy(&mut self) {
+    fn compact(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
             self.slots.pop_front();
             self.vacant -= 1;

@@ -9,16 +9,16 @@ use super::*;
 const A: PeerId = PeerId(0);
 const B: PeerId = PeerId(1);
 
-fn exact(tag: u64) -> Criteria {
+fn criteria_for_tag(tag: u64) -> Criteria {
     Criteria { source: None, tag, ignore: 0 }
 }
 
 #[test]
 fn a_message_takes_the_earliest_receive_of_either_kind() {
     let mut matching: Matching<u32, u32> = Matching::new();
-    matching.post(exact(7), 0);
-    matching.post(Criteria::any(), 1);
-    matching.post(exact(7), 2);
+    matching.add_posted(criteria_for_tag(7), 0);
+    matching.add_posted(Criteria::any(), 1);
+    matching.add_posted(criteria_for_tag(7), 2);
     assert_eq!(matching.take_posted(A, 7), Some(0));
     assert_eq!(matching.take_posted(A, 7), Some(1));
     assert_eq!(matching.take_posted(A, 8), None);
@@ -55,7 +55,7 @@ fn many_exact_tags_in_reverse_order() {
     const COUNT: u64 = 100_000;
     let mut matching: Matching<u64, u64> = Matching::new();
     for tag in 0..COUNT {
-        matching.post(exact(tag), tag);
+        matching.add_posted(criteria_for_tag(tag), tag);
     }
     for tag in (0..COUNT).rev() {
         assert_eq!(matching.take_posted(A, tag), Some(tag));
@@ -64,17 +64,17 @@ fn many_exact_tags_in_reverse_order() {
         matching.add_unexpected(A, tag, tag);
     }
     for tag in (0..COUNT).rev() {
-        assert_eq!(matching.take_unexpected(&exact(tag)), Some(tag));
+        assert_eq!(matching.take_unexpected(&criteria_for_tag(tag)), Some(tag));
     }
     assert_eq!((matching.posted_len(), matching.unexpected_len()), (0, 0));
 }
 
 #[test]
-fn many_removals_from_the_middle() {
+fn removals_from_the_middle_leave_other_receives() {
     const COUNT: u32 = 2_000;
     let mut matching: Matching<u32, u32> = Matching::new();
     for name in 0..COUNT {
-        matching.post(exact(u64::from(name)), name);
+        matching.add_posted(criteria_for_tag(u64::from(name)), name);
     }
     // Builds the index, so that it is kept up from here on.
     assert_eq!(matching.take_posted(A, u64::MAX), None);
@@ -94,11 +94,11 @@ fn drained_matching_keeps_no_entries() {
     for round in 0..2 {
         // Long enough for an index, and the first receive that matches is beyond what is scanned.
         for name in 0..100 {
-            matching.post(exact(name / 50), round * 100 + name);
+            matching.add_posted(criteria_for_tag(name / 50), round * 100 + name);
             matching.add_unexpected(A, 2 + name / 50, round * 100 + name);
         }
         assert_eq!(matching.take_posted(A, 1), Some(round * 100 + 50));
-        assert_eq!(matching.take_unexpected(&exact(3)), Some(round * 100 + 50));
+        assert_eq!(matching.take_unexpected(&criteria_for_tag(3)), Some(round * 100 + 50));
         assert_eq!(matching.drain_posted().count(), 99);
         assert_eq!(matching.drain_unexpected().count(), 99);
     }
@@ -172,7 +172,7 @@ proptest! {
     fn matching_agrees_with_the_model(program in any_program()) {
         let mut model = Model::new((0..4).map(PeerId).collect());
         for operation in program {
-            model.apply(operation);
+            model.apply_and_check(operation);
             model.check_order();
         }
     }

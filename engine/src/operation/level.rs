@@ -1,6 +1,6 @@
 //! When an operation completes, and what is reported then.
 
-use crate::wire::Awaits;
+use crate::wire::AwaitedReply;
 
 /// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes
 /// first; of a message [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
@@ -27,11 +27,11 @@ pub enum Level {
 
 impl Level {
     /// What the sender has to hear of a message before this level is reached.
-    pub(crate) fn awaits(self) -> Awaits {
+    pub(crate) fn awaited_reply(self) -> AwaitedReply {
         match self {
-            Level::Inject => Awaits::Nothing,
-            Level::Transmit | Level::Delivery | Level::Commit => Awaits::Arrival,
-            Level::Match => Awaits::Match,
+            Level::Inject => AwaitedReply::Nothing,
+            Level::Transmit | Level::Delivery | Level::Commit => AwaitedReply::Arrival,
+            Level::Match => AwaitedReply::Match,
         }
     }
 
@@ -53,7 +53,7 @@ pub enum Signalled {
     /// The counters, and the completion queue.
     Yes,
     /// The queue of deferred work (`fi_trigger(3)`), by
-    /// [`Sink::work_ended`](crate::completion::Sink::work_ended), and as that returns. Failures are
+    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended), and as that returns. Failures are
     /// reported there, too. The operation's context is its number there.
     Deferred,
 }

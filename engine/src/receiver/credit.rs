@@ -15,8 +15,8 @@
 //! up; those that are there do not suffer for it. A link that is used gets a *window* of a sixteenth of what
 //! is free, so the first ones leave something to those that come later.
 
-use crate::breach::Breach;
 use crate::limits::CREDIT_INITIAL_BYTES;
+use crate::protocol_violation::ProtocolViolation;
 
 /// The part of what is free that one link may have.
 const WINDOW_PARTS: u64 = 16;
@@ -50,7 +50,7 @@ pub(super) struct Grant {
 }
 
 /// A peer sends something for which it has no credit.
-pub(super) const NOT_COVERED: Breach = Breach("sends more than it was granted");
+pub(super) const NOT_COVERED: ProtocolViolation = ProtocolViolation("sends more than it was granted");
 
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Budget {
@@ -67,18 +67,18 @@ impl Budget {
     }
 
     /// Whether less is used than when a link found nothing.
-    pub(super) fn may_feed(&self) -> bool {
+    pub(super) fn can_grant_starved(&self) -> bool {
         self.used_bytes < self.starved_at_bytes
     }
 
     /// Those that found nothing are given credit now.
-    pub(super) fn forget_starved(&mut self) {
+    pub(super) fn reset_starved(&mut self) {
         self.starved_at_bytes = 0;
     }
 
     /// Whether this much is within the limit at all. The credit that links always hold may still
     /// leave no room for it.
-    pub(super) fn could_hold(&self, bytes: u64) -> bool {
+    pub(super) fn can_ever_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }
 
@@ -88,14 +88,14 @@ impl Budget {
     }
 
     /// Sets memory aside for a payload. Returns whether there was enough.
-    pub(super) fn take(&mut self, bytes: u64) -> bool {
+    pub(super) fn try_reserve(&mut self, bytes: u64) -> bool {
         let is_there = self.has_room(bytes);
         self.used_bytes += if is_there { bytes } else { 0 };
         is_there
     }
 
     #[inline(always)]
-    pub(super) fn free(&mut self, bytes: u64) {
+    pub(super) fn release(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.used_bytes, "more is freed than was used");
         self.used_bytes -= bytes;
     }
@@ -125,31 +125,31 @@ impl Grant {
     }
 
     /// A message of this cost is kept until it is received.
-    pub(super) fn keep(&mut self, cost_bytes: u64) {
+    pub(super) fn add_kept(&mut self, cost_bytes: u64) {
         self.kept_bytes += cost_bytes;
     }
 
     /// A message of this cost went where it belongs as it came.
     #[inline(always)]
-    pub(super) fn pass(&mut self, cost_bytes: u64, budget: &mut Budget) {
+    pub(super) fn release_unkept(&mut self, cost_bytes: u64, budget: &mut Budget) {
         self.freed_bytes += cost_bytes;
-        budget.free(cost_bytes);
+        budget.release(cost_bytes);
     }
 
     /// A message of this cost that was kept is kept no longer.
-    pub(super) fn free(&mut self, cost_bytes: u64, budget: &mut Budget) {
+    pub(super) fn release_kept(&mut self, cost_bytes: u64, budget: &mut Budget) {
         self.kept_bytes -= cost_bytes;
-        self.pass(cost_bytes, budget);
+        self.release_unkept(cost_bytes, budget);
     }
 
     /// Whether the peer may soon need more.
     #[inline(always)]
-    pub(super) fn is_due(&self) -> bool {
+    pub(super) fn is_renewal_due(&self) -> bool {
         self.spent_bytes >= self.due_at_bytes || self.is_starved
     }
 
     /// Grants more, if it is worth while and there is something to grant. Returns whether anything was.
-    pub(super) fn renew(&mut self, budget: &mut Budget) -> bool {
+    pub(super) fn try_renew(&mut self, budget: &mut Budget) -> bool {
         let outstanding_bytes = self.granted_bytes - self.freed_bytes;
         let window_bytes =
             ((budget.free_bytes() + outstanding_bytes) / WINDOW_PARTS).max(CREDIT_INITIAL_BYTES);
@@ -169,7 +169,7 @@ impl Grant {
     /// The link has ended: what was not spent returns, and what is kept is the budget's to account for.
     pub(super) fn end(self, budget: &mut Budget) {
         budget.links -= 1;
-        budget.free(self.granted_bytes - self.freed_bytes - self.kept_bytes);
+        budget.release(self.granted_bytes - self.freed_bytes - self.kept_bytes);
     }
 }
 
@@ -186,12 +186,12 @@ mod tests {
     fn link_begins_with_initial_credit_and_gets_a_share_of_free_budget() {
         let mut budget = Budget::new(LIMIT_BYTES);
         let mut grant = Grant::initial(&mut budget);
-        assert!(!grant.is_due());
+        assert!(!grant.is_renewal_due());
         assert!(grant.spend(CREDIT_INITIAL_BYTES / 2));
-        grant.keep(CREDIT_INITIAL_BYTES / 2);
-        assert!(grant.is_due() && grant.renew(&mut budget));
+        grant.add_kept(CREDIT_INITIAL_BYTES / 2);
+        assert!(grant.is_renewal_due() && grant.try_renew(&mut budget));
         assert_eq!(grant.granted_bytes, LIMIT_BYTES as u64 / WINDOW_PARTS);
-        assert!(!grant.is_due());
+        assert!(!grant.is_renewal_due());
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         FetchReceived,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn any_step() -> impl Strategy<Value = Step> {
         prop_oneof![
             1 => Just(Step::Open),
             1 => any::<usize>().prop_map(Step::End),
@@ -229,7 +229,7 @@ mod tests {
         /// The budget is kept but for what every link begins with; a sender whose messages were all received
         /// can go on; and nothing stays used when all is over.
         #[test]
-        fn granted_credit_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
+        fn granted_credit_stays_within_the_budget(steps in prop::collection::vec(any_step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);
             let mut links: Vec<(Grant, Vec<u64>)> = Vec::new();
             let (mut left_behind, mut fetched, mut most_links) = (Vec::new(), Vec::new(), 0);
@@ -249,26 +249,26 @@ mod tests {
                             continue;
                         }
                         if is_kept {
-                            grant.keep(cost_bytes);
+                            grant.add_kept(cost_bytes);
                             kept.push(cost_bytes);
                         } else {
-                            grant.pass(cost_bytes, &mut budget);
+                            grant.release_unkept(cost_bytes, &mut budget);
                         }
-                        if grant.is_due() {
-                            grant.renew(&mut budget);
+                        if grant.is_renewal_due() {
+                            grant.try_renew(&mut budget);
                         }
                     }
                     Step::Receive(which) => match links.get_mut(which % count) {
                         Some((grant, kept)) if !kept.is_empty() => {
-                            grant.free(kept.swap_remove(which % kept.len()), &mut budget);
-                            if grant.is_due() {
-                                grant.renew(&mut budget);
+                            grant.release_kept(kept.swap_remove(which % kept.len()), &mut budget);
+                            if grant.is_renewal_due() {
+                                grant.try_renew(&mut budget);
                             }
                         }
-                        _ => left_behind.pop().into_iter().for_each(|bytes| budget.free(bytes)),
+                        _ => left_behind.pop().into_iter().for_each(|bytes| budget.release(bytes)),
                     },
-                    Step::Fetch(bytes) => fetched.extend(budget.take(bytes).then_some(bytes)),
-                    Step::FetchReceived => fetched.pop().into_iter().for_each(|bytes| budget.free(bytes)),
+                    Step::Fetch(bytes) => fetched.extend(budget.try_reserve(bytes).then_some(bytes)),
+                    Step::FetchReceived => fetched.pop().into_iter().for_each(|bytes| budget.release(bytes)),
                     Step::Open | Step::End(_) => {}
                 }
                 most_links = most_links.max(links.len() as u64);
@@ -284,7 +284,7 @@ mod tests {
                 grant.end(&mut budget);
                 left_behind.extend(kept);
             }
-            left_behind.into_iter().chain(fetched).for_each(|bytes| budget.free(bytes));
+            left_behind.into_iter().chain(fetched).for_each(|bytes| budget.release(bytes));
             prop_assert_eq!(budget.used_bytes, 0);
         }
     }

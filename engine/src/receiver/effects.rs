@@ -1,6 +1,6 @@
 //! What a receiver asks for.
 
-use crate::completion::{Completion, Failure, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -14,7 +14,7 @@ pub(crate) trait ReceiverEffects {
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn complete(&mut self, completion: Completion, to: Option<MemberId>) -> Result<(), Completion>;
+    fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation>;
 
     /// Reports a receive, or a look at a message, that has failed, to the member that it failed at, if that
     /// is one.
@@ -22,7 +22,7 @@ pub(crate) trait ReceiverEffects {
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn fail(&mut self, failure: Failure, to: Option<MemberId>) -> Result<(), Failure>;
+    fn fail(&mut self, failure: FailedOperation, to: Option<MemberId>) -> Result<(), FailedOperation>;
 
     /// Counts a receive that has succeeded.
     fn count(&mut self, events: CounterEvents, to: MemberId);
@@ -31,13 +31,13 @@ pub(crate) trait ReceiverEffects {
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
     /// A receive that was deferred work has ended. Returns what else to report of it.
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 
     /// Sends the peer of a link a header, behind the headers that it waits for already.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Acknowledges to the peer of a link how many messages [have
-    /// arrived](super::Receiver::received_messages).
+    /// arrived](super::Receiver::received_message_count).
     fn owe_ack(&mut self, link: LinkId);
 
     /// Sends the peer of a link the credit that it [was granted](super::Receiver::granted_bytes).
@@ -45,13 +45,13 @@ pub(crate) trait ReceiverEffects {
 
     /// Whether a member reports the success of receives that did not ask for a report.
     #[inline(always)]
-    fn reports_unasked(&self, _: MemberId) -> bool {
+    fn reports_unsignalled(&self, _: MemberId) -> bool {
         false
     }
 
     /// Whether reports of a member wait for room although [`complete`](Self::complete) took them.
     #[inline(always)]
-    fn is_full(&self, _: MemberId) -> bool {
+    fn has_waiting_reports(&self, _: MemberId) -> bool {
         false
     }
 }
@@ -60,11 +60,11 @@ pub(crate) trait ReceiverEffects {
 pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
 
 impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
-    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         Err(completion)
     }
 
-    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {
         Err(failure)
     }
 
@@ -76,8 +76,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.count_error(events, to);
     }
 
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.0.work_ended(number, has_succeeded)
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.0.deferred_work_ended(number, has_succeeded)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
@@ -92,12 +92,12 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.owe_credit(link);
     }
 
-    fn reports_unasked(&self, member: MemberId) -> bool {
-        self.0.reports_unasked(member)
+    fn reports_unsignalled(&self, member: MemberId) -> bool {
+        self.0.reports_unsignalled(member)
     }
 
-    fn is_full(&self, member: MemberId) -> bool {
-        self.0.is_full(member)
+    fn has_waiting_reports(&self, member: MemberId) -> bool {
+        self.0.has_waiting_reports(member)
     }
 }
 

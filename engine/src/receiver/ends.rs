@@ -2,19 +2,19 @@
 
 use super::effects::ReportLater;
 use super::links::Arriving;
-use super::{MemberId, Placement, Receiver, ReceiverEffects};
-use crate::completion::{Completion, Failure, WorkEnd};
+use super::{MemberId, PayloadDestination, Receiver, ReceiverEffects};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::error::OperationError;
-use crate::filling::{Filling, clamp};
 use crate::flags::CounterEvents;
 use crate::operation::{Receive, ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
+use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::wire::Message;
 
 impl Receiver {
     /// A receive that is in the operation table has all of its message.
     #[inline(always)]
-    pub(super) fn received_at(
+    pub(super) fn finish_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -24,29 +24,31 @@ impl Receiver {
     ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_truncated_at(id, source, message, member, effects);
+            return self.fail_truncated_receive(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
             // Before there is a completion, which would be moved once more.
             effects.count(CounterEvents::RECV, member);
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.report_inline(completion, Some(member), effects);
+            let completion =
+                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            self.complete_or_hold(completion, Some(member), effects);
         } else if receive.signalled == Signalled::Deferred {
-            return self.work_received_at(id, source, message, member, effects);
+            return self.finish_work_receive(id, source, message, member, effects);
         } else if receive.role != ReceiveRole::Single {
-            return self.special_received_at(id, source, message, member, effects);
+            return self.finish_turn_or_buffer_part(id, source, message, member, effects);
         } else {
             effects.count(CounterEvents::RECV, member);
-            if effects.reports_unasked(member) {
-                let completion = receive.completion(source, message, clamp(message.len_bytes));
-                self.report(completion, Some(member), effects);
+            if effects.reports_unsignalled(member) {
+                let completion =
+                    receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+                self.report_success(completion, Some(member), effects);
             }
         }
         self.receives.remove(id);
     }
 
     /// A receive that never was in the operation table has all of its message.
-    pub(super) fn received(
+    pub(super) fn finish_immediate_receive(
         &mut self,
         mut receive: Receive,
         source: PeerId,
@@ -55,23 +57,25 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_truncated(receive, source, message, member, effects);
+            return self.report_truncated(receive, source, message, member, effects);
         }
         if receive.signalled == Signalled::Deferred {
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            return self.work_received(completion, member, effects);
+            let completion =
+                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            return self.report_work_received(completion, member, effects);
         }
         effects.count(CounterEvents::RECV, member);
-        if receive.signalled == Signalled::Yes || effects.reports_unasked(member) {
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.report(completion, Some(member), effects);
+        if receive.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
+            let completion =
+                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            self.report_success(completion, Some(member), effects);
         }
     }
 
     /// A receive in the operation table that has a turn, or is part of a multi-receive buffer, has all of its
     /// message.
     #[cold]
-    fn special_received_at(
+    fn finish_turn_or_buffer_part(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -89,7 +93,7 @@ impl Receiver {
 
     /// A receive in the operation table that is deferred work has all of its message.
     #[cold]
-    fn work_received_at(
+    fn finish_work_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -98,30 +102,31 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         if let Some(mut receive) = self.receives.remove(id) {
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.work_received(completion, member, effects);
+            let completion =
+                receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
+            self.report_work_received(completion, member, effects);
         }
     }
 
     /// A receive that is deferred work has succeeded.
     #[cold]
-    fn work_received(
+    fn report_work_received(
         &mut self,
-        mut completion: Completion,
+        mut completion: EndedOperation,
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let WorkEnd { context, is_reported } = effects.work_ended(completion.context, true);
+        let WorkEnd { context, is_reported } = effects.deferred_work_ended(completion.context, true);
         if is_reported {
             completion.context = context;
             effects.count(CounterEvents::RECV, member);
-            self.report(completion, Some(member), effects);
+            self.report_success(completion, Some(member), effects);
         }
     }
 
     /// A message is longer than the receive in the operation table that it was given.
     #[cold]
-    fn received_truncated_at(
+    fn fail_truncated_receive(
         &mut self,
         id: ReceiveId,
         source: PeerId,
@@ -134,7 +139,7 @@ impl Receiver {
         }
         let Some(receive) = self.receives.remove(id) else { return };
         let is_part = receive.role == ReceiveRole::Part;
-        self.received_truncated(receive, source, message, member, effects);
+        self.report_truncated(receive, source, message, member, effects);
         if is_part {
             self.part_failed(id, member, effects);
         }
@@ -142,7 +147,7 @@ impl Receiver {
 
     /// A message is longer than the receive that it was given.
     #[cold]
-    fn received_truncated(
+    fn report_truncated(
         &mut self,
         mut receive: Receive,
         source: PeerId,
@@ -152,9 +157,9 @@ impl Receiver {
     ) {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
-        let completion = receive.completion(source, message, placed_bytes);
-        let failure = Failure { completion, error, target: None };
-        self.failed(failure, receive.signalled, Some(member), effects);
+        let completion = receive.complete_with_message(source, message, placed_bytes);
+        let failure = FailedOperation { completion, error, target: None };
+        self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
     }
 
     /// A peer is gone, or could not be reached: receives that accept messages of it alone fail.
@@ -164,28 +169,28 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        if self.leaves_unmatched() {
+        if self.has_unmatched_untagged() {
             self.fail_directed_later(peer, error);
         } else {
-            for receive in self.untagged.take_posted_for(peer) {
+            for receive in self.untagged.take_all_directed_posted(peer) {
                 self.fail_posted(receive, Some(peer), error, effects);
             }
         }
-        for receive in self.tagged.take_posted_for(peer) {
+        for receive in self.tagged.take_all_directed_posted(peer) {
             self.fail_posted(receive, Some(peer), error, effects);
         }
     }
 
     /// Nothing more can arrive: the connection has ended, or there will be none. All receives fail, and so do
     /// those that are posted from now on, unless a message is there for them.
-    pub(crate) fn end_all(
+    pub(crate) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
         self.over = Some(Box::new(error.clone()));
-        if self.leaves_unmatched() {
+        if self.has_unmatched_untagged() {
             self.fail_all_later(peer, error);
         } else {
             for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
@@ -199,13 +204,13 @@ impl Receiver {
 
     /// As [`end_all`](Self::end_all), but what fails is reported in the next pass: an application
     /// that drives several endpoints reads first what the others have received in this one.
-    pub(crate) fn end_all_in_next_pass(
+    pub(crate) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.end_all(peer, error, &mut ReportLater(effects));
+        self.fail_all_and_close(peer, error, &mut ReportLater(effects));
     }
 
     /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
@@ -220,54 +225,60 @@ impl Receiver {
             self.fail_buffer(id, peer, error, effects);
         } else if let Some(receive) = self.receives.remove(id) {
             let signalled = receive.signalled;
-            self.failed(receive.failure(peer, 0, error.clone()), signalled, None, effects);
+            self.count_and_report_failure(
+                receive.into_failure(peer, 0, error.clone()),
+                signalled,
+                None,
+                effects,
+            );
         }
     }
 
     /// A receive that was being filled fails; the beginning of an unexpected message vanishes.
-    pub(super) fn abandon(
+    pub(super) fn abandon_partial_message(
         &mut self,
         source: PeerId,
-        filling: &Filling<Arriving>,
+        filling: &Reassembly<Arriving>,
         member: MemberId,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
-            Placement::Posted(id) => {
+            PayloadDestination::Posted(id) => {
                 if self.has_turn(id) {
                     self.abandoned_in_turn(id, source, filling, error, effects);
                 } else if let Some(receive) = self.receives.remove(id) {
-                    let placed_bytes = clamp(filling.arrived_bytes).min(receive.destination.len_bytes());
+                    let placed_bytes =
+                        clamp_to_usize(filling.arrived_bytes).min(receive.destination.len_bytes());
                     let Receive { role, signalled, .. } = receive;
-                    let failure = receive.failure(Some(source), placed_bytes, error.clone());
-                    self.failed(failure, signalled, Some(member), effects);
+                    let failure = receive.into_failure(Some(source), placed_bytes, error.clone());
+                    self.count_and_report_failure(failure, signalled, Some(member), effects);
                     if role == ReceiveRole::Part {
                         self.part_failed(id, member, effects);
                     }
                 }
             }
-            Placement::Unexpected(id) => self.lose(id, message, error, effects),
-            Placement::Nowhere => {}
+            PayloadDestination::Unexpected(id) => self.drop_incomplete(id, message, error, effects),
+            PayloadDestination::Nowhere => {}
         }
     }
 
     /// Reports a receive, or a look at a message, that has succeeded.
-    pub(super) fn report(
+    pub(super) fn report_success(
         &mut self,
-        completion: Completion,
+        completion: EndedOperation,
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.report_inline(completion, to, effects);
+        self.complete_or_hold(completion, to, effects);
     }
 
     // Without a closure, which would not be inlined: each time that a completion is moved costs.
     #[inline(always)]
-    fn report_inline(
+    fn complete_or_hold(
         &mut self,
-        completion: Completion,
+        completion: EndedOperation,
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
@@ -283,7 +294,7 @@ impl Receiver {
     /// Reports a look at a message that has found nothing, or what has failed and was counted.
     pub(crate) fn report_failure(
         &mut self,
-        failure: Failure,
+        failure: FailedOperation,
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
@@ -291,34 +302,34 @@ impl Receiver {
     }
 
     /// Counts and reports a receive that has failed.
-    pub(super) fn failed(
+    pub(super) fn count_and_report_failure(
         &mut self,
-        mut failure: Failure,
+        mut failure: FailedOperation,
         signalled: Signalled,
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
         let mut is_counted = true;
         if signalled == Signalled::Deferred {
-            let end = effects.work_ended(failure.completion.context, false);
+            let end = effects.deferred_work_ended(failure.completion.context, false);
             (failure.completion.context, is_counted) = (end.context, end.is_reported);
         }
         if is_counted {
-            effects.count_error(CounterEvents::of(failure.completion.flags), to);
+            effects.count_error(CounterEvents::of_completion(failure.completion.flags), to);
         }
         self.report_failure(failure, to, effects);
     }
 
     /// Whether ends of receives wait for room in their queue.
     #[inline(always)]
-    pub(crate) fn has_held(&self) -> bool {
+    pub(crate) fn has_held_reports(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// Reports what waits for room in its queue, as far as there is room now. Reports of a shared receiver
     /// wait at their members instead.
     #[cold]
-    pub(crate) fn deliver_held(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl ReceiverEffects) {
         self.held.deliver(|outcome| match outcome {
             Ok(completion) => effects.complete(completion, Some(MemberId::ONLY)).map_err(Ok),
             Err(failure) => {

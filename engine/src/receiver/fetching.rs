@@ -12,14 +12,14 @@ use slotmap::SlotMap;
 
 use super::links::{Arriving, IncomingMessage};
 use super::unexpected::Unexpected;
-use super::{Breach, MemberId, Placement, Receiver, ReceiverEffects};
+use super::{MemberId, PayloadDestination, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::error::OperationError;
 use crate::fetches::{Fetch, FetchStep, Memory};
-use crate::filling::{Filling, clamp};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
-use crate::transport::{LinkId, Pull, Remote};
+use crate::reassembly::{Reassembly, clamp_to_usize};
+use crate::transport::{LinkId, Pull, RemotePayload};
 use crate::wire::{Header, Message};
 
 impl Receiver {
@@ -32,36 +32,46 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if its number is taken, if it is described at too great a length, or not covered by
+    /// A [`ProtocolViolation`] if its number is taken, if it is described at too great a length, or not covered by
     /// credit.
-    pub(crate) fn offered(
+    pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
         message: &Message,
         op: u64,
         remote: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some((source, member)) = self.source_of(id) else { return Ok(()) };
+    ) -> Result<(), ProtocolViolation> {
+        let Some((source, member)) = self.source_and_member_of(id) else { return Ok(()) };
         if self.has_offer(id, op) {
-            return Err(Breach("offers two messages under one number"));
+            return Err(ProtocolViolation("offers two messages under one number"));
         }
-        let remote = Remote::new(remote).ok_or(Breach("describes its payload at too great a length"))?;
+        let remote = RemotePayload::new(remote)
+            .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
-        if let Some(receive) = self.matched(source, message, member, effects) {
+        if let Some(receive) = self.take_match(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
-            self.take_turn(receive, member, true);
-            let fetch = self.fetches.add(id, op, Arriving::at(Placement::Posted(receive), message), remote);
-            self.fetches.begin(fetch);
+            self.assign_turn(receive, member, true);
+            let fetch = self.fetches.add_offer(
+                id,
+                op,
+                Arriving::new_reassembly(PayloadDestination::Posted(receive), message),
+                remote,
+            );
+            self.fetches.begin_fetch(fetch);
             return Ok(());
         }
         let Some(unexpected) = self.keep_offer(id, message, effects) else { return Ok(()) };
-        let fetch =
-            self.fetches.add(id, op, Arriving::at(Placement::Unexpected(unexpected), message), remote);
+        let fetch = self.fetches.add_offer(
+            id,
+            op,
+            Arriving::new_reassembly(PayloadDestination::Unexpected(unexpected), message),
+            remote,
+        );
         if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
             unexpected.fetch = Some(fetch);
         }
-        if !message.awaits.wants_match() && self.budget.could_hold(message.len_bytes) {
+        if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes) {
             // What was matched meanwhile stays in the list until it is its turn, but not for ever.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
@@ -75,7 +85,7 @@ impl Receiver {
 
     /// Whether offers wait for room, or for their turn to be looked at.
     #[inline(always)]
-    pub(crate) fn has_deferred(&self) -> bool {
+    pub(crate) fn has_deferred_fetches(&self) -> bool {
         !self.deferred.is_empty()
     }
 
@@ -84,35 +94,37 @@ impl Receiver {
     pub(crate) fn fetch_deferred(&mut self) {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
-            if let Some(Filling { place: Arriving { place: Placement::Unexpected(unexpected), .. }, .. }) =
-                self.fetches.filling(id).copied()
-                && !self.make_room_for(unexpected)
+            if let Some(Reassembly {
+                place: Arriving { place: PayloadDestination::Unexpected(unexpected), .. },
+                ..
+            }) = self.fetches.reassembly_mut(id).copied()
+                && !self.reserve_payload_memory(unexpected)
             {
                 self.deferred.push_back(id);
                 continue;
             }
-            self.fetches.begin(id);
+            self.fetches.begin_fetch(id);
         }
     }
 
     /// Whether there is room for any of what no receive has matched.
-    pub(super) fn may_fetch_deferred(&self) -> bool {
-        let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting(*id));
+    pub(super) fn can_fetch_deferred(&self) -> bool {
+        let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting_reassembly(*id));
         waiting.any(|filling| self.budget.has_room(filling.len_bytes))
     }
 
     /// A message that is fetched, or waits for it, goes to another place.
-    pub(super) fn place_fetch(&mut self, id: FetchId, place: Placement) {
-        if let Some(filling) = self.fetches.filling(id) {
+    pub(super) fn redirect_fetch(&mut self, id: FetchId, place: PayloadDestination) {
+        if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.place.place = place;
-            self.fetches.begin(id);
+            self.fetches.begin_fetch(id);
         }
     }
 
     /// Lets a message that was thrown away hold its credit, if its sender was asked for it. Returns whether
     /// it does.
-    pub(super) fn hold_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
-        let Some(filling) = self.fetches.asked(id) else { return false };
+    pub(super) fn hold_credit_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
+        let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.place.held_bytes = cost_bytes;
         true
     }
@@ -122,7 +134,7 @@ impl Receiver {
     pub(crate) fn pull(
         &mut self,
         is_callers: impl Fn(LinkId) -> bool,
-        mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         let mut pulled_bytes = 0;
@@ -132,19 +144,25 @@ impl Receiver {
             }
             let mut memory =
                 ReceiveMemories { receives: &mut self.receives, unexpected: &mut self.unexpected };
-            let step = self.fetches.step(&mut memory, &mut pull);
+            let step = self.fetches.pull_step(&mut memory, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
                 FetchStep::Pulled(_) => {}
                 FetchStep::Ended { fetch, .. } => {
                     effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
-                    self.fetched(&fetch, effects);
+                    self.finish_fetch(&fetch, effects);
                 }
                 FetchStep::Faulted(fetch) => {
-                    self.free_held(&fetch, effects);
+                    self.free_held_credit(&fetch, effects);
                     effects.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
-                    if let Some((source, member)) = self.source_of(fetch.link) {
-                        self.abandon(source, &fetch.filling, member, &OperationError::Fault, effects);
+                    if let Some((source, member)) = self.source_and_member_of(fetch.link) {
+                        self.abandon_partial_message(
+                            source,
+                            &fetch.filling,
+                            member,
+                            &OperationError::Fault,
+                            effects,
+                        );
                     }
                 }
                 FetchStep::Asked { link, op, cannot_pull } => {
@@ -166,8 +184,8 @@ impl Receiver {
     }
 
     /// Payload follows that a link's peer was asked for. Returns whether it was.
-    pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
+    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
                 link.reading = Some(IncomingMessage::AskedFor(fetch));
                 true
@@ -177,34 +195,34 @@ impl Receiver {
     }
 
     /// A payload that was asked for is all there.
-    pub(super) fn data_arrived(&mut self, id: FetchId, effects: &mut impl ReceiverEffects) {
-        if let Some(fetch) = self.fetches.take(id) {
+    pub(super) fn requested_data_arrived(&mut self, id: FetchId, effects: &mut impl ReceiverEffects) {
+        if let Some(fetch) = self.fetches.remove(id) {
             if fetch.filling.place.message.awaits.wants_answer() {
                 effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
             }
-            self.fetched(&fetch, effects);
+            self.finish_fetch(&fetch, effects);
         }
     }
 
     /// A fetch has ended, with all of its message in its place.
-    fn fetched(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
-        self.free_held(fetch, effects);
-        if let Some((source, member)) = self.source_of(fetch.link) {
-            self.filled(source, &fetch.filling, member, effects);
+    fn finish_fetch(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
+        self.free_held_credit(fetch, effects);
+        if let Some((source, member)) = self.source_and_member_of(fetch.link) {
+            self.finish_message(source, &fetch.filling, member, effects);
         }
     }
 
     /// The peer that sends on a link, and the member that receives.
-    fn source_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
+    fn source_and_member_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
 
-    fn free_held(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
+    fn free_held_credit(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         let held_bytes = fetch.filling.place.held_bytes;
         if held_bytes > 0
-            && let Some(link) = self.links.of(fetch.link)
+            && let Some(link) = self.links.get_mut(fetch.link)
         {
-            link.grant.free(held_bytes, &mut self.budget);
+            link.grant.release_kept(held_bytes, &mut self.budget);
             self.renew_credit(fetch.link, effects);
         }
     }
@@ -217,29 +235,35 @@ struct ReceiveMemories<'a> {
 }
 
 impl Memory<Arriving> for ReceiveMemories<'_> {
-    fn wanted_bytes(&mut self, filling: &Filling<Arriving>) -> u64 {
+    fn wanted_bytes(&mut self, filling: &Reassembly<Arriving>) -> u64 {
         match filling.place.place {
-            Placement::Posted(receive) => {
+            PayloadDestination::Posted(receive) => {
                 let room_bytes =
                     self.receives.get(receive).map_or(0, |receive| receive.destination.len_bytes());
                 filling.len_bytes.min(room_bytes as u64)
             }
-            Placement::Unexpected(_) => filling.len_bytes,
-            Placement::Nowhere => 0,
+            PayloadDestination::Unexpected(_) => filling.len_bytes,
+            PayloadDestination::Nowhere => 0,
         }
     }
 
     fn pull(
         &mut self,
-        filling: &Filling<Arriving>,
+        filling: &Reassembly<Arriving>,
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
         match filling.place.place {
-            Placement::Posted(receive) => self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
-                copy(&mut receive.destination.space(clamp(filling.arrived_bytes), step_bytes))
-            }),
-            Placement::Unexpected(unexpected) => {
+            PayloadDestination::Posted(receive) => {
+                self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
+                    copy(
+                        &mut receive
+                            .destination
+                            .slices_mut(clamp_to_usize(filling.arrived_bytes), step_bytes),
+                    )
+                })
+            }
+            PayloadDestination::Unexpected(unexpected) => {
                 self.unexpected.get_mut(unexpected).map_or(Pull::Gone, |unexpected| {
                     let before_bytes = unexpected.bytes.len();
                     unexpected.bytes.resize(before_bytes + step_bytes, 0);
@@ -250,12 +274,12 @@ impl Memory<Arriving> for ReceiveMemories<'_> {
                     pulled
                 })
             }
-            Placement::Nowhere => Pull::Gone,
+            PayloadDestination::Nowhere => Pull::Gone,
         }
     }
 
-    fn forget(&mut self, arriving: &Arriving) {
-        if let Placement::Unexpected(unexpected) = arriving.place
+    fn forget_pulled(&mut self, arriving: &Arriving) {
+        if let PayloadDestination::Unexpected(unexpected) = arriving.place
             && let Some(unexpected) = self.unexpected.get_mut(unexpected)
         {
             unexpected.bytes.clear();

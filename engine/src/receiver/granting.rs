@@ -4,7 +4,7 @@ use std::mem;
 
 use super::credit::NOT_COVERED;
 use super::links::MessageOrigin;
-use super::{Breach, Receiver, ReceiverEffects};
+use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
 /// Credit that is kept for something that no receive waits for.
@@ -19,18 +19,18 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if the peer has no credit for it.
-    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
-        let is_covered = self.links.of(id).is_none_or(|link| link.grant.spend(cost_bytes));
+    /// A [`ProtocolViolation`] if the peer has no credit for it.
+    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
+        let is_covered = self.links.get_mut(id).is_none_or(|link| link.grant.spend(cost_bytes));
         if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 
     /// Something of this cost is not kept: its peer may spend as much again.
     #[inline(always)]
     pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
-        if let Some(link) = self.links.of(id) {
-            link.grant.pass(cost_bytes, &mut self.budget);
-            if link.grant.is_due() {
+        if let Some(link) = self.links.get_mut(id) {
+            link.grant.release_unkept(cost_bytes, &mut self.budget);
+            if link.grant.is_renewal_due() {
                 self.renew_credit(id, effects);
             }
         }
@@ -38,9 +38,9 @@ impl Receiver {
 
     /// Keeps the credit for something that stays here for a while. `None` if the link has ended.
     pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        let link = self.links.of(id)?;
-        link.grant.keep(cost_bytes);
-        Some(KeptCredit { origin: link.origin(id), cost_bytes })
+        let link = self.links.get_mut(id)?;
+        link.grant.add_kept(cost_bytes);
+        Some(KeptCredit { origin: link.message_origin(id), cost_bytes })
     }
 
     /// Gives back credit that was kept.
@@ -56,12 +56,12 @@ impl Receiver {
         cost_bytes: u64,
         effects: &mut impl ReceiverEffects,
     ) {
-        match self.links.origin_of(origin) {
+        match self.links.link_of_origin(origin) {
             Some(link) => {
-                link.grant.free(cost_bytes, &mut self.budget);
+                link.grant.release_kept(cost_bytes, &mut self.budget);
                 self.renew_credit(origin.link, effects);
             }
-            None => self.budget.free(cost_bytes),
+            None => self.budget.release(cost_bytes),
         }
     }
 
@@ -72,7 +72,7 @@ impl Receiver {
 
     /// A link's peer knows of all its credit.
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
-        if let Some(link) = self.links.of(id) {
+        if let Some(link) = self.links.get_mut(id) {
             link.owes_credit = false;
         }
     }
@@ -80,13 +80,13 @@ impl Receiver {
     /// Gives a link's peer more credit, if it is time to and there is any.
     #[cold]
     pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         // A peer that does not read gets no more credit, so the headers that wait for it stay
         // within bounds.
-        if link.owes_credit || !link.grant.is_due() {
+        if link.owes_credit || !link.grant.is_renewal_due() {
             return;
         }
-        if link.grant.renew(&mut self.budget) {
+        if link.grant.try_renew(&mut self.budget) {
             link.owes_credit = true;
             effects.owe_credit(id);
         } else {
@@ -103,8 +103,8 @@ impl Receiver {
     /// Gives credit to links that found nothing, now that others have given something back. Their peers may
     /// have nothing left to send, so nothing else would come back to them.
     pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
-        if self.budget.may_feed() {
-            self.budget.forget_starved();
+        if self.budget.can_grant_starved() {
+            self.budget.reset_starved();
             for link in mem::take(&mut self.starved) {
                 self.renew_credit(link, effects);
             }

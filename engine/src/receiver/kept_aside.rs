@@ -12,23 +12,23 @@ use crate::wire::Message;
 
 impl Receiver {
     /// Whether any member keeps messages aside.
-    pub(super) fn keeps_aside(&self) -> bool {
+    pub(super) fn has_kept_aside(&self) -> bool {
         !self.multi_receives.kept_aside.is_empty()
     }
 
-    pub(super) fn keeps_aside_of(&self, member: MemberId) -> bool {
+    pub(super) fn has_kept_aside_for(&self, member: MemberId) -> bool {
         self.multi_receives.kept_aside.contains_key(&member)
     }
 
     /// Keeps the untagged messages of a member aside from now on.
-    pub(super) fn keep_aside(&mut self, member: MemberId) {
+    pub(super) fn begin_keeping_aside(&mut self, member: MemberId) {
         self.multi_receives.kept_aside.entry(member).or_default();
         self.update_special_cases();
     }
 
-    /// As [`keep_aside`](Self::keep_aside), with those that were received before.
+    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), with those that were received before.
     pub(super) fn keep_all_aside(&mut self, member: MemberId) {
-        self.keep_aside(member);
+        self.begin_keeping_aside(member);
         let is_of_member =
             |id: &UnexpectedId| self.unexpected.get(*id).is_some_and(|found| found.origin.member == member);
         let of_member: Vec<UnexpectedId> = self.untagged.unexpected().filter(is_of_member).collect();
@@ -42,8 +42,13 @@ impl Receiver {
 
     /// Lists a message that was just received, if its member keeps such messages aside. Returns whether it
     /// does.
-    pub(super) fn list_kept_aside(&mut self, member: MemberId, message: &Message, id: UnexpectedId) -> bool {
-        if message.tag.is_some() || !self.keeps_aside() {
+    pub(super) fn push_if_kept_aside(
+        &mut self,
+        member: MemberId,
+        message: &Message,
+        id: UnexpectedId,
+    ) -> bool {
+        if message.tag.is_some() || !self.has_kept_aside() {
             return false;
         }
         let aside = self.multi_receives.kept_aside.get_mut(&member);
@@ -63,9 +68,9 @@ impl Receiver {
         while let Some(id) = aside.pop_front() {
             let Some(found) = self.unexpected.get(id) else { continue };
             let (source, message) = (found.source, found.message);
-            match self.matched_among_buffers(source, &message, member, effects) {
-                Some(receive) => self.receive_unexpected_at(receive, id, effects),
-                None if self.keeps_aside_of(member) => {
+            match self.take_match_among_buffers(source, &message, member, effects) {
+                Some(receive) => self.receive_unexpected_into(receive, id, effects),
+                None if self.has_kept_aside_for(member) => {
                     aside.push_front(id);
                     self.multi_receives.kept_aside.insert(member, aside);
                     return;
@@ -74,6 +79,6 @@ impl Receiver {
             }
         }
         self.update_special_cases();
-        self.fail_orphans(effects);
+        self.fail_orphaned_receives(effects);
     }
 }

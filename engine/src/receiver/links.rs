@@ -2,10 +2,10 @@
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
-use super::place::Placement;
-use crate::filling::Filling;
+use super::payload_destination::PayloadDestination;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
+use crate::reassembly::Reassembly;
 use crate::transport::LinkId;
 use crate::wire::Message;
 
@@ -39,7 +39,7 @@ pub(super) struct ReceiverLink {
 #[derive(Debug)]
 pub(super) enum IncomingMessage {
     /// An eager one, and its number among those of the link.
-    Eager { filling: Filling<Arriving>, number: u64 },
+    Eager { filling: Reassembly<Arriving>, number: u64 },
     /// A message that was requested from its sender.
     AskedFor(FetchId),
 }
@@ -48,7 +48,7 @@ pub(super) enum IncomingMessage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) message: Message,
-    pub(super) place: Placement,
+    pub(super) place: PayloadDestination,
     /// The credit that it holds because it was thrown away while its sender is asked for it: else a peer that
     /// never sends it could offer more without end.
     pub(super) held_bytes: u64,
@@ -56,8 +56,8 @@ pub(super) struct Arriving {
 
 impl Arriving {
     /// A message of which nothing has arrived.
-    pub(super) fn at(place: Placement, message: &Message) -> Filling<Arriving> {
-        Filling::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
+    pub(super) fn new_reassembly(place: PayloadDestination, message: &Message) -> Reassembly<Arriving> {
+        Reassembly::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) struct MessageOrigin {
 
 impl ReceiverLink {
     /// A message of the link, which has this number.
-    pub(super) fn origin(&self, id: LinkId) -> MessageOrigin {
+    pub(super) fn message_origin(&self, id: LinkId) -> MessageOrigin {
         MessageOrigin { link: id, member: self.member, begun_at: self.begun_at }
     }
 }
@@ -87,7 +87,7 @@ pub(super) struct ReceiverLinks {
 
 impl ReceiverLinks {
     #[inline]
-    pub(super) fn of(&mut self, id: LinkId) -> Option<&mut ReceiverLink> {
+    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut ReceiverLink> {
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
@@ -97,16 +97,16 @@ impl ReceiverLinks {
     }
 
     /// The link that something came from, if it has not ended.
-    pub(super) fn origin_of(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
-        self.of(origin.link).filter(|link| link.begun_at == origin.begun_at)
+    pub(super) fn link_of_origin(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
+        self.get_mut(origin.link).filter(|link| link.begun_at == origin.begun_at)
     }
 
-    pub(super) fn have_peer(&self, peer: PeerId) -> bool {
-        self.peers().any(|other| other == peer)
+    pub(super) fn has_link_to(&self, peer: PeerId) -> bool {
+        self.linked_peers().any(|other| other == peer)
     }
 
     /// The peers that links lead to.
-    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+    pub(super) fn linked_peers(&self) -> impl Iterator<Item = PeerId> {
         self.by_id.iter().flatten().map(|link| link.peer)
     }
 

@@ -4,17 +4,17 @@ use std::mem;
 
 use super::credit::NOT_COVERED;
 use super::links::{Arriving, IncomingMessage};
-use super::place::Placement;
-use super::{Breach, MemberId, Receiver, ReceiverEffects};
+use super::payload_destination::PayloadDestination;
+use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
-use crate::filling::{Filling, clamp};
 use crate::operation::ReceiveId;
 use crate::peer_id::PeerId;
+use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
 /// A message has arrived on a link that the receiver does not know.
-const UNKNOWN_LINK: Breach = Breach("sends over no link");
+const UNKNOWN_LINK: ProtocolViolation = ProtocolViolation("sends over no link");
 
 /// The memory of a receive while payload is read into it.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(crate) struct LentBuffer {
 
 impl LentBuffer {
     /// Where the next bytes belong.
-    pub(crate) fn space(&mut self) -> Space<'_> {
-        self.destination.space(self.at_bytes, self.len_bytes)
+    pub(crate) fn payload_space(&mut self) -> Space<'_> {
+        self.destination.slices_mut(self.at_bytes, self.len_bytes)
     }
 }
 
@@ -37,17 +37,17 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if its sender had no credit for it, or the link is unknown.
+    /// A [`ProtocolViolation`] if its sender had no credit for it, or the link is unknown.
     #[inline(always)]
-    pub(crate) fn message(
+    pub(crate) fn message_arrived(
         &mut self,
         id: LinkId,
         message: &Message,
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), ProtocolViolation> {
         // One look at the link for all of it: this is the way of every small message.
-        let Some(link) = self.links.of(id) else { return Err(UNKNOWN_LINK) };
+        let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
@@ -57,12 +57,12 @@ impl Receiver {
         if message.awaits.wants_ack() {
             effects.owe_ack(id);
         }
-        if let Some(receive_id) = self.matched(source, message, member, effects) {
+        if let Some(receive_id) = self.take_match(source, message, member, effects) {
             self.return_credit(id, cost_bytes, effects);
             if let Some(receive) = self.receives.get_mut(receive_id) {
                 receive.destination.copy_in(0, payload);
             }
-            self.received_at(receive_id, source, message, member, effects);
+            self.finish_receive(receive_id, source, message, member, effects);
             report_match(id, message, number, effects);
         } else {
             self.keep_eager(id, message, payload, number, effects);
@@ -80,25 +80,26 @@ impl Receiver {
         id: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.links.of(id) else { return Ok(()) };
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
         }
         let (source, number, member) = (link.peer, link.received_messages + 1, link.member);
-        let place = match self.matched(source, message, member, effects) {
+        let place = match self.take_match(source, message, member, effects) {
             Some(receive) => {
                 self.return_credit(id, cost_bytes, effects);
-                Placement::Posted(receive)
+                PayloadDestination::Posted(receive)
             }
             None => match self.keep_eager(id, message, &[], number, effects) {
-                Some(unexpected) => Placement::Unexpected(unexpected),
+                Some(unexpected) => PayloadDestination::Unexpected(unexpected),
                 None => return Ok(()),
             },
         };
-        if let Some(link) = self.links.of(id) {
-            link.reading = Some(IncomingMessage::Eager { filling: Arriving::at(place, message), number });
+        if let Some(link) = self.links.get_mut(id) {
+            link.reading =
+                Some(IncomingMessage::Eager { filling: Arriving::new_reassembly(place, message), number });
         }
         Ok(())
     }
@@ -106,7 +107,7 @@ impl Receiver {
     /// The earliest posted receive that a message from `source` matches, or what it is given of a
     /// multi-receive buffer. It is posted no longer.
     #[inline(always)]
-    pub(super) fn matched(
+    pub(super) fn take_match(
         &mut self,
         source: PeerId,
         message: &Message,
@@ -114,83 +115,84 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
         if self.has_special_cases {
-            return self.matched_specially(source, message, member, effects);
+            return self.take_special_match(source, message, member, effects);
         }
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
     /// As [`matched`](Self::matched), where multi-receive buffers or turns are to be looked at.
     #[cold]
-    fn matched_specially(
+    fn take_special_match(
         &mut self,
         source: PeerId,
         message: &Message,
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
-        let found = if self.multi_receives.are_active() && message.tag.is_none() {
-            self.matched_among_buffers(source, message, member, effects)
+        let found = if self.multi_receives.may_claim_untagged() && message.tag.is_none() {
+            self.take_match_among_buffers(source, message, member, effects)
         } else {
             self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
         };
         if let Some(receive) = found {
-            self.take_turn(receive, member, false);
+            self.assign_turn(receive, member, false);
         }
         found
     }
 
     /// Multi-receive buffers, messages that are kept aside, or turns have come or gone.
     pub(super) fn update_special_cases(&mut self) {
-        self.has_special_cases = self.multi_receives.are_active() || self.turns.are_pending();
+        self.has_special_cases = self.multi_receives.may_claim_untagged() || self.turns.has_turns();
     }
 
     /// The next bytes of the message that is being read on a link have arrived. Without such a message they
     /// are dropped.
-    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
-        let Some(filling) = self.filling(id).copied() else { return };
-        let bytes = filling.part_of(bytes);
+    pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
+        let Some(filling) = self.reassembly_mut(id).copied() else { return };
+        let bytes = filling.clip_bytes(bytes);
         match filling.place.place {
-            Placement::Posted(receive) => {
+            PayloadDestination::Posted(receive) => {
                 if let Some(receive) = self.receives.get_mut(receive) {
-                    receive.destination.copy_in(clamp(filling.arrived_bytes), bytes);
+                    receive.destination.copy_in(clamp_to_usize(filling.arrived_bytes), bytes);
                 }
             }
-            Placement::Unexpected(unexpected) => {
+            PayloadDestination::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.bytes.extend_from_slice(bytes);
                 }
             }
-            Placement::Nowhere => {}
+            PayloadDestination::Nowhere => {}
         }
-        self.placed(id, bytes.len(), effects);
+        self.bytes_placed(id, bytes.len(), effects);
     }
 
     /// Where the next bytes of the message that is being read on a link belong, if that is the memory of a
     /// receive.
-    pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
-        let Some(filling) = self.filling(id).copied() else { return Space::new() };
+    pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
+        let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match filling.place.place {
-            Placement::Posted(receive) => match self.receives.get_mut(receive) {
-                Some(receive) => {
-                    receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
-                }
+            PayloadDestination::Posted(receive) => match self.receives.get_mut(receive) {
+                Some(receive) => receive
+                    .destination
+                    .slices_mut(clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes())),
                 None => Space::new(),
             },
-            Placement::Unexpected(_) | Placement::Nowhere => Space::new(),
+            PayloadDestination::Unexpected(_) | PayloadDestination::Nowhere => Space::new(),
         }
     }
 
     /// As [`space`](Self::space), for a caller that fills it while others use the receiver. To be
     /// [given back](Self::take_back) before anything else is done on the link.
-    pub(crate) fn lend(&mut self, id: LinkId) -> Option<LentBuffer> {
-        let filling = self.filling(id).copied()?;
-        let Placement::Posted(receive) = filling.place.place else { return None };
+    pub(crate) fn lend_buffer(&mut self, id: LinkId) -> Option<LentBuffer> {
+        let filling = self.reassembly_mut(id).copied()?;
+        let PayloadDestination::Posted(receive) = filling.place.place else { return None };
         let destination = mem::take(&mut self.receives.get_mut(receive)?.destination);
-        let (at_bytes, len_bytes) = (clamp(filling.arrived_bytes), clamp(filling.left_bytes()));
+        let (at_bytes, len_bytes) =
+            (clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()));
         Some(LentBuffer { receive, destination, at_bytes, len_bytes })
     }
 
-    pub(crate) fn take_back(&mut self, lent: LentBuffer) {
+    pub(crate) fn take_back_buffer(&mut self, lent: LentBuffer) {
         if let Some(receive) = self.receives.get_mut(lent.receive) {
             receive.destination = lent.destination;
         }
@@ -198,12 +200,17 @@ impl Receiver {
 
     /// Bytes of the message that is being read on a link are where they belong. With its last one the message
     /// is there.
-    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
-        let Some(filling) = self.filling(id) else { return };
+    pub(crate) fn bytes_placed(
+        &mut self,
+        id: LinkId,
+        count_bytes: usize,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let Some(filling) = self.reassembly_mut(id) else { return };
         if !filling.advance(count_bytes) {
             return;
         }
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         match link.reading.take() {
             Some(IncomingMessage::Eager { filling, number }) => {
                 link.received_messages += 1;
@@ -212,41 +219,43 @@ impl Receiver {
                 if message.awaits.wants_ack() {
                     effects.owe_ack(id);
                 }
-                self.filled(source, &filling, member, effects);
-                if !matches!(place, Placement::Unexpected(_)) {
+                self.finish_message(source, &filling, member, effects);
+                if !matches!(place, PayloadDestination::Unexpected(_)) {
                     report_match(id, &message, number, effects);
                 }
             }
-            Some(IncomingMessage::AskedFor(fetch)) => self.data_arrived(fetch, effects),
+            Some(IncomingMessage::AskedFor(fetch)) => self.requested_data_arrived(fetch, effects),
             None => {}
         }
     }
 
     /// The payload that is being read on a link.
-    pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling<Arriving>> {
-        match self.links.of(id)?.reading.as_mut()? {
+    pub(super) fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<Arriving>> {
+        match self.links.get_mut(id)?.reading.as_mut()? {
             IncomingMessage::Eager { filling, .. } => Some(filling),
-            IncomingMessage::AskedFor(fetch) => self.fetches.filling(*fetch),
+            IncomingMessage::AskedFor(fetch) => self.fetches.reassembly_mut(*fetch),
         }
     }
 
     /// All of a message is in its place.
-    pub(super) fn filled(
+    pub(super) fn finish_message(
         &mut self,
         source: PeerId,
-        filling: &Filling<Arriving>,
+        filling: &Reassembly<Arriving>,
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
-            Placement::Posted(receive) => self.received_at(receive, source, message, member, effects),
-            Placement::Unexpected(unexpected) => {
+            PayloadDestination::Posted(receive) => {
+                self.finish_receive(receive, source, message, member, effects);
+            }
+            PayloadDestination::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.fetch = None;
                 }
             }
-            Placement::Nowhere => {}
+            PayloadDestination::Nowhere => {}
         }
     }
 
@@ -255,16 +264,16 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if the last such question waits for its answer.
+    /// A [`ProtocolViolation`] if the last such question waits for its answer.
     pub(crate) fn fence_asked(
         &mut self,
         id: LinkId,
         matched: bool,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.links.of(id) else { return Ok(()) };
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         if link.fenced_messages > 0 {
-            return Err(Breach("sends a fence before the last one was answered"));
+            return Err(ProtocolViolation("sends a fence before the last one was answered"));
         }
         link.received_fences += 1;
         if matched && link.unmatched_messages > 0 {

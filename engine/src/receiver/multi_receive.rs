@@ -22,14 +22,14 @@ use slotmap::SecondaryMap;
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
-use crate::completion::{Completion, Failure};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::{Again, Misuse, OperationError};
-use crate::filling::clamp;
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
 use crate::operation::{Receive, ReceiveId, ReceiveRequest, ReceiveRole, Signalled, UnexpectedId};
 use crate::peer_id::PeerId;
+use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
@@ -81,12 +81,12 @@ enum End {
 impl MultiReceives {
     /// Whether an untagged message may be for a buffer, or has to wait behind a message for a
     /// buffer.
-    pub(super) fn are_active(&self) -> bool {
+    pub(super) fn may_claim_untagged(&self) -> bool {
         self.keeps_untagged || self.posted > 0 || !self.kept_aside.is_empty()
     }
 
     /// The peers that buffers are about to fail with.
-    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+    pub(super) fn failing_sources(&self) -> impl Iterator<Item = PeerId> {
         self.buffers.values().filter_map(|buffer| match buffer.end.as_ref()? {
             End::Failed { source, .. } => *source,
             End::Consumed => None,
@@ -112,75 +112,75 @@ impl Receiver {
             let error = Misuse::Flags(OpFlags::MULTI_RECV.bits()).into();
             return Err(Rejected { error, returned: destination });
         }
-        if self.outstanding() >= self.depth_ops {
+        if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
-        let destination = destination.in_one_piece()?;
+        let destination = destination.into_contiguous()?;
         let criteria = Criteria { source: criteria.source, ..Criteria::any() };
         let receive =
             Receive { destination, tagged, context, signalled: Signalled::No, role: ReceiveRole::Buffer };
-        let id = self.post_behind(criteria, receive);
+        let id = self.post_without_matching(criteria, receive);
         let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
-        self.count_posted(self.multi_receives.posted + 1);
-        self.fill_with_unexpected(id, &criteria, effects);
-        self.fail_if_over(id, effects);
+        self.set_posted_count(self.multi_receives.posted + 1);
+        self.fill_buffer_with_unexpected(id, &criteria, effects);
+        self.fail_if_ended(id, effects);
         Ok(())
     }
 
-    fn set_keeps_untagged(&mut self, keeps_untagged: bool) {
+    fn set_keeps_untagged_aside(&mut self, keeps_untagged: bool) {
         self.multi_receives.keeps_untagged = keeps_untagged;
         self.update_special_cases();
     }
 
-    fn count_posted(&mut self, posted: usize) {
+    fn set_posted_count(&mut self, posted: usize) {
         self.multi_receives.posted = posted;
         self.update_special_cases();
     }
 
     /// Whether messages of this kind are kept aside: not matched for now.
     #[inline(always)]
-    pub(super) fn is_kept_aside(&self, tagged: bool) -> bool {
+    pub(super) fn is_kind_kept_aside(&self, tagged: bool) -> bool {
         self.multi_receives.keeps_untagged && !tagged
     }
 
     /// Whether untagged messages are there that posted receives may match yet.
-    pub(super) fn leaves_unmatched(&self) -> bool {
-        self.is_kept_aside(false) || self.keeps_aside()
+    pub(super) fn has_unmatched_untagged(&self) -> bool {
+        self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
 
     /// Posts a receive that takes none of the messages that are there.
     #[cold]
-    pub(super) fn post_behind(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
+    pub(super) fn post_without_matching(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
         let id = self.receives.insert(receive);
-        matching.post(criteria, id);
+        matching.add_posted(criteria, id);
         id
     }
 
     /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also
     /// if it is kept aside.
     #[cold]
-    pub(super) fn matched_among_buffers(
+    pub(super) fn take_match_among_buffers(
         &mut self,
         source: PeerId,
         message: &Message,
         member: MemberId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<ReceiveId> {
-        while !self.multi_receives.keeps_untagged && !self.keeps_aside_of(member) {
+        while !self.multi_receives.keeps_untagged && !self.has_kept_aside_for(member) {
             let id = self.untagged.peek_posted(source, 0)?;
             if self.receives.get(id).is_none_or(|receive| receive.role != ReceiveRole::Buffer) {
                 return self.untagged.take_posted(source, 0);
             }
-            if self.keep_untagged_if_full() {
+            if self.keep_untagged_aside_if_full() {
                 break;
             }
-            if effects.is_full(member) || self.has_many_turns(member) {
-                self.keep_aside(member);
+            if effects.has_waiting_reports(member) || self.has_max_turns(member) {
+                self.begin_keeping_aside(member);
                 break;
             }
-            if let Some(part) = self.part_for(id, message, member, effects) {
+            if let Some(part) = self.place_in_buffer(id, message, member, effects) {
                 return Some(part);
             }
         }
@@ -193,7 +193,7 @@ impl Receiver {
         if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
-        self.set_keeps_untagged(false);
+        self.set_keeps_untagged_aside(false);
         // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the
         // later ones either. And what is taken is then the earliest of its source, which need not be looked
         // for from the front.
@@ -210,16 +210,16 @@ impl Receiver {
                     passed_over += 1;
                     continue;
                 };
-                match self.matched_among_buffers(source, &message, MemberId::ONLY, effects) {
+                match self.take_match_among_buffers(source, &message, MemberId::ONLY, effects) {
                     Some(receive) => {
                         let earliest = Criteria { source: Some(source), ..Criteria::any() };
                         let taken = self.untagged.take_unexpected(&earliest);
                         debug_assert_eq!(taken, Some(id), "an earlier one of this source was passed over");
-                        self.receive_unexpected_at(receive, id, effects);
+                        self.receive_unexpected_into(receive, id, effects);
                     }
                     None if self.multi_receives.keeps_untagged => return,
                     // So do those behind it, before which it is matched then.
-                    None if self.keeps_aside_of(MemberId::ONLY) => {
+                    None if self.has_kept_aside_for(MemberId::ONLY) => {
                         return self.keep_all_aside(MemberId::ONLY);
                     }
                     None => {
@@ -231,12 +231,12 @@ impl Receiver {
             // So that what was passed over is skipped a few times only.
             step *= 2;
         }
-        self.fail_orphans(effects);
+        self.fail_orphaned_receives(effects);
     }
 
     /// Fails receives whose only sender is gone, after what it has sent was matched.
-    pub(super) fn fail_orphans(&mut self, effects: &mut impl ReceiverEffects) {
-        if self.leaves_unmatched() {
+    pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
+        if self.has_unmatched_untagged() {
             return;
         }
         let mut orphans = mem::take(&mut self.multi_receives.orphans);
@@ -252,7 +252,7 @@ impl Receiver {
     /// The untagged receives that accept messages of this peer alone, which has died, fail when
     /// they have taken what was kept aside.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
-        for id in self.untagged.posted_for(peer) {
+        for id in self.untagged.directed_posted(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
@@ -266,9 +266,9 @@ impl Receiver {
 
     /// An untagged receive that was just posted fails if nothing can arrive for it any more, when
     /// it has taken what was kept aside.
-    pub(super) fn fail_if_over(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
+    pub(super) fn fail_if_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         let Some(error) = self.over.as_deref().cloned() else { return };
-        if self.leaves_unmatched() {
+        if self.has_unmatched_untagged() {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {
             self.fail_posted(id, None, &error, effects);
@@ -279,7 +279,7 @@ impl Receiver {
     pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
         let end = End::Failed { source: None, error: OperationError::Cancelled };
-        self.take_no_more(id, end, None, effects);
+        self.end_buffer(id, end, None, effects);
     }
 
     /// A buffer fails with its only sender. It was taken out of matching.
@@ -290,7 +290,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, None, effects);
+        self.end_buffer(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
 
     /// All of a message is in its place within a buffer, and was counted.
@@ -306,13 +306,14 @@ impl Receiver {
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
         let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
-        if buffer.signalled == Signalled::Yes || effects.reports_unasked(member) {
-            let mut completion = part.completion(source, message, clamp(message.len_bytes));
+        if buffer.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
+            let mut completion =
+                part.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
-                completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
+                completion.buffer = attach_unused(completion.buffer, self.forget_buffer(buffer_id));
             }
-            self.report(completion, Some(member), effects);
+            self.report_success(completion, Some(member), effects);
         }
         self.end_part(id, member, effects);
     }
@@ -340,16 +341,16 @@ impl Receiver {
 
     /// Keeps untagged messages aside from now on if completions wait for room. Returns whether they
     /// do, so that a buffer takes nothing for now.
-    fn keep_untagged_if_full(&mut self) -> bool {
+    fn keep_untagged_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
-            self.set_keeps_untagged(true);
+            self.set_keeps_untagged_aside(true);
         }
         is_full
     }
 
     /// Gives a buffer that was just posted the messages that came before it.
-    fn fill_with_unexpected(
+    fn fill_buffer_with_unexpected(
         &mut self,
         id: ReceiveId,
         criteria: &Criteria,
@@ -361,23 +362,23 @@ impl Receiver {
             && let Some(unexpected) = self.unexpected.get(found)
         {
             let (message, member) = (unexpected.message, unexpected.origin.member);
-            if self.keep_untagged_if_full() {
+            if self.keep_untagged_aside_if_full() {
                 return;
             }
-            if effects.is_full(member) || self.has_many_turns(member) {
+            if effects.has_waiting_reports(member) || self.has_max_turns(member) {
                 self.keep_all_aside(member);
                 continue;
             }
-            if let Some(part) = self.part_for(id, &message, member, effects) {
+            if let Some(part) = self.place_in_buffer(id, &message, member, effects) {
                 let taken = self.untagged.take_unexpected(criteria);
                 debug_assert_eq!(taken, Some(found), "the same criteria find the same message");
-                self.receive_unexpected_at(part, found, effects);
+                self.receive_unexpected_into(part, found, effects);
             }
         }
     }
 
     /// Gives a message its place in a buffer. `None` if it does not fit any more, with which the buffer ends.
-    fn part_for(
+    fn place_in_buffer(
         &mut self,
         id: ReceiveId,
         message: &Message,
@@ -387,12 +388,12 @@ impl Receiver {
         let receive = self.receives.get_mut(id)?;
         let buffer = self.multi_receives.buffers.get_mut(id)?;
         let Some((padding_bytes, len_bytes)) =
-            place_in(&receive.destination, message.len_bytes, buffer.is_used)
+            fit_in_rest(&receive.destination, message.len_bytes, buffer.is_used)
         else {
-            self.consume(id, member, effects);
+            self.end_consumed_buffer(id, member, effects);
             return None;
         };
-        let destination = receive.destination.cut_off(padding_bytes, len_bytes);
+        let destination = receive.destination.skip_and_split_to(padding_bytes, len_bytes);
         let (free_bytes, context) = (receive.destination.len_bytes(), receive.context);
         buffer.is_used = true;
         buffer.arriving += 1;
@@ -408,26 +409,26 @@ impl Receiver {
         let part = self.receives.insert(part);
         self.multi_receives.parts.insert(part, id);
         if is_consumed {
-            self.consume(id, member, effects);
+            self.end_consumed_buffer(id, member, effects);
         }
         Some(part)
     }
 
     /// A buffer has too little room for more.
-    fn consume(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
+    fn end_consumed_buffer(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
-        self.take_no_more(id, End::Consumed, Some(member), effects);
+        self.end_buffer(id, End::Consumed, Some(member), effects);
     }
 
     /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
-    fn take_no_more(
+    fn end_buffer(
         &mut self,
         id: ReceiveId,
         end: End,
         by: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.count_posted(self.multi_receives.posted - 1);
+        self.set_posted_count(self.multi_receives.posted - 1);
         let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
         buffer.end = Some(end);
         if buffer.arriving == 0 {
@@ -439,7 +440,7 @@ impl Receiver {
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
-        let completion = Completion {
+        let completion = EndedOperation {
             context,
             flags: CompletionFlags::MULTI_RECV,
             len_bytes: 0,
@@ -451,10 +452,15 @@ impl Receiver {
         match end {
             Some(End::Failed { source, error }) => {
                 let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
-                let completion = Completion { flags, source, ..completion };
-                self.failed(Failure { completion, error, target: None }, Signalled::Yes, to, effects);
+                let completion = EndedOperation { flags, source, ..completion };
+                self.count_and_report_failure(
+                    FailedOperation { completion, error, target: None },
+                    Signalled::Yes,
+                    to,
+                    effects,
+                );
             }
-            Some(End::Consumed) | None => self.report(completion, to, effects),
+            Some(End::Consumed) | None => self.report_success(completion, to, effects),
         }
     }
 
@@ -467,9 +473,9 @@ impl Receiver {
 
 /// Where a message of this length goes in what is left of a buffer, as bytes before it and bytes of it: to an
 /// aligned address, or at least at the front. `None` if it does not fit and is not to be cut short.
-fn place_in(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
+fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
-    let (free_bytes, len_bytes) = (rest.len_bytes(), clamp(len_bytes));
+    let (free_bytes, len_bytes) = (rest.len_bytes(), clamp_to_usize(len_bytes));
     if padding_bytes.saturating_add(len_bytes) <= free_bytes {
         Some((padding_bytes, len_bytes))
     } else if len_bytes <= free_bytes {
@@ -480,7 +486,7 @@ fn place_in(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize,
 }
 
 /// The last message of a buffer with what is left of it, if that is the application's to get back.
-fn with_unused(message: Buffer, unused: Buffer) -> Buffer {
+fn attach_unused(message: Buffer, unused: Buffer) -> Buffer {
     match (message, unused) {
         (Buffer::Received(message), Buffer::Unused(unused)) => {
             Buffer::ReceivedLast(Box::new(ReceivedLast { message, unused }))

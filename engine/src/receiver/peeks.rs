@@ -3,12 +3,12 @@
 
 use super::{Receiver, ReceiverEffects};
 use crate::buffer::Destination;
-use crate::completion::Completion;
+use crate::completion::EndedOperation;
 use crate::error::{Again, Argument, Error, Missing, Misuse, OperationError};
-use crate::filling::clamp;
 use crate::matching::Criteria;
 use crate::operation::{PeekAction, PeekRequest, Receive, ReceiveRequest, ReceiveRole};
 use crate::peer_id::PeerId;
+use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
@@ -27,8 +27,8 @@ impl Receiver {
         mut request: PeekRequest,
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
-        let is_full = self.outstanding() >= self.depth_ops;
-        if is_full && !self.held.is_empty() || self.is_kept_aside(request.tagged) {
+        let is_full = self.outstanding_receives() >= self.depth_ops;
+        if is_full && !self.held.is_empty() || self.is_kind_kept_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
         let PeekRequest { tagged, context, then, .. } = request;
@@ -38,12 +38,12 @@ impl Receiver {
         if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        if !self.look(&request, effects) {
+        if !self.peek_and_report(&request, effects) {
             // What is kept aside has arrived, and may be what is looked for.
-            if !tagged && self.keeps_aside() {
+            if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());
             }
-            self.peek_failed(tagged, context, OperationError::NoMessage, effects);
+            self.report_failed_peek(tagged, context, OperationError::NoMessage, effects);
         }
         Ok(())
     }
@@ -63,13 +63,15 @@ impl Receiver {
         if !self.claimed.contains_key(&key) {
             return Err(Rejected { error: NOT_CLAIMED, returned: destination });
         }
-        if self.outstanding() >= self.depth_ops {
+        if self.outstanding_receives() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), returned: destination });
         }
         let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
-            Some(Err(error)) => self.failed(receive.failure(None, 0, error), signalled, None, effects),
+            Some(Err(error)) => {
+                self.count_and_report_failure(receive.into_failure(None, 0, error), signalled, None, effects);
+            }
             None => {}
         }
         Ok(())
@@ -90,28 +92,28 @@ impl Receiver {
         if !self.claimed.contains_key(&key) {
             return Err(NOT_CLAIMED);
         }
-        if self.outstanding() >= self.depth_ops {
+        if self.outstanding_receives() >= self.depth_ops {
             return Err(Again::QueueFull.into());
         }
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
-                if let Some((source, message, member)) = self.discard(message, effects) {
-                    self.report(seen(context, source, &message), Some(member), effects);
+                if let Some((source, message, member)) = self.discard_unexpected(message, effects) {
+                    self.report_success(peek_completion(context, source, &message), Some(member), effects);
                 }
             }
-            Some(Err(error)) => self.peek_failed(tagged, context, error, effects),
+            Some(Err(error)) => self.report_failed_peek(tagged, context, error, effects),
             None => {}
         }
         Ok(())
     }
 
     /// The rest of a claimed message is lost: the receive that takes it fails.
-    pub(super) fn claimed_is_lost(&mut self, tagged: bool, context: u64, error: &OperationError) {
+    pub(super) fn fail_claimed_message(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
     /// Returns whether a message was found, which is then reported.
-    fn look(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
+    fn peek_and_report(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
         let found = match then {
@@ -120,7 +122,7 @@ impl Receiver {
         };
         let Some(id) = found else { return false };
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
-        let completion = seen(*context, unexpected.source, &unexpected.message);
+        let completion = peek_completion(*context, unexpected.source, &unexpected.message);
         let member = unexpected.origin.member;
         match then {
             PeekAction::Keep => {}
@@ -129,14 +131,14 @@ impl Receiver {
                 self.claimed.insert((*tagged, *context), Ok(id));
             }
             PeekAction::Discard => {
-                self.discard(id, effects);
+                self.discard_unexpected(id, effects);
             }
         }
-        self.report(completion, Some(member), effects);
+        self.report_success(completion, Some(member), effects);
         true
     }
 
-    fn peek_failed(
+    fn report_failed_peek(
         &mut self,
         tagged: bool,
         context: u64,
@@ -144,12 +146,12 @@ impl Receiver {
         effects: &mut impl ReceiverEffects,
     ) {
         let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.report_failure(receive.failure(None, 0, error), None, effects);
+        self.report_failure(receive.into_failure(None, 0, error), None, effects);
     }
 }
 
 /// The completion of a peek that has found a message.
-fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
+fn peek_completion(context: u64, source: PeerId, message: &Message) -> EndedOperation {
     let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::vacant() };
-    receive.completion(source, message, clamp(message.len_bytes))
+    receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes))
 }

@@ -6,13 +6,13 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::buffer::Buffer;
-use crate::completion::{Completion, Failure, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
-use crate::operation::{Cancellable, PeekAction, PeekRequest, Signalled};
-use crate::transport::{LinkError, Pull, Remote};
-use crate::wire::{Awaits, Header, Message};
+use crate::operation::{CancelKey, PeekAction, PeekRequest, Signalled};
+use crate::transport::{LinkError, Pull, RemotePayload};
+use crate::wire::{AwaitedReply, Header, Message};
 
 mod turns;
 
@@ -42,10 +42,10 @@ impl Receiver {
     }
 
     pub(crate) fn keeps_untagged_aside(&self) -> bool {
-        self.is_kept_aside(false)
+        self.is_kind_kept_aside(false)
     }
 
-    pub(crate) fn has_spilled(&self) -> bool {
+    pub(crate) fn has_spilled_payload(&self) -> bool {
         self.unexpected.values().any(|unexpected| unexpected.bytes.spilled())
     }
 
@@ -53,23 +53,23 @@ impl Receiver {
         self.depth_ops = depth_ops;
     }
 
-    pub(crate) fn take_budget(&mut self, bytes: u64) -> bool {
-        self.budget.take(bytes)
+    pub(crate) fn try_reserve_budget(&mut self, bytes: u64) -> bool {
+        self.budget.try_reserve(bytes)
     }
 
     pub(crate) fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.fetches.set_step_max_bytes(step_max_bytes);
     }
 
-    pub(crate) fn offers(&self, link: LinkId) -> Vec<u64> {
-        self.fetches.offers(link)
+    pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
+        self.fetches.offered_ops(link)
     }
 
-    pub(crate) fn discard_all(&mut self, effects: &mut impl ReceiverEffects) {
+    pub(crate) fn discard_all_unexpected(&mut self, effects: &mut impl ReceiverEffects) {
         for id in self.unexpected.keys().collect::<Vec<_>>() {
             self.untagged.remove_unexpected(id);
             self.tagged.remove_unexpected(id);
-            self.discard(id, effects);
+            self.discard_unexpected(id, effects);
         }
     }
 }
@@ -78,7 +78,7 @@ impl Receiver {
 #[derive(Debug)]
 struct EffectsRecorder {
     room: usize,
-    ended: Vec<Result<Completion, Failure>>,
+    ended: Vec<Result<EndedOperation, FailedOperation>>,
     counted: Vec<(CounterEvents, bool)>,
     works: Vec<(u64, bool)>,
     reports_work: bool,
@@ -103,7 +103,7 @@ impl Default for EffectsRecorder {
 }
 
 impl ReceiverEffects for EffectsRecorder {
-    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         if self.ended.len() >= self.room {
             return Err(completion);
         }
@@ -111,7 +111,7 @@ impl ReceiverEffects for EffectsRecorder {
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {
         if self.ended.len() >= self.room {
             return Err(failure);
         }
@@ -127,7 +127,7 @@ impl ReceiverEffects for EffectsRecorder {
         self.counted.push((events, false));
     }
 
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.push((number, has_succeeded));
         WorkEnd { context: number + 100, is_reported: self.reports_work }
     }
@@ -168,7 +168,7 @@ fn receiver_with_link() -> (Receiver, EffectsRecorder) {
     (receiver, EffectsRecorder::default())
 }
 
-fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
+fn receive_request(len_bytes: usize, context: u64) -> ReceiveRequest {
     ReceiveRequest {
         destination: Destination::owned(BytesMut::zeroed(len_bytes)),
         tagged: false,
@@ -178,21 +178,21 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
     }
 }
 
-fn message(len_bytes: usize, awaits: Awaits) -> Message {
+fn make_message(len_bytes: usize, awaits: AwaitedReply) -> Message {
     Message { awaits, ..Message::of_len(len_bytes as u64) }
 }
 
-fn arrive(
+fn deliver_message(
     receiver: &mut Receiver,
     link: LinkId,
     bytes: &[u8],
-    awaits: Awaits,
+    awaits: AwaitedReply,
     asked: &mut EffectsRecorder,
-) -> Result<(), Breach> {
-    receiver.message(link, &message(bytes.len(), awaits), bytes, asked)
+) -> Result<(), ProtocolViolation> {
+    receiver.message_arrived(link, &make_message(bytes.len(), awaits), bytes, asked)
 }
 
-fn pull_from(memory: &[u8]) -> impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull {
+fn make_pull_from(memory: &[u8]) -> impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull {
     move |_, remote, at_bytes, into| {
         assert_eq!(remote.as_bytes(), REMOTE);
         let mut at = at_bytes as usize;
@@ -208,11 +208,11 @@ fn pull_from(memory: &[u8]) -> impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut
 #[test]
 fn message_completes_the_receive_that_waits_for_it() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.post(receive(8, 1), &mut asked).unwrap();
-    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+    receiver.post(receive_request(8, 1), &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
-    assert_eq!((receiver.outstanding(), receiver.received_messages(LINK)), (0, 1));
+    assert_eq!((receiver.outstanding_receives(), receiver.received_message_count(LINK)), (0, 1));
     assert!(asked.owed.is_empty() && asked.acks.is_empty() && asked.credits.is_empty());
 }
 
@@ -220,10 +220,10 @@ fn message_completes_the_receive_that_waits_for_it() {
 fn receive_from_any_source_takes_the_earliest_message_of_all_links() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.link_added(OTHER, PeerId(6), MemberId::ONLY);
-    arrive(&mut receiver, OTHER, b"first", Awaits::Nothing, &mut asked).unwrap();
-    arrive(&mut receiver, LINK, b"second", Awaits::Nothing, &mut asked).unwrap();
+    deliver_message(&mut receiver, OTHER, b"first", AwaitedReply::Nothing, &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"second", AwaitedReply::Nothing, &mut asked).unwrap();
     for context in [1, 2] {
-        receiver.post(receive(8, context), &mut asked).unwrap();
+        receiver.post(receive_request(8, context), &mut asked).unwrap();
     }
     let sources: Vec<_> = asked.ended.iter().map(|ended| ended.as_ref().unwrap().source).collect();
     assert_eq!(sources, [Some(PeerId(6)), Some(PEER)]);
@@ -233,14 +233,20 @@ fn receive_from_any_source_takes_the_earliest_message_of_all_links() {
 #[test]
 fn message_beyond_its_credit_is_a_breach() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.take_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
+    receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
     for _ in 0..CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
-        arrive(&mut receiver, LINK, b"", Awaits::Nothing, &mut asked).unwrap();
+        deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap();
     }
-    let breach = arrive(&mut receiver, LINK, b"", Awaits::Nothing, &mut asked).unwrap_err();
+    let breach = deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap_err();
     assert_eq!(breach.to_string(), "sends more than it was granted");
-    assert_eq!(receiver.begin_message(LINK, &message(1, Awaits::Nothing), &mut asked), Err(breach));
-    assert_eq!(receiver.offered(LINK, &message(1, Awaits::Nothing), 1, REMOTE, &mut asked), Err(breach));
+    assert_eq!(
+        receiver.begin_message(LINK, &make_message(1, AwaitedReply::Nothing), &mut asked),
+        Err(breach)
+    );
+    assert_eq!(
+        receiver.message_offered(LINK, &make_message(1, AwaitedReply::Nothing), 1, REMOTE, &mut asked),
+        Err(breach)
+    );
 }
 
 #[test]
@@ -249,8 +255,8 @@ fn credit_update_is_owed_once() {
     let pass = |receiver: &mut Receiver, asked: &mut EffectsRecorder| {
         let half_messages = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES / 2 + 1;
         for context in 0..half_messages {
-            receiver.post(receive(0, context), asked).unwrap();
-            arrive(receiver, LINK, b"", Awaits::Nothing, asked).unwrap();
+            receiver.post(receive_request(0, context), asked).unwrap();
+            deliver_message(receiver, LINK, b"", AwaitedReply::Nothing, asked).unwrap();
         }
     };
     assert_eq!(receiver.granted_bytes(LINK), CREDIT_INITIAL_BYTES);
@@ -269,12 +275,12 @@ fn credit_update_is_owed_once() {
 #[test]
 fn arrival_and_match_are_told_when_they_happen() {
     let (mut receiver, mut asked) = receiver_with_link();
-    arrive(&mut receiver, LINK, b"a", Awaits::Arrival, &mut asked).unwrap();
-    arrive(&mut receiver, LINK, b"b", Awaits::Match, &mut asked).unwrap();
-    assert_eq!((&asked.acks[..], receiver.received_messages(LINK)), (&[LINK][..], 2));
+    deliver_message(&mut receiver, LINK, b"a", AwaitedReply::Arrival, &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Match, &mut asked).unwrap();
+    assert_eq!((&asked.acks[..], receiver.received_message_count(LINK)), (&[LINK][..], 2));
     assert!(asked.owed.is_empty(), "no receive has matched it");
     for context in [1, 2] {
-        receiver.post(receive(1, context), &mut asked).unwrap();
+        receiver.post(receive_request(1, context), &mut asked).unwrap();
     }
     assert_eq!(asked.owed, [(LINK, Header::Matched { number: 2 })]);
 }
@@ -282,67 +288,69 @@ fn arrival_and_match_are_told_when_they_happen() {
 #[test]
 fn fence_is_answered_when_earlier_messages_are_matched() {
     let (mut receiver, mut asked) = receiver_with_link();
-    arrive(&mut receiver, LINK, b"a", Awaits::Nothing, &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"a", AwaitedReply::Nothing, &mut asked).unwrap();
     receiver.fence_asked(LINK, true, &mut asked).unwrap();
-    arrive(&mut receiver, LINK, b"b", Awaits::Nothing, &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Nothing, &mut asked).unwrap();
     assert!(receiver.fence_asked(LINK, true, &mut asked).is_err(), "one at a time");
     assert!(asked.owed.is_empty());
-    receiver.post(receive(1, 1), &mut asked).unwrap();
+    receiver.post(receive_request(1, 1), &mut asked).unwrap();
     assert_eq!(asked.owed, [(LINK, Header::Fenced)]);
 }
 
 #[test]
 fn receive_posted_while_its_message_arrives_takes_over_the_rest() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.begin_message(LINK, &message(6, Awaits::Arrival), &mut asked).unwrap();
-    receiver.put(LINK, b"ab", &mut asked);
-    assert!(receiver.space(LINK).is_empty(), "it is unexpected");
-    receiver.post(receive(6, 1), &mut asked).unwrap();
-    receiver.space(LINK)[0][..3].copy_from_slice(b"cde");
-    receiver.placed(LINK, 3, &mut asked);
+    receiver.begin_message(LINK, &make_message(6, AwaitedReply::Arrival), &mut asked).unwrap();
+    receiver.put_payload(LINK, b"ab", &mut asked);
+    assert!(receiver.payload_space(LINK).is_empty(), "it is unexpected");
+    receiver.post(receive_request(6, 1), &mut asked).unwrap();
+    receiver.payload_space(LINK)[0][..3].copy_from_slice(b"cde");
+    receiver.bytes_placed(LINK, 3, &mut asked);
     assert!(asked.acks.is_empty() && asked.ended.is_empty(), "it has not arrived");
-    receiver.put(LINK, b"f and more", &mut asked);
+    receiver.put_payload(LINK, b"f and more", &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(b"abcdef".to_vec()))]);
-    assert_eq!((&asked.acks[..], receiver.received_messages(LINK)), (&[LINK][..], 1));
+    assert_eq!((&asked.acks[..], receiver.received_message_count(LINK)), (&[LINK][..], 1));
 }
 
 #[test]
 fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     let (mut receiver, mut asked) = receiver_with_link();
-    arrive(&mut receiver, LINK, b"whole", Awaits::Match, &mut asked).unwrap();
-    receiver.begin_message(LINK, &message(6, Awaits::Nothing), &mut asked).unwrap();
-    receiver.put(LINK, b"lost", &mut asked);
-    receiver.offered(LINK, &message(9, Awaits::Match), 1, REMOTE, &mut asked).unwrap();
+    deliver_message(&mut receiver, LINK, b"whole", AwaitedReply::Match, &mut asked).unwrap();
+    receiver.begin_message(LINK, &make_message(6, AwaitedReply::Nothing), &mut asked).unwrap();
+    receiver.put_payload(LINK, b"lost", &mut asked);
+    receiver.message_offered(LINK, &make_message(9, AwaitedReply::Match), 1, REMOTE, &mut asked).unwrap();
     assert_eq!(receiver.unexpected_len(), 3);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
     // Another link gets the number; what is left of the first one is not its.
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
-    receiver.post(receive(5, 1), &mut asked).unwrap();
+    receiver.post(receive_request(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);
     assert!(asked.owed.is_empty(), "the peer that waits to hear of it is gone");
-    receiver.post(receive(6, 2), &mut asked).unwrap();
-    receiver.begin_message(LINK, &message(6, Awaits::Nothing), &mut asked).unwrap();
-    receiver.put(LINK, b"half", &mut asked);
+    receiver.post(receive_request(6, 2), &mut asked).unwrap();
+    receiver.begin_message(LINK, &make_message(6, AwaitedReply::Nothing), &mut asked).unwrap();
+    receiver.put_payload(LINK, b"half", &mut asked);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!(asked.ended[0].as_ref().unwrap_err().completion.len_bytes, 4);
     assert_eq!(asked.take_ended(), [(2, Err(RESET))]);
-    assert!(receiver.take_budget(BUDGET_BYTES as u64), "all of it is free");
+    assert!(receiver.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
 }
 
 #[test]
 fn end_of_a_peer_fails_the_receives_that_name_it() {
     let (mut receiver, mut asked) = receiver_with_link();
     let of_peer = Criteria { source: Some(PEER), ..Criteria::any() };
-    receiver.post(receive(1, 1), &mut asked).unwrap();
-    receiver.post(ReceiveRequest { criteria: of_peer, ..receive(1, 2) }, &mut asked).unwrap();
-    receiver.post(ReceiveRequest { criteria: of_peer, tagged: true, ..receive(1, 3) }, &mut asked).unwrap();
+    receiver.post(receive_request(1, 1), &mut asked).unwrap();
+    receiver.post(ReceiveRequest { criteria: of_peer, ..receive_request(1, 2) }, &mut asked).unwrap();
+    receiver
+        .post(ReceiveRequest { criteria: of_peer, tagged: true, ..receive_request(1, 3) }, &mut asked)
+        .unwrap();
     receiver.peer_ended(PEER, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(2, Err(RESET)), (3, Err(RESET))]);
-    receiver.end_all(None, &RESET, &mut asked);
+    receiver.fail_all_and_close(None, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Err(RESET))]);
-    let rejected = receiver.post(receive(1, 4), &mut asked).unwrap_err();
+    let rejected = receiver.post(receive_request(1, 4), &mut asked).unwrap_err();
     assert_eq!(rejected.error, Misuse::NotConnected.into());
 }
 
@@ -350,12 +358,17 @@ fn end_of_a_peer_fails_the_receives_that_name_it() {
 fn offered_message_is_pulled_when_a_receive_matches_it() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.set_pull_step_max_bytes(4);
-    receiver.post(receive(16, 1), &mut asked).unwrap();
-    receiver.offered(LINK, &message(10, Awaits::Nothing), 7, REMOTE, &mut asked).unwrap();
-    assert!(receiver.offered(LINK, &message(1, Awaits::Nothing), 7, REMOTE, &mut asked).is_err(), "again");
+    receiver.post(receive_request(16, 1), &mut asked).unwrap();
+    receiver.message_offered(LINK, &make_message(10, AwaitedReply::Nothing), 7, REMOTE, &mut asked).unwrap();
+    assert!(
+        receiver
+            .message_offered(LINK, &make_message(1, AwaitedReply::Nothing), 7, REMOTE, &mut asked)
+            .is_err(),
+        "again"
+    );
     let mut passes = 0;
     while receiver.is_pulling() {
-        receiver.pull(|_| true, pull_from(b"0123456789"), &mut asked);
+        receiver.pull(|_| true, make_pull_from(b"0123456789"), &mut asked);
         passes += 1;
     }
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
@@ -365,19 +378,19 @@ fn offered_message_is_pulled_when_a_receive_matches_it() {
 #[test]
 fn offer_that_cannot_be_pulled_is_asked_for() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.post(receive(16, 1), &mut asked).unwrap();
-    receiver.offered(LINK, &message(5, Awaits::Arrival), 7, REMOTE, &mut asked).unwrap();
-    assert!(!receiver.begin_data(LINK, 7, 5), "it was not asked for yet");
+    receiver.post(receive_request(16, 1), &mut asked).unwrap();
+    receiver.message_offered(LINK, &make_message(5, AwaitedReply::Arrival), 7, REMOTE, &mut asked).unwrap();
+    assert!(!receiver.begin_requested_data(LINK, 7, 5), "it was not asked for yet");
     receiver.pull(|_| true, |_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
-    assert!(!receiver.begin_data(LINK, 7, 4) && !receiver.begin_data(OTHER, 7, 5));
-    assert!(receiver.begin_data(LINK, 7, 5));
-    receiver.put(LINK, b"hello", &mut asked);
+    assert!(!receiver.begin_requested_data(LINK, 7, 4) && !receiver.begin_requested_data(OTHER, 7, 5));
+    assert!(receiver.begin_requested_data(LINK, 7, 5));
+    receiver.put_payload(LINK, b"hello", &mut asked);
     assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
     assert_eq!(asked.owed[1..], [(LINK, Header::Done { op: 7, fault: false })]);
 
-    receiver.post(receive(16, 2), &mut asked).unwrap();
-    receiver.offered(LINK, &message(5, Awaits::Nothing), 8, REMOTE, &mut asked).unwrap();
+    receiver.post(receive_request(16, 2), &mut asked).unwrap();
+    receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 8, REMOTE, &mut asked).unwrap();
     receiver.pull(|_| true, |_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
     assert_eq!(asked.owed[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
 }
@@ -385,8 +398,8 @@ fn offer_that_cannot_be_pulled_is_asked_for() {
 #[test]
 fn memory_that_cannot_be_read_fails_the_receive() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.post(receive(16, 1), &mut asked).unwrap();
-    receiver.offered(LINK, &message(5, Awaits::Nothing), 7, REMOTE, &mut asked).unwrap();
+    receiver.post(receive_request(16, 1), &mut asked).unwrap();
+    receiver.message_offered(LINK, &make_message(5, AwaitedReply::Nothing), 7, REMOTE, &mut asked).unwrap();
     receiver.pull(|_| true, |_, _, _, _| Pull::Fault, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: true })]);
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::Fault))]);
@@ -396,19 +409,21 @@ fn memory_that_cannot_be_read_fails_the_receive() {
 #[test]
 fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.take_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES - 10);
+    receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES - 10);
     for op in [7, 8] {
-        receiver.offered(LINK, &message(10, Awaits::Nothing), op, REMOTE, &mut asked).unwrap();
+        receiver
+            .message_offered(LINK, &make_message(10, AwaitedReply::Nothing), op, REMOTE, &mut asked)
+            .unwrap();
     }
-    receiver.pull(|_| true, pull_from(b"0123456789"), &mut asked);
+    receiver.pull(|_| true, make_pull_from(b"0123456789"), &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: false })]);
     assert!(!receiver.wants_pass(), "there is no room for the other one");
-    receiver.post(receive(10, 1), &mut asked).unwrap();
+    receiver.post(receive_request(10, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
     assert!(receiver.wants_pass());
     receiver.fetch_deferred();
-    receiver.pull(|_| true, pull_from(b"abcdefghij"), &mut asked);
-    receiver.post(receive(10, 2), &mut asked).unwrap();
+    receiver.pull(|_| true, make_pull_from(b"abcdefghij"), &mut asked);
+    receiver.post(receive_request(10, 2), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(2, Ok(b"abcdefghij".to_vec()))]);
 }
 
@@ -416,22 +431,22 @@ fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
 fn multi_receive_buffer_keeps_messages_aside_while_reports_wait() {
     let (mut receiver, mut asked) = receiver_with_link();
     asked.room = 1;
-    receiver.post_multi_receive(receive(64, 9), 1, &mut asked).unwrap();
+    receiver.post_multi_receive(receive_request(64, 9), 1, &mut asked).unwrap();
     for byte in [b"a", b"b", b"c"] {
-        arrive(&mut receiver, LINK, byte, Awaits::Nothing, &mut asked).unwrap();
+        deliver_message(&mut receiver, LINK, byte, AwaitedReply::Nothing, &mut asked).unwrap();
     }
     assert_eq!((asked.ended.len(), receiver.held_len(), receiver.unexpected_len()), (1, 1, 1));
     asked.room = usize::MAX;
-    receiver.deliver_held(&mut asked);
+    receiver.deliver_held_reports(&mut asked);
     assert_eq!((asked.ended.len(), receiver.unexpected_len()), (3, 0));
     assert!(
-        receiver.cancel(Cancellable::Context(9), &mut asked)
-            && !receiver.cancel(Cancellable::Context(9), &mut asked)
+        receiver.cancel(CancelKey::Context(9), &mut asked)
+            && !receiver.cancel(CancelKey::Context(9), &mut asked)
     );
     let released = asked.ended[3].as_ref().unwrap_err();
     assert_eq!(released.error, OperationError::Cancelled);
     assert!(released.completion.flags.contains(CompletionFlags::MULTI_RECV));
-    assert_eq!(receiver.outstanding(), 0);
+    assert_eq!(receiver.outstanding_receives(), 0);
 }
 
 #[test]
@@ -441,11 +456,11 @@ fn claimed_message_is_left_to_its_claim() {
     receiver.peek(peek(1, PeekAction::Keep), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::NoMessage))]);
     for bytes in [b"first", b"other"] {
-        arrive(&mut receiver, LINK, bytes, Awaits::Nothing, &mut asked).unwrap();
+        deliver_message(&mut receiver, LINK, bytes, AwaitedReply::Nothing, &mut asked).unwrap();
     }
     receiver.peek(peek(2, PeekAction::Claim), &mut asked).unwrap();
-    receiver.post(receive(5, 3), &mut asked).unwrap();
-    receiver.receive_claimed(receive(5, 2), &mut asked).unwrap();
+    receiver.post(receive_request(5, 3), &mut asked).unwrap();
+    receiver.receive_claimed(receive_request(5, 2), &mut asked).unwrap();
     let ended = asked.take_ended();
     assert_eq!(ended[1..], [(3, Ok(b"other".to_vec())), (2, Ok(b"first".to_vec()))]);
     assert!(receiver.discard_claimed(false, 2, &mut asked).is_err(), "it was received");
@@ -456,27 +471,27 @@ fn claimed_message_is_left_to_its_claim() {
 fn receives_beyond_the_depth_are_refused() {
     let mut receiver = Receiver::new(1, BUDGET_BYTES);
     let mut asked = EffectsRecorder::default();
-    receiver.post(receive(1, 1), &mut asked).unwrap();
-    assert_eq!(receiver.post(receive(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
-    assert!(receiver.cancel(Cancellable::Context(1), &mut asked));
-    receiver.post(receive(1, 2), &mut asked).unwrap();
+    receiver.post(receive_request(1, 1), &mut asked).unwrap();
+    assert_eq!(receiver.post(receive_request(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
+    assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
+    receiver.post(receive_request(1, 2), &mut asked).unwrap();
 }
 
 #[test]
 fn deferred_receive_is_told_of_by_number_and_counted_for_its_work_alone() {
     for posted_first in [true, false] {
         let (mut receiver, mut asked) = receiver_with_link();
-        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 1) };
+        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 1) };
         if posted_first {
             receiver.post(deferred, &mut asked).unwrap();
-            arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+            deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
         } else {
-            arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+            deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
             receiver.post(deferred, &mut asked).unwrap();
         }
         assert_eq!(asked.works, [(1, true)]);
         assert!(asked.ended.is_empty() && asked.counted.is_empty());
-        assert_eq!(receiver.outstanding(), 0);
+        assert_eq!(receiver.outstanding_receives(), 0);
     }
 }
 
@@ -484,8 +499,10 @@ fn deferred_receive_is_told_of_by_number_and_counted_for_its_work_alone() {
 fn deferred_receive_is_reported_with_the_context_of_the_application() {
     let (mut receiver, mut asked) = receiver_with_link();
     asked.reports_work = true;
-    receiver.post(ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 1) }, &mut asked).unwrap();
-    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+    receiver
+        .post(ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 1) }, &mut asked)
+        .unwrap();
+    deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
     assert_eq!(asked.works, [(1, true)]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
     assert_eq!(asked.take_ended(), [(101, Ok(b"hello".to_vec()))]);
@@ -495,12 +512,13 @@ fn deferred_receive_is_reported_with_the_context_of_the_application() {
 fn deferred_receive_that_fails_is_reported_and_counted_for_its_work_alone() {
     let (mut receiver, mut asked) = receiver_with_link();
     for (context, len_bytes) in [(1, 2), (2, 8)] {
-        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive(len_bytes, context) };
+        let deferred =
+            ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(len_bytes, context) };
         receiver.post(deferred, &mut asked).unwrap();
     }
     // The one message is too long, and the other receive is cancelled.
-    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
-    assert!(receiver.cancel(Cancellable::Work(2), &mut asked));
+    deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
+    assert!(receiver.cancel(CancelKey::Work(2), &mut asked));
     assert_eq!(asked.works, [(1, false), (2, false)]);
     let contexts: Vec<_> =
         asked.ended.iter().map(|ended| ended.as_ref().unwrap_err().completion.context).collect();

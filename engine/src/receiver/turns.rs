@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use slotmap::SparseSecondaryMap;
 
 use super::links::Arriving;
-use super::{MemberId, Placement, Receiver, ReceiverEffects};
+use super::{MemberId, PayloadDestination, Receiver, ReceiverEffects};
 use crate::error::OperationError;
-use crate::filling::Filling;
 use crate::operation::{ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
+use crate::reassembly::Reassembly;
 use crate::wire::Message;
 
 /// The turns that have not come.
@@ -50,24 +50,24 @@ enum ReceiveEnding {
 #[derive(Debug)]
 struct Abandoned {
     source: PeerId,
-    filling: Filling<Arriving>,
+    filling: Reassembly<Arriving>,
     error: OperationError,
 }
 
 impl ReceiveTurns {
     /// Whether any receive has a turn.
     #[inline]
-    pub(super) fn are_pending(&self) -> bool {
+    pub(super) fn has_turns(&self) -> bool {
         !self.by_member.is_empty()
     }
 
     /// How many receives of a member have turns.
-    fn len_of(&self, member: MemberId) -> usize {
+    fn turn_count(&self, member: MemberId) -> usize {
         self.by_member.get(&member).map_or(0, VecDeque::len)
     }
 
     /// Who has sent what has ended before its turn.
-    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+    pub(super) fn sources_of_ended(&self) -> impl Iterator<Item = PeerId> {
         self.by_receive.values().filter_map(|turn| turn.ending.as_ref()).map(|ending| match ending {
             ReceiveEnding::Received { source, .. } => *source,
             ReceiveEnding::Abandoned(abandoned) => abandoned.source,
@@ -95,7 +95,7 @@ impl ReceiveTurns {
             if let Some(turn) = self.by_receive.get_mut(*id)
                 && let Some(ending) = turn.ending.take()
             {
-                turn.ending = Some(ending.failed(*id, error));
+                turn.ending = Some(ending.into_abandoned(*id, error));
             }
         }
     }
@@ -103,10 +103,10 @@ impl ReceiveTurns {
 
 impl ReceiveEnding {
     /// The receive fails instead.
-    fn failed(self, id: ReceiveId, error: &OperationError) -> ReceiveEnding {
+    fn into_abandoned(self, id: ReceiveId, error: &OperationError) -> ReceiveEnding {
         let (source, filling) = match self {
             ReceiveEnding::Received { source, message } => {
-                let mut filling = Arriving::at(Placement::Posted(id), &message);
+                let mut filling = Arriving::new_reassembly(PayloadDestination::Posted(id), &message);
                 filling.arrived_bytes = filling.len_bytes;
                 (source, filling)
             }
@@ -125,7 +125,7 @@ impl Receiver {
 
     /// A receive was given a message. Where receives of its member have turns it has its own behind them; the
     /// first turn is that of a receive whose message is fetched, at a member that keeps the order.
-    pub(super) fn take_turn(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
+    pub(super) fn assign_turn(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
         let is_behind = self.turns.by_member.contains_key(&member);
         let is_first = is_fetched && self.turns.ordered.contains(&member);
         if !(is_behind || is_first) || self.has_turn(id) {
@@ -145,8 +145,8 @@ impl Receiver {
 
     /// Whether as many receives of a member have turns as may be outstanding. Then a multi-receive buffer,
     /// which could make any number of them, takes nothing.
-    pub(super) fn has_many_turns(&self, member: MemberId) -> bool {
-        self.turns.len_of(member) >= self.depth_ops
+    pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
+        self.turns.turn_count(member) >= self.depth_ops
     }
 
     /// A receive that has a turn has all of its message, or as much as it has room for.
@@ -157,7 +157,7 @@ impl Receiver {
         message: &Message,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.turn_ended(id, ReceiveEnding::Received { source, message: *message }, effects);
+        self.end_turn(id, ReceiveEnding::Received { source, message: *message }, effects);
     }
 
     /// The message of a receive that has a turn will never be all there.
@@ -165,17 +165,17 @@ impl Receiver {
         &mut self,
         id: ReceiveId,
         source: PeerId,
-        filling: &Filling<Arriving>,
+        filling: &Reassembly<Arriving>,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
         let abandoned = Abandoned { source, filling: *filling, error: error.clone() };
-        self.turn_ended(id, ReceiveEnding::Abandoned(Box::new(abandoned)), effects);
+        self.end_turn(id, ReceiveEnding::Abandoned(Box::new(abandoned)), effects);
     }
 
     /// Records that a receive has ended. Reports it once all earlier turns have ended, and then
     /// each later one that had already ended.
-    fn turn_ended(&mut self, id: ReceiveId, ending: ReceiveEnding, effects: &mut impl ReceiverEffects) {
+    fn end_turn(&mut self, id: ReceiveId, ending: ReceiveEnding, effects: &mut impl ReceiverEffects) {
         let Some(turn) = self.turns.by_receive.get_mut(id) else { return };
         turn.ending = Some(ending);
         let member = turn.member;
@@ -185,16 +185,16 @@ impl Receiver {
             }
             match ending {
                 ReceiveEnding::Received { source, message } => {
-                    self.received_at(id, source, &message, member, effects);
+                    self.finish_receive(id, source, &message, member, effects);
                 }
                 ReceiveEnding::Abandoned(abandoned) => {
                     let Abandoned { source, filling, error } = *abandoned;
-                    self.abandon(source, &filling, member, &error, effects);
+                    self.abandon_partial_message(source, &filling, member, &error, effects);
                 }
             }
         }
         self.update_special_cases();
-        if self.keeps_aside() && !self.has_many_turns(member) {
+        if self.has_kept_aside() && !self.has_max_turns(member) {
             self.match_kept_aside(member, effects);
         }
     }

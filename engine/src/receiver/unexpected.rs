@@ -4,14 +4,14 @@ use smallvec::SmallVec;
 
 use super::links::MessageOrigin;
 use super::messages::report_match;
-use super::place::Placement;
+use super::payload_destination::PayloadDestination;
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::error::OperationError;
-use crate::filling::clamp;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::matching::Matching;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
+use crate::reassembly::clamp_to_usize;
 use crate::transport::LinkId;
 use crate::wire::{Header, Message};
 
@@ -62,9 +62,9 @@ impl Receiver {
         // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than
         // the memory that there is; then what is kept grows as it comes.
         let mut bytes = Payload::new();
-        let _has_room = bytes.try_reserve_exact(clamp(message.len_bytes)).is_ok();
+        let _has_room = bytes.try_reserve_exact(clamp_to_usize(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
-        self.keep(link, message, bytes, number, message.eager_cost_bytes(), effects)
+        self.keep_unexpected(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
     /// Keeps an offer that no posted receive accepts.
@@ -74,10 +74,10 @@ impl Receiver {
         message: &Message,
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
-        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
+        self.keep_unexpected(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
     }
 
-    fn keep(
+    fn keep_unexpected(
         &mut self,
         link_id: LinkId,
         message: &Message,
@@ -86,11 +86,11 @@ impl Receiver {
         cost_bytes: u64,
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
-        let link = self.links.of(link_id)?;
-        link.grant.keep(cost_bytes);
+        let link = self.links.get_mut(link_id)?;
+        link.grant.add_kept(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
-        let origin = link.origin(link_id);
+        let origin = link.message_origin(link_id);
         let fences = link.received_fences;
         let id = self.unexpected.insert(Box::new(Unexpected {
             source,
@@ -104,7 +104,7 @@ impl Receiver {
             fetched_bytes: 0,
             claim: None,
         }));
-        if !self.list_kept_aside(origin.member, message, id) {
+        if !self.push_if_kept_aside(origin.member, message, id) {
             self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
         }
         self.renew_credit(link_id, effects);
@@ -113,14 +113,14 @@ impl Receiver {
 
     /// Sets memory aside for the payload of an offer that no receive has matched. Returns whether there was
     /// enough.
-    pub(super) fn make_room_for(&mut self, id: UnexpectedId) -> bool {
+    pub(super) fn reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
-        if !self.budget.take(len_bytes) {
+        if !self.budget.try_reserve(len_bytes) {
             return false;
         }
-        if unexpected.bytes.try_reserve_exact(clamp(len_bytes)).is_err() {
-            self.budget.free(len_bytes);
+        if unexpected.bytes.try_reserve_exact(clamp_to_usize(len_bytes)).is_err() {
+            self.budget.release(len_bytes);
             return false;
         }
         unexpected.fetched_bytes = len_bytes;
@@ -129,22 +129,26 @@ impl Receiver {
 
     /// Removes an unexpected message, and gives back what it held there. Matching must not know of
     /// it any more.
-    pub(super) fn release(
+    pub(super) fn release_unexpected(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<Box<Unexpected>> {
-        let unexpected = self.take_out(id, effects)?;
+        let unexpected = self.remove_unexpected(id, effects)?;
         self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
     /// As [`release`](Self::release), but what it has cost its sender is still to be given back.
-    fn take_out(&mut self, id: UnexpectedId, effects: &mut impl ReceiverEffects) -> Option<Box<Unexpected>> {
+    fn remove_unexpected(
+        &mut self,
+        id: UnexpectedId,
+        effects: &mut impl ReceiverEffects,
+    ) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
-        self.budget.free(unexpected.fetched_bytes);
+        self.budget.release(unexpected.fetched_bytes);
         let origin = unexpected.origin;
-        if let Some(link) = self.links.origin_of(origin) {
+        if let Some(link) = self.links.link_of_origin(origin) {
             link.unmatched_messages -= 1;
             if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
                 link.fenced_messages -= 1;
@@ -164,32 +168,32 @@ impl Receiver {
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.release(id, effects) else { return };
-        if !unexpected.is_whole() || self.turns.are_pending() {
+        let Some(unexpected) = self.release_unexpected(id, effects) else { return };
+        if !unexpected.is_whole() || self.turns.has_turns() {
             let receive_id = self.receives.insert(receive);
-            return self.fill_with(receive_id, id, *unexpected, effects);
+            return self.fill_receive(receive_id, id, *unexpected, effects);
         }
         let Unexpected { source, message, bytes, origin, number, .. } = *unexpected;
         receive.destination.copy_in(0, &bytes);
         drop(bytes);
-        self.received(receive, source, &message, origin.member, effects);
+        self.finish_immediate_receive(receive, source, &message, origin.member, effects);
         self.report_match(&message, origin, number, effects);
     }
 
     /// As [`receive_unexpected`](Self::receive_unexpected), for a receive that is in the operation table.
-    pub(super) fn receive_unexpected_at(
+    pub(super) fn receive_unexpected_into(
         &mut self,
         receive_id: ReceiveId,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Some(unexpected) = self.release(id, effects) {
-            self.fill_with(receive_id, id, *unexpected, effects);
+        if let Some(unexpected) = self.release_unexpected(id, effects) {
+            self.fill_receive(receive_id, id, *unexpected, effects);
         }
     }
 
     /// Has a receive in the operation table take over what is there of a message, and the rest.
-    fn fill_with(
+    fn fill_receive(
         &mut self,
         receive_id: ReceiveId,
         id: UnexpectedId,
@@ -198,27 +202,28 @@ impl Receiver {
     ) {
         let is_whole = unexpected.is_whole();
         let Unexpected { source, message, bytes, fetch, origin, number, .. } = unexpected;
-        self.take_turn(receive_id, origin.member, fetch.is_some());
+        self.assign_turn(receive_id, origin.member, fetch.is_some());
         if let Some(receive) = self.receives.get_mut(receive_id) {
             receive.destination.copy_in(0, &bytes);
         }
         if is_whole {
-            self.received_at(receive_id, source, &message, origin.member, effects);
+            self.finish_receive(receive_id, source, &message, origin.member, effects);
             self.report_match(&message, origin, number, effects);
         } else {
-            self.redirect(id, fetch, origin.link, Placement::Posted(receive_id));
+            self.redirect_arrival(id, fetch, origin.link, PayloadDestination::Posted(receive_id));
         }
     }
 
     /// Discards a message that was taken out of matching. The rest of its payload is dropped as it
     /// arrives.
-    pub(super) fn discard(
+    pub(super) fn discard_unexpected(
         &mut self,
         id: UnexpectedId,
         effects: &mut impl ReceiverEffects,
     ) -> Option<(PeerId, Message, MemberId)> {
-        let unexpected = self.take_out(id, effects)?;
-        if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
+        let unexpected = self.remove_unexpected(id, effects)?;
+        if !unexpected.fetch.is_some_and(|fetch| self.hold_credit_until_fetched(fetch, unexpected.cost_bytes))
+        {
             self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         }
         let is_whole = unexpected.is_whole();
@@ -226,22 +231,22 @@ impl Receiver {
         if is_whole {
             self.report_match(&message, origin, number, effects);
         } else {
-            self.redirect(id, fetch, origin.link, Placement::Nowhere);
+            self.redirect_arrival(id, fetch, origin.link, PayloadDestination::Nowhere);
         }
         Some((source, message, origin.member))
     }
 
     /// Drops a message whose rest will never come.
-    pub(super) fn lose(
+    pub(super) fn drop_incomplete(
         &mut self,
         id: UnexpectedId,
         message: &Message,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let Some(unexpected) = self.release(id, effects) else { return };
+        let Some(unexpected) = self.release_unexpected(id, effects) else { return };
         match unexpected.claim {
-            Some(context) => self.claimed_is_lost(message.tag.is_some(), context, error),
+            Some(context) => self.fail_claimed_message(message.tag.is_some(), context, error),
             None => {
                 if !self.matching_of(message).remove_unexpected(id) {
                     self.remove_kept_aside(unexpected.origin.member, id);
@@ -251,11 +256,17 @@ impl Receiver {
     }
 
     /// Where the rest of a message goes from now on.
-    fn redirect(&mut self, id: UnexpectedId, fetch: Option<FetchId>, link: LinkId, place: Placement) {
+    fn redirect_arrival(
+        &mut self,
+        id: UnexpectedId,
+        fetch: Option<FetchId>,
+        link: LinkId,
+        place: PayloadDestination,
+    ) {
         if let Some(fetch) = fetch {
-            self.place_fetch(fetch, place);
-        } else if let Some(filling) = self.filling(link)
-            && filling.place.place == Placement::Unexpected(id)
+            self.redirect_fetch(fetch, place);
+        } else if let Some(filling) = self.reassembly_mut(link)
+            && filling.place.place == PayloadDestination::Unexpected(id)
         {
             filling.place.place = place;
         }
@@ -269,7 +280,7 @@ impl Receiver {
         number: u64,
         effects: &mut impl ReceiverEffects,
     ) {
-        if number > 0 && self.links.origin_of(origin).is_some() {
+        if number > 0 && self.links.link_of_origin(origin).is_some() {
             report_match(origin.link, message, number, effects);
         }
     }

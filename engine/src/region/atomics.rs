@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use super::{Memory, Region, WORD_BYTES, Window, pieces};
+use super::{Memory, Region, WORD_BYTES, Window, segments_in_range};
 use crate::atomic::{Combine, ELEMENT_MAX_BYTES};
 use crate::buffer::SegmentMut;
 
@@ -20,7 +20,7 @@ const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process, by addresses, or by [other numbers](super::Words::place) where memory
+/// The locks of the process, by addresses, or by [other numbers](super::Words::lock_address) where memory
 /// has several: whatever regions and domains it belongs to, there is one lock for it.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
@@ -40,7 +40,7 @@ pub(crate) struct Elements<'a> {
 impl Window {
     /// Carries out an operation on the elements that the window was made for. What they were before
     /// is appended to `before`, if that is wanted. Returns whether the region is still there.
-    pub(crate) fn update(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
+    pub(crate) fn update_elements(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
         let is_open = self.is_open();
         if is_open {
             let Elements { combine, size_bytes, count, operands, compares } = *elements;
@@ -49,10 +49,11 @@ impl Window {
             for number in 0..count {
                 let operand = of_operands.next().unwrap_or_default();
                 let compare = of_compares.next().unwrap_or_default();
-                let place_bytes = self.range(0).start + number * size_bytes;
+                let place_bytes = self.region_range(0).start + number * size_bytes;
                 let mut element = [0; ELEMENT_MAX_BYTES];
                 let element = &mut element[..size_bytes];
-                self.region().update(place_bytes, element, |element| combine(element, operand, compare));
+                self.region()
+                    .update_element(place_bytes, element, |element| combine(element, operand, compare));
                 if let Some(before) = &mut before {
                     before.extend_from_slice(element);
                 }
@@ -65,20 +66,26 @@ impl Window {
 impl Region {
     /// Updates the element at a place if `combine` returns true. Its previous value is put into
     /// `before`.
-    fn update(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
+    fn update_element(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
             Memory::Owned(words) => {
-                self.update_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
+                self.update_element_in_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
             }
             Memory::Shared(memory) => {
                 let words = memory.words();
-                self.update_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
+                self.update_element_in_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
             }
             Memory::Kept(keeper) => {
-                self.update_words(keeper.words(), || keeper.place(), offset_bytes, before, combine);
+                self.update_element_in_words(
+                    keeper.words(),
+                    || keeper.lock_address(),
+                    offset_bytes,
+                    before,
+                    combine,
+                );
             }
             Memory::Raw(segments) => {
-                let mut pieces = pieces(segments, offset_bytes, before.len());
+                let mut pieces = segments_in_range(segments, offset_bytes, before.len());
                 if let Some(first) = pieces.next() {
                     let is_whole = first.len_bytes == before.len();
                     if is_whole && update_natively(first, before, &combine) {
@@ -86,13 +93,13 @@ impl Region {
                     }
                     let all = [first].into_iter().chain(pieces);
                     let places = all.map(|piece| (piece.address.addr(), piece.len_bytes));
-                    self.update_locked(&lock(places), offset_bytes, before, combine);
+                    self.update_locked(&lock_places(places), offset_bytes, before, combine);
                 }
             }
         }
     }
 
-    fn update_words(
+    fn update_element_in_words(
         &self,
         words: &[AtomicU64],
         place: impl Fn() -> usize,
@@ -104,7 +111,12 @@ impl Region {
         if within + before.len() <= WORD_BYTES {
             return update_in_word(&words[word], within, before, combine);
         }
-        self.update_locked(&lock([(place() + offset_bytes, before.len())]), offset_bytes, before, combine);
+        self.update_locked(
+            &lock_places([(place() + offset_bytes, before.len())]),
+            offset_bytes,
+            before,
+            combine,
+        );
     }
 
     /// The same under the locks of the element's memory.
@@ -128,7 +140,7 @@ impl Region {
 type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
 
 /// Takes the locks of places, given by address and length, in an order that is always the same.
-fn lock(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
+fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
     let mut numbers: SmallVec<[usize; 2]> =
         places.into_iter().flat_map(ends).map(|address| address / LOCKED_BYTES % LOCKS).collect();

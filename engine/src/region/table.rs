@@ -45,7 +45,7 @@ impl Regions {
     }
 
     /// What a peer names, if it may access it so.
-    pub(crate) fn window(
+    pub(crate) fn checked_window(
         &self,
         key: u64,
         address: u64,
@@ -67,14 +67,14 @@ impl Regions {
     }
 
     /// The same, but for an access of no bytes: that touches no memory, so it may name any, or none at all.
-    pub(crate) fn window_or_empty(
+    pub(crate) fn checked_window_or_empty(
         &self,
         key: u64,
         address: u64,
         len_bytes: u64,
         access: MrAccess,
     ) -> Result<Window, Refusal> {
-        match self.window(key, address, len_bytes, access) {
+        match self.checked_window(key, address, len_bytes, access) {
             Err(_) if len_bytes == 0 => Ok(Window::empty()),
             window => window,
         }
@@ -94,7 +94,8 @@ mod tests {
         let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
         let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();
         let base = attr.base_address;
-        let window = |key, address, len| regions.window(key, address, len, MrAccess::REMOTE_WRITE).err();
+        let window =
+            |key, address, len| regions.checked_window(key, address, len, MrAccess::REMOTE_WRITE).err();
         assert_eq!(window(7, base, 100), None);
         assert_eq!(window(7, base + 99, 1), None);
         assert_eq!(window(8, base, 1), Some(Refusal::Key));
@@ -103,7 +104,7 @@ mod tests {
         {
             assert_eq!(window(7, address, len_bytes), Some(Refusal::Range), "{len_bytes} from {address:#x}");
         }
-        let read = regions.window(7, base, 1, MrAccess::REMOTE_READ);
+        let read = regions.checked_window(7, base, 1, MrAccess::REMOTE_READ);
         assert_eq!(read.err(), Some(Refusal::Access));
         regions.close(&region);
         assert_eq!(window(7, base, 1), Some(Refusal::Key));
@@ -114,12 +115,15 @@ mod tests {
         let regions = Regions::default();
         let first = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
         assert_eq!(regions.add(Region::owned(1, ATTR).unwrap()).err(), Some(Misuse::KeyInUse(7)));
-        let window = regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).unwrap();
+        let window = regions.checked_window(7, 0, 1, MrAccess::REMOTE_WRITE).unwrap();
         regions.close(&first);
         regions.close(&first);
         let _second = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
         regions.close(&first);
-        assert!(regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(), "the first took the second with it");
+        assert!(
+            regions.checked_window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(),
+            "the first took the second with it"
+        );
         assert!(!window.copy_in(0, &[1]) && !window.copy_out(0, &mut [0]));
     }
 }

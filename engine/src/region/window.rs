@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{CountAccess, Memory, REGION_EVENTS, Region, RegionAttr, pieces};
+use super::{CountAccess, Memory, REGION_EVENTS, Region, RegionAttr, segments_in_range};
 use crate::buffer::SegmentMut;
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// Where in the region its first bytes are.
-    pub(crate) fn range(&self, len_bytes: usize) -> Range<usize> {
+    pub(crate) fn region_range(&self, len_bytes: usize) -> Range<usize> {
         self.offset_bytes..self.offset_bytes + len_bytes
     }
 
@@ -72,7 +72,7 @@ impl Window {
     }
 
     /// Counts an access by a peer. A counter that is bound for both events counts it once.
-    pub(crate) fn count(&self, events: CounterEvents) {
+    pub(crate) fn count_access(&self, events: CounterEvents) {
         let mut counted: Option<&Arc<dyn CountAccess>> = None;
         for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
             let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
@@ -89,12 +89,12 @@ impl Window {
     }
 
     /// The memory from a place on, to be written to. Empty if it [cannot be had so](Self::is_sliceable).
-    pub(crate) fn space(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
+    pub(crate) fn slices_mut(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
         let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
         if !self.is_open() {
             return Space::new();
         }
-        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
             // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller
             // of `raw`, until the region has ended, and that the application has no reference to
@@ -113,7 +113,7 @@ impl Window {
         if !self.is_open() {
             return SmallVec::new();
         }
-        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
             // SAFETY: as in `space`; the memory is readable.
             IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })

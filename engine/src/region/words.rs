@@ -18,43 +18,43 @@ const STRING_MIN_WORDS: usize = 64;
 
 /// Copies bytes into words, from a place on that has room for them.
 #[inline]
-pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+pub(crate) fn store_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
     // Most that is written so is a number.
     match (offset_bytes % WORD_BYTES, bytes.as_array()) {
         (0, Some(bytes)) => {
             words[offset_bytes / WORD_BYTES].store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
-        _ => store_any(words, offset_bytes, bytes),
+        _ => store_unaligned(words, offset_bytes, bytes),
     }
 }
 
 #[inline(never)]
-fn store_any(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+fn store_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
     if !head.is_empty() {
-        store_part(&words[place], within, head);
+        store_partial_word(&words[place], within, head);
         place += 1;
     }
     let (whole, tail) = rest.as_chunks();
     // One check of the range for all of it.
     let (here, after) = words[place.min(words.len())..].split_at(whole.len());
-    store_whole(here, whole);
+    store_whole_words(here, whole);
     if !tail.is_empty() {
-        store_part(&after[0], 0, tail);
+        store_partial_word(&after[0], 0, tail);
     }
 }
 
 #[inline(always)]
-fn store_whole(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
+fn store_whole_words(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
     if from.len() >= STRING_MIN_WORDS
         && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
     {
-        strings::store(words, from);
+        strings::store_with_rep_movs(words, from);
         // The last one last, as in the loop: the processor does not do it before the string.
         return last_word.store(u64::from_le_bytes(*last), Ordering::Relaxed);
     }
@@ -64,10 +64,10 @@ fn store_whole(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
 }
 
 #[inline(always)]
-fn load_whole(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
+fn load_whole_words(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
     if into.len() >= STRING_MIN_WORDS {
-        return strings::load(words, into);
+        return strings::load_with_rep_movs(words, into);
     }
     for (word, bytes) in words.iter().zip(into) {
         *bytes = word.load(Ordering::Relaxed).to_le_bytes();
@@ -75,7 +75,7 @@ fn load_whole(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
 }
 
 /// Copies bytes into a part of a word. Another thread may write the others meanwhile.
-fn store_part(word: &AtomicU64, within: usize, bytes: &[u8]) {
+fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
     value[within..within + bytes.len()].copy_from_slice(bytes);
     mask[within..within + bytes.len()].fill(0);
@@ -85,35 +85,35 @@ fn store_part(word: &AtomicU64, within: usize, bytes: &[u8]) {
 
 /// Copies bytes out of words, from a place on that has as many.
 #[inline]
-pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
+pub(crate) fn load_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {
         (0, Some(bytes)) => {
             *bytes = words[offset_bytes / WORD_BYTES].load(Ordering::Relaxed).to_le_bytes();
         }
-        _ => load_any(words, offset_bytes, bytes),
+        _ => load_unaligned(words, offset_bytes, bytes),
     }
     fence(Ordering::Acquire);
 }
 
 #[inline(never)]
-fn load_any(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
+fn load_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at_mut(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
     if !head.is_empty() {
-        load_part(&words[place], within, head);
+        load_partial_word(&words[place], within, head);
         place += 1;
     }
     let (whole, tail) = rest.as_chunks_mut();
     let (here, after) = words[place.min(words.len())..].split_at(whole.len());
-    load_whole(here, whole);
+    load_whole_words(here, whole);
     if !tail.is_empty() {
-        load_part(&after[0], 0, tail);
+        load_partial_word(&after[0], 0, tail);
     }
 }
 
-fn load_part(word: &AtomicU64, within: usize, bytes: &mut [u8]) {
+fn load_partial_word(word: &AtomicU64, within: usize, bytes: &mut [u8]) {
     let word = word.load(Ordering::Relaxed).to_le_bytes();
     bytes.copy_from_slice(&word[within..within + bytes.len()]);
 }
@@ -136,13 +136,13 @@ mod tests {
             let len_bytes = len_bytes.min(WORDS * WORD_BYTES - offset_bytes);
             let bytes: Vec<u8> = (0..len_bytes).map(|n| (n % 251) as u8 + 1).collect();
             let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
-            store(&words, offset_bytes, &bytes);
+            store_bytes(&words, offset_bytes, &bytes);
             let all: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
             let mut expected = vec![u8::MAX; WORDS * WORD_BYTES];
             expected[offset_bytes..offset_bytes + len_bytes].copy_from_slice(&bytes);
             prop_assert!(all == expected);
             let mut room = vec![0; room_offset_bytes + len_bytes + 9];
-            load(&words, offset_bytes, &mut room[room_offset_bytes..room_offset_bytes + len_bytes]);
+            load_bytes(&words, offset_bytes, &mut room[room_offset_bytes..room_offset_bytes + len_bytes]);
             let end_bytes = room_offset_bytes + len_bytes;
             prop_assert!(room[room_offset_bytes..end_bytes] == bytes);
             prop_assert!(room[..room_offset_bytes].iter().chain(&room[end_bytes..]).all(|byte| *byte == 0));
@@ -163,7 +163,7 @@ mod tests {
                         // The same in each byte of a word, so that it is the same word wherever it begins.
                         let bytes = [u8::try_from(round % 251).unwrap(); 2048 * WORD_BYTES];
                         words[count].store(round, Ordering::Relaxed);
-                        store(&words[..count], within, &bytes[..(count * WORD_BYTES - within)]);
+                        store_bytes(&words[..count], within, &bytes[..(count * WORD_BYTES - within)]);
                         while words[count].load(Ordering::Acquire) == round {
                             std::hint::spin_loop();
                         }
@@ -176,7 +176,7 @@ mod tests {
                     }
                     fence(Ordering::Acquire);
                     let mut bytes = vec![0; (last + 1) * WORD_BYTES - within];
-                    load(&words[..count], within, &mut bytes);
+                    load_bytes(&words[..count], within, &mut bytes);
                     assert!(
                         bytes.chunks(WORD_BYTES).all(|bytes| *bytes == word.to_le_bytes()[..bytes.len()])
                     );

@@ -1,8 +1,8 @@
 //! Distributes the effects of a shared receiver to its members.
 
-use super::mailbox::{Count, Debt, Report, named, source_of};
+use super::mailbox::{Count, Debt, Report, source_of, with_source};
 use super::mailboxes::Mailboxes;
-use crate::completion::{Completion, Failure, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::held_reports::ReportOutcome;
 use crate::link_table::LinkTable;
@@ -22,46 +22,52 @@ pub(super) struct Distribution<'a, E> {
 
 impl<E: ReceiverEffects> Distribution<'_, E> {
     /// What carries out the effects of the caller, if it is this member.
-    fn caller(&mut self, member: MemberId) -> Option<&mut E> {
+    fn caller_effects(&mut self, member: MemberId) -> Option<&mut E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
     /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
-    fn report(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
-        let recipient = self.mailboxes.recipient(to);
+    fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
+        let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
         let report = Report { outcome, is_common: recipient != to };
-        let Some(member) = recipient else { return self.mailboxes.report(None, report) };
-        let name = source.map(|source| self.mailboxes.name(member, source));
-        if self.caller(member).is_none() || name == Some(None) {
-            return self.mailboxes.report(recipient, report);
+        let Some(member) = recipient else { return self.mailboxes.add_report(None, report) };
+        let name = source.map(|source| self.mailboxes.name_of_peer(member, source));
+        if self.caller_effects(member).is_none() || name == Some(None) {
+            return self.mailboxes.add_report(recipient, report);
         }
         if self.mailboxes.has_reports(member) {
-            return self.mailboxes.report_later(member, report);
+            return self.mailboxes.add_report_unnotified(member, report);
         }
-        let Some(effects) = self.caller(member) else { return };
-        let refused = match named(report.outcome, name.flatten()) {
+        let Some(effects) = self.caller_effects(member) else { return };
+        let refused = match with_source(report.outcome, name.flatten()) {
             Ok(completion) => effects.complete(completion, recipient).map_err(Ok),
             Err(failure) => effects.fail(*failure, recipient).map_err(|failure| Err(Box::new(failure))),
         };
         if let Err(refused) = refused {
-            self.mailboxes.report_later(member, Report { outcome: named(refused, source), ..report });
+            self.mailboxes
+                .add_report_unnotified(member, Report { outcome: with_source(refused, source), ..report });
         }
     }
 
-    fn count_at(&mut self, events: CounterEvents, is_success: bool, to: Option<MemberId>) {
-        let recipient = self.mailboxes.recipient(to);
-        let called = recipient.and_then(|member| self.caller(member).map(|effects| (member, effects)));
+    fn count_for(&mut self, events: CounterEvents, is_success: bool, to: Option<MemberId>) {
+        let recipient = self.mailboxes.recipient_or_oldest(to);
+        let called =
+            recipient.and_then(|member| self.caller_effects(member).map(|effects| (member, effects)));
         match called {
             Some((member, effects)) if is_success => effects.count(events, member),
             Some((member, effects)) => effects.count_error(events, Some(member)),
-            None => self.mailboxes.count(recipient, Count { events, is_success, is_common: recipient != to }),
+            None => {
+                self.mailboxes.add_count(recipient, Count { events, is_success, is_common: recipient != to });
+            }
         }
     }
 
-    fn owe_at(&mut self, link: LinkId, debt: Debt) {
+    fn owe_on_link(&mut self, link: LinkId, debt: Debt) {
         let Some((member, link)) = self.links.get(link).copied() else { return };
-        let Some(effects) = self.caller(member) else { return self.mailboxes.owe(member, link, debt) };
+        let Some(effects) = self.caller_effects(member) else {
+            return self.mailboxes.add_debt(member, link, debt);
+        };
         match debt {
             Debt::Header(header) => effects.owe(link, header),
             Debt::Ack => effects.owe_ack(link),
@@ -71,47 +77,47 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
 }
 
 impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
-    fn complete(&mut self, completion: Completion, to: Option<MemberId>) -> Result<(), Completion> {
-        self.report(Ok(completion), to);
+    fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation> {
+        self.report_or_mail(Ok(completion), to);
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure, to: Option<MemberId>) -> Result<(), Failure> {
-        self.report(Err(Box::new(failure)), to);
+    fn fail(&mut self, failure: FailedOperation, to: Option<MemberId>) -> Result<(), FailedOperation> {
+        self.report_or_mail(Err(Box::new(failure)), to);
         Ok(())
     }
 
     fn count(&mut self, events: CounterEvents, to: MemberId) {
-        self.count_at(events, true, Some(to));
+        self.count_for(events, true, Some(to));
     }
 
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
-        self.count_at(events, false, to);
+        self.count_for(events, false, to);
     }
 
     /// Deferred receives are refused where a context is shared. One would be reported like any
     /// other.
-    fn work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
-        self.owe_at(link, Debt::Header(header));
+        self.owe_on_link(link, Debt::Header(header));
     }
 
     fn owe_ack(&mut self, link: LinkId) {
-        self.owe_at(link, Debt::Ack);
+        self.owe_on_link(link, Debt::Ack);
     }
 
     fn owe_credit(&mut self, link: LinkId) {
-        self.owe_at(link, Debt::Credit);
+        self.owe_on_link(link, Debt::Credit);
     }
 
-    fn reports_unasked(&self, member: MemberId) -> bool {
-        self.mailboxes.reports_unasked(member)
+    fn reports_unsignalled(&self, member: MemberId) -> bool {
+        self.mailboxes.reports_unsignalled(member)
     }
 
-    fn is_full(&self, member: MemberId) -> bool {
+    fn has_waiting_reports(&self, member: MemberId) -> bool {
         self.mailboxes.has_reports(member)
     }
 }
@@ -121,11 +127,11 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
 pub(super) enum NoMember {}
 
 impl ReceiverEffects for NoMember {
-    fn complete(&mut self, _: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+    fn complete(&mut self, _: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         match *self {}
     }
 
-    fn fail(&mut self, _: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+    fn fail(&mut self, _: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {
         match *self {}
     }
 
@@ -137,7 +143,7 @@ impl ReceiverEffects for NoMember {
         match *self {}
     }
 
-    fn work_ended(&mut self, _: u64, _: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, _: u64, _: bool) -> WorkEnd {
         match *self {}
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::buffer::Buffer;
-use crate::completion::Completion;
+use crate::completion::EndedOperation;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::held_reports::ReportOutcome;
 use crate::peer_id::PeerId;
@@ -64,7 +64,7 @@ pub(crate) enum Debt {
 
 impl Mailbox {
     /// How many reports wait.
-    pub(super) fn unreported(&self) -> usize {
+    pub(super) fn unreported_count(&self) -> usize {
         self.reports.len()
     }
 
@@ -84,45 +84,45 @@ impl Mailbox {
     }
 
     /// What the member calls a peer, if it has a link to it.
-    pub(super) fn name(&self, peer: PeerId) -> Option<PeerId> {
+    pub(super) fn name_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
 
     /// The sources of waiting reports.
-    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
+    pub(super) fn report_sources(&self) -> impl Iterator<Item = PeerId> {
         self.reports.iter().filter_map(|report| source_of(&report.outcome))
     }
 
-    pub(super) fn report(&mut self, report: Report) {
+    pub(super) fn add_report(&mut self, report: Report) {
         self.reports.push_back(report);
         self.has_mail.store(true, Ordering::Release);
     }
 
     /// Puts a report back that there was no room for.
-    pub(super) fn put_back(&mut self, report: Report) {
+    pub(super) fn put_back_report(&mut self, report: Report) {
         self.reports.push_front(report);
         self.has_mail.store(true, Ordering::Release);
     }
 
-    pub(super) fn count(&mut self, count: Count) {
+    pub(super) fn add_count(&mut self, count: Count) {
         self.counts.push(count);
         self.has_mail.store(true, Ordering::Release);
     }
 
-    pub(super) fn owe(&mut self, link: LinkId, debt: Debt) {
+    pub(super) fn add_debt(&mut self, link: LinkId, debt: Debt) {
         self.debts.push((link, debt));
         self.has_mail.store(true, Ordering::Release);
     }
 
     pub(super) fn take_report(&mut self) -> Option<Report> {
         let report = self.reports.pop_front();
-        self.settle();
+        self.update_has_mail();
         report
     }
 
     pub(super) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         let taken = (mem::take(&mut self.debts), mem::take(&mut self.counts));
-        self.settle();
+        self.update_has_mail();
         taken
     }
 
@@ -133,7 +133,7 @@ impl Mailbox {
 
     /// Something was taken. Whether there is mail is what is left, which other threads may have
     /// added to since.
-    fn settle(&mut self) {
+    fn update_has_mail(&mut self) {
         self.has_mail.store(!self.is_empty(), Ordering::Release);
     }
 
@@ -142,8 +142,8 @@ impl Mailbox {
     }
 
     /// What concerns no endpoint, of a member that leaves.
-    pub(super) fn into_common(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
-        let reports = self.reports.into_iter().filter_map(Report::into_common);
+    pub(super) fn into_mail_for_others(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
+        let reports = self.reports.into_iter().filter_map(Report::into_reportable_by_others);
         (reports, self.counts.into_iter().filter(|count| count.is_common))
     }
 }
@@ -151,11 +151,12 @@ impl Mailbox {
 impl Report {
     /// What another member can report of it. A multi-receive buffer takes messages of all
     /// endpoints, so its release is reported although the message that it came with is lost.
-    fn into_common(mut self) -> Option<Report> {
+    fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common => {}
             Ok(completion) if completion.flags.contains(CompletionFlags::MULTI_RECV) => {
-                *completion = release(completion.context, mem::take(&mut completion.buffer));
+                *completion =
+                    buffer_release_completion(completion.context, mem::take(&mut completion.buffer));
             }
             Err(failure) if failure.completion.flags.contains(CompletionFlags::MULTI_RECV) => {}
             _ => return None,
@@ -166,14 +167,14 @@ impl Report {
 }
 
 /// The release of a multi-receive buffer, apart from its last message.
-fn release(context: u64, last: Buffer) -> Completion {
+fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
     let buffer = match last {
         Buffer::ReceivedLast(last) => Buffer::Unused(last.unused),
         Buffer::Unused(unused) => Buffer::Unused(unused),
         _ => Buffer::None,
     };
     let flags = CompletionFlags::MULTI_RECV;
-    Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+    EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
 }
 
 /// Who sent the message that a report is about.
@@ -185,7 +186,7 @@ pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
 }
 
 /// The report, with another name for the source.
-pub(super) fn named(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
+pub(super) fn with_source(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
     match &mut outcome {
         Ok(completion) => completion.source = name,
         Err(failure) => failure.completion.source = name,

@@ -26,13 +26,13 @@ pub(super) struct Mailboxes {
 impl Mailboxes {
     /// Adds a member. It gets mail that had no member. Returns with it the flag that says whether
     /// it has mail.
-    pub(super) fn join(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
+    pub(super) fn add_member(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
         let mut mailbox = mem::take(&mut self.vacant);
         mailbox.is_selective = is_selective;
         if !mailbox.is_empty() {
-            self.announce(id);
+            self.mark_has_mail(id);
         }
         let has_mail = mailbox.has_mail.clone();
         self.by_member.insert(id, mailbox);
@@ -40,41 +40,41 @@ impl Mailboxes {
     }
 
     /// Removes a member. Mail that concerns no endpoint goes to another, or waits for one.
-    pub(super) fn leave(&mut self, member: MemberId) {
+    pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.news.remove(&member);
-        self.unreported -= mailbox.unreported();
-        let heir = self.recipient(None);
-        let (reports, counts) = mailbox.into_common();
-        reports.for_each(|report| self.report(heir, report));
-        counts.for_each(|count| self.count(heir, count));
+        self.unreported -= mailbox.unreported_count();
+        let heir = self.recipient_or_oldest(None);
+        let (reports, counts) = mailbox.into_mail_for_others();
+        reports.for_each(|report| self.add_report(heir, report));
+        counts.for_each(|count| self.add_count(heir, count));
     }
 
     /// The member that is meant, or if it is none or none is meant, the oldest.
-    pub(super) fn recipient(&self, meant: Option<MemberId>) -> Option<MemberId> {
+    pub(super) fn recipient_or_oldest(&self, meant: Option<MemberId>) -> Option<MemberId> {
         let meant = meant.filter(|member| self.by_member.contains_key(member));
         meant.or_else(|| self.by_member.keys().next().copied())
     }
 
     /// How many reports wait.
-    pub(super) fn unreported(&self) -> usize {
+    pub(super) fn unreported_count(&self) -> usize {
         self.unreported
     }
 
     /// As [`unreported`](Self::unreported), counted anew.
     #[cfg(test)]
-    pub(super) fn count_unreported(&self) -> usize {
+    pub(super) fn recount_unreported(&self) -> usize {
         let mailboxes = self.by_member.values().chain([&self.vacant]);
-        mailboxes.map(Mailbox::unreported).sum()
+        mailboxes.map(Mailbox::unreported_count).sum()
     }
 
     /// Whether reports of a member wait.
     pub(super) fn has_reports(&self, member: MemberId) -> bool {
-        self.by_member.get(&member).is_some_and(|mailbox| mailbox.unreported() > 0)
+        self.by_member.get(&member).is_some_and(|mailbox| mailbox.unreported_count() > 0)
     }
 
     /// Whether a member reports the success of receives that did not ask for a report.
-    pub(super) fn reports_unasked(&self, member: MemberId) -> bool {
+    pub(super) fn reports_unsignalled(&self, member: MemberId) -> bool {
         self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
     }
 
@@ -85,8 +85,8 @@ impl Mailboxes {
     }
 
     /// What a member calls a peer, if it has a link to it.
-    pub(super) fn name(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
-        self.by_member.get(&member)?.name(peer)
+    pub(super) fn name_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
+        self.by_member.get(&member)?.name_of_peer(peer)
     }
 
     /// Records a link of a member to a peer, and the name that the member has for that peer.
@@ -97,36 +97,36 @@ impl Mailboxes {
     }
 
     /// The sources of waiting reports.
-    pub(super) fn sources(&self) -> impl Iterator<Item = PeerId> {
-        self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::sources)
+    pub(super) fn report_sources(&self) -> impl Iterator<Item = PeerId> {
+        self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
     /// Leaves a report to a member, or to the next one that joins, and marks it for notification.
-    pub(super) fn report(&mut self, member: Option<MemberId>, report: Report) {
-        self.mailbox(member).report(report);
+    pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
+        self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
-        member.into_iter().for_each(|member| self.announce(member));
+        member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
     /// Has a member report something when its queue has room, which it looks for by itself.
-    pub(super) fn report_later(&mut self, member: MemberId, report: Report) {
+    pub(super) fn add_report_unnotified(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.report(report);
+            mailbox.add_report(report);
             self.unreported += 1;
         }
     }
 
     /// Leaves it to a member, or to the next one, to count a receive.
-    pub(super) fn count(&mut self, member: Option<MemberId>, count: Count) {
-        self.mailbox(member).count(count);
-        member.into_iter().for_each(|member| self.announce(member));
+    pub(super) fn add_count(&mut self, member: Option<MemberId>, count: Count) {
+        self.mailbox_or_vacant(member).add_count(count);
+        member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
     /// Leaves a header for the peer of one of a member's links to that member.
-    pub(super) fn owe(&mut self, member: MemberId, link: LinkId, debt: Debt) {
+    pub(super) fn add_debt(&mut self, member: MemberId, link: LinkId, debt: Debt) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.owe(link, debt);
-            self.announce(member);
+            mailbox.add_debt(link, debt);
+            self.mark_has_mail(member);
         }
     }
 
@@ -146,9 +146,9 @@ impl Mailboxes {
     }
 
     /// Puts the report of a member back that was taken last.
-    pub(super) fn put_back(&mut self, member: MemberId, report: Report) {
+    pub(super) fn put_back_report(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.put_back(report);
+            mailbox.put_back_report(report);
             self.unreported += 1;
         }
     }
@@ -161,25 +161,25 @@ impl Mailboxes {
     }
 
     /// Marks a member for notification: it has mail.
-    pub(super) fn announce(&mut self, member: MemberId) {
+    pub(super) fn mark_has_mail(&mut self, member: MemberId) {
         self.news.insert(member);
     }
 
     /// Whether a member has mail that it does not know of yet.
-    pub(super) fn has_news_for(&self, member: MemberId) -> bool {
+    pub(super) fn has_unseen_mail(&self, member: MemberId) -> bool {
         self.news.contains(&member)
     }
 
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_new_mail(&self) -> bool {
         !self.news.is_empty()
     }
 
     /// The members with new mail. The caller notifies them.
-    pub(super) fn take_news(&mut self) -> Vec<MemberId> {
+    pub(super) fn take_members_with_new_mail(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.news).into_iter().collect()
     }
 
-    fn mailbox(&mut self, member: Option<MemberId>) -> &mut Mailbox {
+    fn mailbox_or_vacant(&mut self, member: Option<MemberId>) -> &mut Mailbox {
         member.and_then(|member| self.by_member.get_mut(&member)).unwrap_or(&mut self.vacant)
     }
 }

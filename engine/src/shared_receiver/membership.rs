@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use super::distribution::{Distribution, NoMember};
-use super::mailbox::{Count, Debt, Report, named, source_of};
+use super::mailbox::{Count, Debt, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
-use crate::breach::Breach;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects};
-use crate::transport::{LinkId, Pull, Remote, Space};
+use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
 /// What translates between a member and the receiver that it shares. Its methods are those of [`Receiver`].
@@ -33,11 +33,11 @@ impl Membership {
     /// its messages complete in the order in which they are given them.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
-        let (id, has_mail) = state.mailboxes.join(is_selective);
+        let (id, has_mail) = state.mailboxes.add_member(is_selective);
         if keeps_order {
             state.receiver.keep_order(id);
         }
-        if state.mailboxes.has_news() {
+        if state.mailboxes.has_new_mail() {
             shared.has_news.store(true, Ordering::Release);
         }
         drop(state);
@@ -49,22 +49,22 @@ impl Membership {
     }
 
     /// Does something on behalf of the member.
-    fn act<R, E: ReceiverEffects>(
+    fn act_for_member<R, E: ReceiverEffects>(
         &mut self,
         effects: &mut E,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
     ) -> R {
-        let mut state = lock(&self.shared, &mut self.lent);
-        state.act(Some((self.id, effects)), act, &self.shared)
+        let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
+        state.act_for_caller(Some((self.id, effects)), act, &self.shared)
     }
 
     /// Does something that concerns nothing but the receiver.
-    fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+    fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }
 
     /// What the receiver calls a link.
-    fn link(&self, id: LinkId) -> Option<LinkId> {
+    fn shared_link_id(&self, id: LinkId) -> Option<LinkId> {
         self.links.get(id.0 as usize).copied().flatten()
     }
 
@@ -72,7 +72,7 @@ impl Membership {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
         let link = state.links.insert((self.id, id));
-        let shared_peer = state.intern(address);
+        let shared_peer = state.intern_peer(address);
         state.mailboxes.add_link_to(self.id, shared_peer, peer);
         state.receiver.link_added(link, shared_peer, self.id);
         let place = id.0 as usize;
@@ -89,11 +89,15 @@ impl Membership {
         effects: &mut impl ReceiverEffects,
     ) {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        let mut guard = lock(&self.shared, &mut self.lent);
+        let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;
-        let peer = state.receiver.peer_of(link);
+        let peer = state.receiver.peer_of_link(link);
         let caller = Some((self.id, &mut *effects));
-        state.act(caller, |receiver, effects| receiver.link_ended(link, error, effects), &self.shared);
+        state.act_for_caller(
+            caller,
+            |receiver, effects| receiver.link_ended(link, error, effects),
+            &self.shared,
+        );
         state.links.remove(link);
         state.mailboxes.remove_link(self.id, id, peer);
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
@@ -107,54 +111,57 @@ impl Membership {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        let mut state = lock(&self.shared, &mut self.lent);
-        state.peers.set_ending(address, error.clone());
+        let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
+        state.peers.mark_ending(address, error.clone());
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
     pub(crate) fn is_overdrawn(&self) -> bool {
-        self.look(|state| state.receiver.is_overdrawn())
+        self.with_state(|state| state.receiver.is_overdrawn())
     }
 
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
-        self.link(id).map_or(0, |link| self.look(|state| state.receiver.granted_bytes(link)))
+        self.shared_link_id(id).map_or(0, |link| self.with_state(|state| state.receiver.granted_bytes(link)))
     }
 
-    pub(crate) fn received_messages(&self, id: LinkId) -> u64 {
-        self.link(id).map_or(0, |link| self.look(|state| state.receiver.received_messages(link)))
+    pub(crate) fn received_message_count(&self, id: LinkId) -> u64 {
+        self.shared_link_id(id)
+            .map_or(0, |link| self.with_state(|state| state.receiver.received_message_count(link)))
     }
 
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
-        if let Some(link) = self.link(id) {
+        if let Some(link) = self.shared_link_id(id) {
             self.shared.lock().receiver.credit_sent(link);
         }
     }
 
-    pub(crate) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
-        self.link(id).map_or((0, 0, 0, 0), |link| self.look(|state| state.receiver.progress(link)))
+    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
+        self.shared_link_id(id)
+            .map_or((0, 0, 0, 0), |link| self.with_state(|state| state.receiver.progress_counts(link)))
     }
 
     pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
-        self.link(id).is_some_and(|link| self.look(|state| state.receiver.has_offer(link, op)))
+        self.shared_link_id(id)
+            .is_some_and(|link| self.with_state(|state| state.receiver.has_offer(link, op)))
     }
 
-    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
-        let Some(link) = self.link(id) else { return Ok(()) };
+    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
         self.shared.lock().receiver.spend_credit(link, cost_bytes)
     }
 
     pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.link(id) else { return };
-        self.act(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
+        let Some(link) = self.shared_link_id(id) else { return };
+        self.act_for_member(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
     }
 
     pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        let link = self.link(id)?;
+        let link = self.shared_link_id(id)?;
         self.shared.lock().receiver.keep_credit(link, cost_bytes)
     }
 
     pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
-        self.act(effects, |receiver, effects| receiver.free_kept_credit(kept, effects));
+        self.act_for_member(effects, |receiver, effects| receiver.free_kept_credit(kept, effects));
     }
 
     pub(crate) fn fence_asked(
@@ -162,20 +169,22 @@ impl Membership {
         id: LinkId,
         matched: bool,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.link(id) else { return Ok(()) };
-        self.act(effects, |receiver, effects| receiver.fence_asked(link, matched, effects))
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
+        self.act_for_member(effects, |receiver, effects| receiver.fence_asked(link, matched, effects))
     }
 
-    pub(crate) fn message(
+    pub(crate) fn message_arrived(
         &mut self,
         id: LinkId,
         message: &Message,
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.link(id) else { return Ok(()) };
-        self.act(effects, |receiver, effects| receiver.message(link, message, payload, effects))
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
+        self.act_for_member(effects, |receiver, effects| {
+            receiver.message_arrived(link, message, payload, effects)
+        })
     }
 
     pub(crate) fn begin_message(
@@ -183,56 +192,64 @@ impl Membership {
         id: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.link(id) else { return Ok(()) };
-        self.act(effects, |receiver, effects| receiver.begin_message(link, message, effects))
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
+        self.act_for_member(effects, |receiver, effects| receiver.begin_message(link, message, effects))
     }
 
-    pub(crate) fn offered(
+    pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
         message: &Message,
         op: u64,
         remote: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.link(id) else { return Ok(()) };
-        self.act(effects, |receiver, effects| receiver.offered(link, message, op, remote, effects))
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
+        self.act_for_member(effects, |receiver, effects| {
+            receiver.message_offered(link, message, op, remote, effects)
+        })
     }
 
-    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.link(id) else { return };
-        self.act(effects, |receiver, effects| receiver.put(link, bytes, effects));
+    pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
+        let Some(link) = self.shared_link_id(id) else { return };
+        self.act_for_member(effects, |receiver, effects| receiver.put_payload(link, bytes, effects));
     }
 
-    pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
-        let link = self.link(id);
-        let mut state = lock(&self.shared, &mut self.lent);
-        self.lent = link.and_then(|link| state.receiver.lend(link));
+    pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
+        let link = self.shared_link_id(id);
+        let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
+        self.lent = link.and_then(|link| state.receiver.lend_buffer(link));
         drop(state);
-        self.lent.as_mut().map_or_else(Space::new, LentBuffer::space)
+        self.lent.as_mut().map_or_else(Space::new, LentBuffer::payload_space)
     }
 
-    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.link(id) else { return };
-        self.act(effects, |receiver, effects| receiver.placed(link, count_bytes, effects));
+    pub(crate) fn bytes_placed(
+        &mut self,
+        id: LinkId,
+        count_bytes: usize,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        let Some(link) = self.shared_link_id(id) else { return };
+        self.act_for_member(effects, |receiver, effects| receiver.bytes_placed(link, count_bytes, effects));
     }
 
-    pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        self.link(id).is_some_and(|link| self.shared.lock().receiver.begin_data(link, op, len_bytes))
+    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        self.shared_link_id(id)
+            .is_some_and(|link| self.shared.lock().receiver.begin_requested_data(link, op, len_bytes))
     }
 
     pub(crate) fn pull(
         &mut self,
-        mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         let id = self.id;
-        self.act(effects, |receiver, effects| {
+        self.act_for_member(effects, |receiver, effects| {
             let links = effects.links;
             let local = |link| links.get(link).filter(|(owner, _)| *owner == id).map(|(_, local)| *local);
             let is_own = |link| local(link).is_some();
-            let pull = |link, from: &Remote, at_bytes, into: &mut [IoSliceMut<'_>]| match local(link) {
+            let pull = |link, from: &RemotePayload, at_bytes, into: &mut [IoSliceMut<'_>]| match local(link) {
                 Some(link) => pull(link, from, at_bytes, into),
                 None => Pull::Gone,
             };
@@ -241,40 +258,40 @@ impl Membership {
     }
 
     pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act(effects, |receiver, effects| receiver.feed_starved(effects));
+        self.act_for_member(effects, |receiver, effects| receiver.feed_starved(effects));
     }
 
     /// What cannot be matched as long as reports of the member wait is matched now that none does.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
-        self.act(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
+        self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
     }
 
     pub(crate) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act(effects, |receiver, _| receiver.fetch_deferred());
+        self.act_for_member(effects, |receiver, _| receiver.fetch_deferred());
     }
 
-    pub(crate) fn has_deferred(&self) -> bool {
-        self.look(|state| state.receiver.has_deferred())
+    pub(crate) fn has_deferred_fetches(&self) -> bool {
+        self.with_state(|state| state.receiver.has_deferred_fetches())
     }
 
     pub(crate) fn has_starved(&self) -> bool {
-        self.look(|state| state.receiver.has_starved())
+        self.with_state(|state| state.receiver.has_starved())
     }
 
     pub(crate) fn is_pulling(&self) -> bool {
-        self.look(|state| state.is_pulling_for(self.id))
+        self.with_state(|state| state.is_pulling_for(self.id))
     }
 
     pub(crate) fn wants_pass(&self) -> bool {
-        self.look(|state| {
-            state.mailboxes.has_news_for(self.id)
+        self.with_state(|state| {
+            state.mailboxes.has_unseen_mail(self.id)
                 || state.is_pulling_for(self.id)
-                || state.receiver.has_room_to_give()
+                || state.receiver.can_share_freed_room()
         })
     }
 
-    pub(crate) fn rare_work(&self) -> usize {
+    pub(crate) fn rare_work_count(&self) -> usize {
         self.shared.rare_work.load(Ordering::Relaxed)
     }
 
@@ -284,12 +301,12 @@ impl Membership {
     }
 
     /// Whether other members have mail that they do not know of yet.
-    pub(crate) fn has_news(&self) -> bool {
-        self.shared.has_news()
+    pub(crate) fn has_mail_for_others(&self) -> bool {
+        self.shared.has_members_with_mail()
     }
 
     /// What to send to the peers of links, and what to count. The reports are taken one by one.
-    pub(crate) fn take_mail(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
+    pub(crate) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         self.shared.lock().mailboxes.take_debts_and_counts(self.id)
     }
 
@@ -298,16 +315,19 @@ impl Membership {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
         let Report { outcome, is_common } = mailboxes.take_report(self.id)?;
-        let name = source_of(&outcome)
-            .and_then(|source| mailboxes.name(self.id, source).or_else(|| peers.address(source).map(name)));
-        Some(Report { outcome: named(outcome, name), is_common })
+        let name = source_of(&outcome).and_then(|source| {
+            mailboxes.name_of_peer(self.id, source).or_else(|| peers.address_of(source).map(name))
+        });
+        Some(Report { outcome: with_source(outcome, name), is_common })
     }
 
     /// Puts the report back that was taken last: there is no room for it. The address is that of its source.
-    pub(crate) fn put_back(&mut self, report: Report, source: Option<Address>) {
+    pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
-        let source = source.map(|source| state.intern(source));
-        state.mailboxes.put_back(self.id, Report { outcome: named(report.outcome, source), ..report });
+        let source = source.map(|source| state.intern_peer(source));
+        state
+            .mailboxes
+            .put_back_report(self.id, Report { outcome: with_source(report.outcome, source), ..report });
     }
 }
 
@@ -315,26 +335,35 @@ impl Drop for Membership {
     /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail
     /// that concerns no endpoint. Its room goes to the others.
     fn drop(&mut self) {
-        let mut guard = lock(&self.shared, &mut self.lent);
+        let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;
-        state.mailboxes.leave(self.id);
+        state.mailboxes.remove_member(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
-        state.apart(|receiver, effects| receiver.member_leaves(id, &error, effects), &self.shared);
+        state.act_without_member(
+            |receiver, effects| receiver.member_leaves(id, &error, effects),
+            &self.shared,
+        );
         for link in self.links.drain(..).flatten() {
-            state.apart(|receiver, effects| receiver.link_ended(link, &error, effects), &self.shared);
+            state.act_without_member(
+                |receiver, effects| receiver.link_ended(link, &error, effects),
+                &self.shared,
+            );
             state.links.remove(link);
         }
-        state.apart(|receiver, effects| receiver.share_freed_room(effects), &self.shared);
+        state.act_without_member(|receiver, effects| receiver.share_freed_room(effects), &self.shared);
         state.end_silent_peers::<NoMember>(None, &self.shared);
-        state.forget_peers();
+        state.forget_unused_peers();
     }
 }
 
 /// Locks the receiver, which gets back what it has lent to the member's transport.
-fn lock<'a>(shared: &'a SharedReceiver, lent: &mut Option<LentBuffer>) -> MutexGuard<'a, State> {
+fn lock_and_return_buffer<'a>(
+    shared: &'a SharedReceiver,
+    lent: &mut Option<LentBuffer>,
+) -> MutexGuard<'a, State> {
     let mut state = shared.lock();
     if let Some(lent) = lent.take() {
-        state.receiver.take_back(lent);
+        state.receiver.take_back_buffer(lent);
     }
     state
 }

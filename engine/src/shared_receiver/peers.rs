@@ -53,7 +53,7 @@ impl SharedPeers {
     }
 
     /// Where a peer is, if it is known.
-    pub(super) fn address(&self, peer: PeerId) -> Option<Address> {
+    pub(super) fn address_of(&self, peer: PeerId) -> Option<Address> {
         self.known.get(&peer).map(|known| known.address)
     }
 
@@ -64,12 +64,12 @@ impl SharedPeers {
     }
 
     /// Whether so many have come since some were forgotten that it is worth while to look again.
-    pub(super) fn are_many(&self) -> bool {
+    pub(super) fn is_sweep_due(&self) -> bool {
         self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
     }
 
     /// Forgets all peers but these.
-    pub(super) fn keep(&mut self, wanted: &HashSet<PeerId>) {
+    pub(super) fn retain_only(&mut self, wanted: &HashSet<PeerId>) {
         self.known.retain(|peer, _| wanted.contains(peer));
         self.by_address.retain(|_, peer| wanted.contains(peer));
         self.ending.retain(|peer| wanted.contains(peer));
@@ -81,7 +81,7 @@ impl SharedPeers {
 
     /// Receives that a peer alone can match are to end once its last link has. There are none of a peer that
     /// is not known.
-    pub(super) fn set_ending(&mut self, address: Address, error: OperationError) {
+    pub(super) fn mark_ending(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {
             known.ending = Some(error);
@@ -90,7 +90,10 @@ impl SharedPeers {
     }
 
     /// The peers whose directed receives end now, and why.
-    pub(super) fn take_ended(&mut self, is_silent: impl Fn(PeerId) -> bool) -> Vec<(PeerId, OperationError)> {
+    pub(super) fn take_silent_ending(
+        &mut self,
+        is_silent: impl Fn(PeerId) -> bool,
+    ) -> Vec<(PeerId, OperationError)> {
         let ended: Vec<PeerId> = self.ending.iter().copied().filter(|peer| is_silent(*peer)).collect();
         let why = ended.into_iter().filter_map(|peer| {
             self.ending.remove(&peer);
@@ -106,17 +109,17 @@ mod tests {
 
     use super::*;
 
-    fn address(port: u16) -> Address {
+    fn loopback_address(port: u16) -> Address {
         SocketAddr::from(([127, 0, 0, 1], port)).into()
     }
 
     #[test]
     fn name_in_use_is_given_to_no_other_peer() {
         let mut peers = SharedPeers { next: u32::MAX, ..SharedPeers::default() };
-        let last = peers.intern(address(1));
-        let first = peers.intern(address(2));
+        let last = peers.intern(loopback_address(1));
+        let first = peers.intern(loopback_address(2));
         assert_eq!((last, first), (PeerId(u32::MAX), PeerId(0)));
         peers.next = u32::MAX;
-        assert_eq!(peers.intern(address(3)), PeerId(1));
+        assert_eq!(peers.intern(loopback_address(3)), PeerId(1));
     }
 }

@@ -9,10 +9,10 @@
 //! An operation is carried out in one go when its last operand has arrived, in the order in which
 //! operations and other frames of the link arrive.
 
-use super::{TOO_MANY, Target, TargetEffects, answer};
-use crate::breach::Breach;
+use super::{TOO_MANY, Target, TargetEffects, owe_answer};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::ATOMIC_LINK_MAX_BYTES;
+use crate::protocol_violation::ProtocolViolation;
 use crate::region::{Elements, Window};
 use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
@@ -22,60 +22,60 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if the peer has more under way than it may.
-    pub(crate) fn atomic(
+    /// A [`ProtocolViolation`] if the peer has more under way than it may.
+    pub(crate) fn atomic_arrived(
         &mut self,
         id: LinkId,
         atomic: &Atomic,
         payload: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), Breach> {
-        let Some(link) = self.links.of(id) else { return Ok(()) };
+    ) -> Result<(), ProtocolViolation> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         let fetches = atomic.form.kind().fetches();
         let fetched_bytes = if fetches { atomic.form.len_bytes() } else { 0 };
         if link.unanswered_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES {
             return Err(TOO_MANY);
         }
-        self.admit(id)?;
+        self.admit_access(id)?;
         let mut before = Vec::with_capacity(fetched_bytes);
-        match self.carry_out(atomic, payload, fetches.then_some(&mut before)) {
+        match self.apply_atomic(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
                 // An endpoint counts a fetch as a read (`fi_endpoint(3)`), a region also as the write that it
                 // is (`fi_mr(3)`).
                 let of_endpoint =
                     if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
-                if atomic.form.op().writes() {
+                if atomic.form.op().can_write() {
                     of_region |= CounterEvents::REMOTE_WRITE;
-                    self.persisted(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
+                    self.persist_write(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
-                self.accessed(&window, of_endpoint, of_region, effects);
+                self.count_access(&window, of_endpoint, of_region, effects);
                 if fetched_bytes > 0 {
-                    self.results_fetched(id, atomic.op, before, effects);
+                    self.queue_atomic_results(id, atomic.op, before, effects);
                 } else {
-                    answer(id, atomic.op, Outcome::Done, effects);
+                    owe_answer(id, atomic.op, Outcome::Done, effects);
                 }
             }
-            Err(refusal) => answer(id, atomic.op, Outcome::Refused(refusal), effects),
+            Err(refusal) => owe_answer(id, atomic.op, Outcome::Refused(refusal), effects),
         }
         Ok(())
     }
 
     /// Updates the elements, if the peer may.
-    fn carry_out(
+    fn apply_atomic(
         &self,
         atomic: &Atomic,
         payload: &[u8],
         before: Option<&mut Vec<u8>>,
     ) -> Result<Window, Refusal> {
         let Atomic { key, address, form, .. } = *atomic;
-        let access = access_of(form);
+        let access = needed_access(form);
         if !self.atomics.contains(access) {
             return Err(Refusal::Access);
         }
         // What a peer of another architecture calculates with may be nothing here.
-        let combine = form.op().combine(form.datatype()).ok_or(Refusal::Access)?;
-        let window = self.regions.window_or_empty(key, address, form.len_bytes() as u64, access)?;
+        let combine = form.op().combine_fn(form.datatype()).ok_or(Refusal::Access)?;
+        let window = self.regions.checked_window_or_empty(key, address, form.len_bytes() as u64, access)?;
         let (operands, compares) =
             payload.split_at_checked(form.operands_len_bytes()).ok_or(Refusal::Range)?;
         let elements = Elements {
@@ -85,14 +85,14 @@ impl Target {
             operands,
             compares,
         };
-        if window.update(&elements, before) { Ok(window) } else { Err(Refusal::Key) }
+        if window.update_elements(&elements, before) { Ok(window) } else { Err(Refusal::Key) }
     }
 }
 
 /// What has to be allowed for an operation.
-fn access_of(form: AtomicForm) -> MrAccess {
+fn needed_access(form: AtomicForm) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, form.kind().fetches());
-    access.set(MrAccess::REMOTE_WRITE, form.op().writes());
+    access.set(MrAccess::REMOTE_WRITE, form.op().can_write());
     access
 }

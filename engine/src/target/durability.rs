@@ -14,7 +14,7 @@ use std::mem;
 use std::sync::{Arc, Weak};
 
 use super::Target;
-use crate::filling::clamp;
+use crate::reassembly::clamp_to_usize;
 use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
@@ -38,13 +38,13 @@ struct Written {
 impl Target {
     /// Makes all earlier writes of a link's peer durable, before a write that must be durable after
     /// them. Returns whether that succeeded.
-    pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
+    pub(super) fn persist_earlier_writes(&mut self, id: LinkId, durable: Durable) -> bool {
         if durable != Durable::Everything {
             return true;
         }
-        let Some(peer) = self.links.of(id).map(|link| link.peer) else { return true };
+        let Some(peer) = self.links.get_mut(id).map(|link| link.peer) else { return true };
         let Entry::Occupied(mut unpersisted) = self.unpersisted.entry(peer) else { return true };
-        let is_durable = unpersisted.get_mut().persist();
+        let is_durable = unpersisted.get_mut().persist_all();
         if unpersisted.get().written.is_empty() {
             unpersisted.remove();
         }
@@ -53,7 +53,7 @@ impl Target {
 
     /// All of a write is in its place. Makes it durable if its peer asked for that. Returns whether
     /// that succeeded.
-    pub(super) fn persisted(
+    pub(super) fn persist_write(
         &mut self,
         id: LinkId,
         window: &Window,
@@ -64,10 +64,10 @@ impl Target {
             return true;
         }
         if durable != Durable::Nothing {
-            return window.persist(clamp(len_bytes));
+            return window.persist(clamp_to_usize(len_bytes));
         }
-        if let Some(peer) = self.links.of(id).map(|link| link.peer) {
-            self.unpersisted.entry(peer).or_default().note(window, clamp(len_bytes));
+        if let Some(peer) = self.links.get_mut(id).map(|link| link.peer) {
+            self.unpersisted.entry(peer).or_default().note_written(window, clamp_to_usize(len_bytes));
         }
         true
     }
@@ -75,8 +75,8 @@ impl Target {
 
 impl Unpersisted {
     /// The first `len_bytes` of a window were written.
-    fn note(&mut self, window: &Window, len_bytes: usize) {
-        let range = window.range(len_bytes);
+    fn note_written(&mut self, window: &Window, len_bytes: usize) {
+        let range = window.region_range(len_bytes);
         if range.is_empty() {
             return;
         }
@@ -98,7 +98,7 @@ impl Unpersisted {
 
     /// Makes it durable. Returns whether all of it is. The rest may succeed another time, except
     /// writes to regions that have ended: these fail once, and are then forgotten.
-    fn persist(&mut self) -> bool {
+    fn persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
             let Some(region) = written.open_region() else {

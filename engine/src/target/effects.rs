@@ -1,6 +1,6 @@
 //! What a target asks for.
 
-use crate::completion::Completion;
+use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
 use crate::receiver::KeptCredit;
 use crate::transport::LinkId;
@@ -15,7 +15,7 @@ pub(crate) trait TargetEffects {
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion>;
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation>;
 
     /// Counts what a peer has done with a region.
     fn count(&mut self, events: CounterEvents);
@@ -23,7 +23,7 @@ pub(crate) trait TargetEffects {
     /// Sends the peer of a link a header, behind the headers that it waits for already.
     fn owe(&mut self, link: LinkId, header: Header);
 
-    /// Sends the peer of a link [what it reads](super::Target::reading).
+    /// Sends the peer of a link [what it reads](super::Target::next_outgoing_read).
     fn owe_read(&mut self, link: LinkId);
 
     /// Gives back the credit that something of this cost has held.

@@ -5,7 +5,7 @@
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
-use crate::completion::Completion;
+use crate::completion::EndedOperation;
 use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::receiver::KeptCredit;
@@ -14,14 +14,14 @@ use crate::transport::LinkId;
 /// A completion that the queue had no room for.
 #[derive(Debug)]
 pub(super) struct HeldEvent {
-    completion: Completion,
+    completion: EndedOperation,
     /// What it has cost its peer.
     credit: Option<KeptCredit>,
 }
 
 impl Target {
     /// A peer's write with remote data has ended.
-    pub(super) fn remotely_written(
+    pub(super) fn remote_write_ended(
         &mut self,
         id: LinkId,
         data: u64,
@@ -30,7 +30,7 @@ impl Target {
     ) {
         let Some(source) = self.links.get(id).map(|link| link.peer) else { return };
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
-        let completion = Completion {
+        let completion = EndedOperation {
             context: 0,
             flags,
             len_bytes,
@@ -52,7 +52,7 @@ impl Target {
 
     /// Whether completions wait for room.
     #[inline]
-    pub(crate) fn has_held(&self) -> bool {
+    pub(crate) fn has_held_reports(&self) -> bool {
         !self.events.is_empty()
     }
 
@@ -65,7 +65,7 @@ impl Target {
 
     /// Reports the completions that wait, as far as there is room now.
     #[cold]
-    pub(crate) fn deliver_held(&mut self, effects: &mut impl TargetEffects) {
+    pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl TargetEffects) {
         while let Some(HeldEvent { completion, credit }) = self.events.pop_front() {
             if let Err(completion) = effects.complete(completion) {
                 self.events.push_front(HeldEvent { completion, credit });

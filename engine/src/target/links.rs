@@ -33,7 +33,7 @@ pub(super) struct TargetLinks {
 
 impl TargetLinks {
     #[inline]
-    pub(super) fn of(&mut self, id: LinkId) -> Option<&mut TargetLink> {
+    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut TargetLink> {
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 

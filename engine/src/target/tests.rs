@@ -4,12 +4,12 @@ use std::io::IoSliceMut;
 
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::breach::Breach;
-use crate::completion::Completion;
+use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::KeptCredit;
 use crate::region::{Region, RegionAttr};
-use crate::transport::{Pull, Remote};
+use crate::transport::{Pull, RemotePayload};
 use crate::wire::{Atomic, AtomicForm, RmaKind};
 
 const LINK: LinkId = LinkId(3);
@@ -39,15 +39,15 @@ impl Target {
     }
 
     /// How many accesses of a link's peer are not answered, and how many bytes of those fetch atomically.
-    pub(crate) fn unanswered(&self, id: LinkId) -> (usize, usize) {
+    pub(crate) fn unanswered_counts(&self, id: LinkId) -> (usize, usize) {
         self.links.get(id).map_or((0, 0), |link| (link.unanswered_ops, link.unanswered_bytes))
     }
 
-    pub(crate) fn set_counts(&mut self, counts: bool) {
+    pub(crate) fn set_counts_accesses(&mut self, counts: bool) {
         self.counts = counts;
     }
 
-    pub(crate) fn set_atomics(&mut self, atomics: MrAccess) {
+    pub(crate) fn set_atomic_access(&mut self, atomics: MrAccess) {
         self.atomics = atomics;
     }
 
@@ -60,7 +60,7 @@ impl Target {
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     is_full: bool,
-    completed: Vec<Completion>,
+    completed: Vec<EndedOperation>,
     counted: Vec<CounterEvents>,
     owed: Vec<Header>,
     reads: usize,
@@ -68,7 +68,7 @@ struct EffectsRecorder {
 }
 
 impl TargetEffects for EffectsRecorder {
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation> {
         if self.is_full {
             return Err(completion);
         }
@@ -102,7 +102,7 @@ impl TargetEffects for EffectsRecorder {
 }
 
 /// A target with a link and a region of this length.
-fn target(len_bytes: usize) -> (Target, Arc<Region>, EffectsRecorder) {
+fn target_with_region(len_bytes: usize) -> (Target, Arc<Region>, EffectsRecorder) {
     let mut target = Target::new(Arc::default(), ALL, ALL, Order::SAS, true);
     target.link_added(LINK, PEER);
     let attr = RegionAttr { key: KEY, access: ALL, base_address: 0 };
@@ -110,15 +110,15 @@ fn target(len_bytes: usize) -> (Target, Arc<Region>, EffectsRecorder) {
     (target, region, EffectsRecorder::default())
 }
 
-fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Rma {
+fn make_rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Rma {
     Rma { op, key: KEY, address, len_bytes, kind, durable: Durable::Nothing }
 }
 
-fn answer_to(op: u64, outcome: Outcome) -> Header {
+fn answer_header(op: u64, outcome: Outcome) -> Header {
     Header::Answer { op, outcome }
 }
 
-fn content(region: &Region) -> Vec<u8> {
+fn read_region(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len_bytes()];
     region.read_at(0, &mut bytes).unwrap();
     bytes
@@ -126,38 +126,38 @@ fn content(region: &Region) -> Vec<u8> {
 
 #[test]
 fn write_is_answered_when_it_is_in_its_region() {
-    let (mut target, region, mut asked) = target(6);
-    target.write(LINK, &rma(1, 1, 2, WRITE), b"ab", &mut asked).unwrap();
-    target.begin_write(LINK, &rma(2, 3, 3, WRITE), &mut asked).unwrap();
-    assert_eq!(asked.owed, [answer_to(1, Outcome::Done)]);
-    assert!(target.is_writing(LINK));
-    target.put(LINK, b"cd", &mut asked);
-    assert!(target.space(LINK).is_empty(), "bytes are copied to memory of the region's own");
-    target.put(LINK, b"e", &mut asked);
-    assert!(!target.is_writing(LINK));
-    assert_eq!(asked.owed[1..], [answer_to(2, Outcome::Done)]);
-    assert_eq!((content(&region), asked.counted.len()), (b"\0abcde".to_vec(), 2));
+    let (mut target, region, mut asked) = target_with_region(6);
+    target.write_arrived(LINK, &make_rma(1, 1, 2, WRITE), b"ab", &mut asked).unwrap();
+    target.begin_write(LINK, &make_rma(2, 3, 3, WRITE), &mut asked).unwrap();
+    assert_eq!(asked.owed, [answer_header(1, Outcome::Done)]);
+    assert!(target.is_write_arriving(LINK));
+    target.put_payload(LINK, b"cd", &mut asked);
+    assert!(target.payload_space(LINK).is_empty(), "bytes are copied to memory of the region's own");
+    target.put_payload(LINK, b"e", &mut asked);
+    assert!(!target.is_write_arriving(LINK));
+    assert_eq!(asked.owed[1..], [answer_header(2, Outcome::Done)]);
+    assert_eq!((read_region(&region), asked.counted.len()), (b"\0abcde".to_vec(), 2));
 }
 
 #[test]
 fn refused_write_is_answered_and_goes_nowhere() {
-    let (mut target, region, mut asked) = target(6);
-    target.write(LINK, &rma(1, 5, 2, WRITE), b"ab", &mut asked).unwrap();
-    target.write(LINK, &Rma { key: KEY + 1, ..rma(2, 0, 2, WRITE) }, b"ab", &mut asked).unwrap();
-    let refused = |op, refusal| answer_to(op, Outcome::Refused(refusal));
+    let (mut target, region, mut asked) = target_with_region(6);
+    target.write_arrived(LINK, &make_rma(1, 5, 2, WRITE), b"ab", &mut asked).unwrap();
+    target.write_arrived(LINK, &Rma { key: KEY + 1, ..make_rma(2, 0, 2, WRITE) }, b"ab", &mut asked).unwrap();
+    let refused = |op, refusal| answer_header(op, Outcome::Refused(refusal));
     assert_eq!(asked.owed, [refused(1, Refusal::Range), refused(2, Refusal::Key)]);
-    assert_eq!((content(&region), asked.counted.len()), (vec![0; 6], 0));
+    assert_eq!((read_region(&region), asked.counted.len()), (vec![0; 6], 0));
 }
 
 #[test]
 fn offered_write_is_pulled() {
-    let (mut target, region, mut asked) = target(10);
+    let (mut target, region, mut asked) = target_with_region(10);
     target.set_pull_step_max_bytes(4);
-    target.write_offered(LINK, &rma(1, 0, 10, OFFER), REMOTE, &mut asked).unwrap();
-    assert!(target.write_offered(LINK, &rma(1, 0, 1, OFFER), REMOTE, &mut asked).is_err(), "again");
+    target.write_offered(LINK, &make_rma(1, 0, 10, OFFER), REMOTE, &mut asked).unwrap();
+    assert!(target.write_offered(LINK, &make_rma(1, 0, 1, OFFER), REMOTE, &mut asked).is_err(), "again");
     let mut steps = 0;
     while target.is_pulling() {
-        let pull = |_, remote: &Remote, at_bytes: u64, into: &mut [IoSliceMut<'_>]| {
+        let pull = |_, remote: &RemotePayload, at_bytes: u64, into: &mut [IoSliceMut<'_>]| {
             assert_eq!(remote.as_bytes(), REMOTE);
             let at = at_bytes as usize;
             let len = into[0].len();
@@ -167,27 +167,27 @@ fn offered_write_is_pulled() {
         target.pull(pull, &mut asked);
         steps += 1;
     }
-    assert_eq!((steps, content(&region)), (3, b"0123456789".to_vec()));
-    assert_eq!(asked.owed, [answer_to(1, Outcome::Done)]);
+    assert_eq!((steps, read_region(&region)), (3, b"0123456789".to_vec()));
+    assert_eq!(asked.owed, [answer_header(1, Outcome::Done)]);
 }
 
 #[test]
 fn offered_write_that_cannot_be_pulled_is_asked_for() {
-    let (mut target, region, mut asked) = target(5);
-    target.write_offered(LINK, &rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
+    let (mut target, region, mut asked) = target_with_region(5);
+    target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
     target.pull(|_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [Header::Clear { op: 1, cannot_pull: true }]);
-    assert!(!target.begin_data(LINK, 1, 4) && target.begin_data(LINK, 1, 5));
-    target.put(LINK, b"hello", &mut asked);
-    assert_eq!(asked.owed[1..], [answer_to(1, Outcome::Done)]);
-    assert_eq!(content(&region), b"hello");
+    assert!(!target.begin_requested_data(LINK, 1, 4) && target.begin_requested_data(LINK, 1, 5));
+    target.put_payload(LINK, b"hello", &mut asked);
+    assert_eq!(asked.owed[1..], [answer_header(1, Outcome::Done)]);
+    assert_eq!(read_region(&region), b"hello");
 }
 
 #[test]
 fn end_of_a_link_ends_its_writes() {
-    let (mut target, _region, mut asked) = target(10);
-    target.begin_write(LINK, &rma(1, 0, 3, WRITE), &mut asked).unwrap();
-    target.write_offered(LINK, &rma(2, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
+    let (mut target, _region, mut asked) = target_with_region(10);
+    target.begin_write(LINK, &make_rma(1, 0, 3, WRITE), &mut asked).unwrap();
+    target.write_offered(LINK, &make_rma(2, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
     assert_eq!((target.inbounds_len(), target.fetches_len()), (2, 1));
     target.link_ended(LINK);
     assert_eq!((target.inbounds_len(), target.fetches_len()), (0, 0));
@@ -197,67 +197,67 @@ fn end_of_a_link_ends_its_writes() {
 
 #[test]
 fn write_with_data_holds_its_credit_until_its_completion_has_room() {
-    let (mut target, _region, mut asked) = target(4);
+    let (mut target, _region, mut asked) = target_with_region(4);
     asked.is_full = true;
-    let with_data = |op| rma(op, 0, 1, RmaKind::Write { data: Some(op) });
-    target.write(LINK, &with_data(1), b"a", &mut asked).unwrap();
-    assert!(target.has_held() && asked.returned_bytes == 0);
+    let with_data = |op| make_rma(op, 0, 1, RmaKind::Write { data: Some(op) });
+    target.write_arrived(LINK, &with_data(1), b"a", &mut asked).unwrap();
+    assert!(target.has_held_reports() && asked.returned_bytes == 0);
     asked.is_full = false;
-    target.write(LINK, &with_data(2), b"b", &mut asked).unwrap();
+    target.write_arrived(LINK, &with_data(2), b"b", &mut asked).unwrap();
     assert!(asked.completed.is_empty(), "the first one is told first");
-    target.deliver_held(&mut asked);
+    target.deliver_held_reports(&mut asked);
     let told: Vec<_> =
         asked.completed.iter().map(|completion| (completion.source, completion.data)).collect();
     assert_eq!(told, [(Some(PEER), 1), (Some(PEER), 2)]);
-    target.write(LINK, &with_data(3), b"c", &mut asked).unwrap();
+    target.write_arrived(LINK, &with_data(3), b"c", &mut asked).unwrap();
     assert_eq!((asked.completed.len(), asked.returned_bytes), (3, MESSAGE_COST_BYTES));
 }
 
 #[test]
 fn read_is_taken_piece_by_piece_and_answered() {
-    let (mut target, region, mut asked) = target(4);
+    let (mut target, region, mut asked) = target_with_region(4);
     region.write_at(0, b"abcd").unwrap();
-    target.read(LINK, &rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
+    target.read_request_arrived(LINK, &make_rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
     assert_eq!(asked.reads, 1);
-    let reading = target.reading(LINK).unwrap();
-    assert!(reading.prepare_next_piece() && reading.piece_bytes() == 3);
-    reading.begin_piece();
-    assert_eq!(reading.header(), Header::ReadData { op: 1, len_bytes: 3 });
-    assert_eq!(&*reading.piece(1)[0], b"cd", "the link has taken a byte");
+    let reading = target.next_outgoing_read(LINK).unwrap();
+    assert!(reading.prepare_next_piece() && reading.next_piece_bytes() == 3);
+    reading.copy_piece_if_needed();
+    assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
+    assert_eq!(&*reading.piece_slices(1)[0], b"cd", "the link has taken a byte");
     reading.piece_sent();
     assert!(!reading.prepare_next_piece());
-    assert_eq!(reading.answer(), Some(answer_to(1, Outcome::Done)));
-    assert_eq!(target.read_ended(LINK), Some(CounterEvents::REMOTE_READ));
-    assert!(target.reading(LINK).is_none());
+    assert_eq!(reading.answer_header(), Some(answer_header(1, Outcome::Done)));
+    assert_eq!(target.end_outgoing_read(LINK), Some(CounterEvents::REMOTE_READ));
+    assert!(target.next_outgoing_read(LINK).is_none());
 }
 
 #[test]
 fn fetching_atomic_is_answered_with_fetched_value() {
-    let (mut target, region, mut asked) = target(4);
+    let (mut target, region, mut asked) = target_with_region(4);
     let atomic = |op, kind| Atomic {
         op,
         key: KEY,
         address: 0,
         form: AtomicForm::new(kind, AtomicOp::Sum, Datatype::Uint32, 1).unwrap(),
     };
-    target.atomic(LINK, &atomic(1, AtomicKind::Base), &7u32.to_le_bytes(), &mut asked).unwrap();
-    assert_eq!((&asked.owed[..], asked.reads), (&[answer_to(1, Outcome::Done)][..], 0));
-    target.atomic(LINK, &atomic(2, AtomicKind::Fetch), &3u32.to_le_bytes(), &mut asked).unwrap();
+    target.atomic_arrived(LINK, &atomic(1, AtomicKind::Base), &7u32.to_le_bytes(), &mut asked).unwrap();
+    assert_eq!((&asked.owed[..], asked.reads), (&[answer_header(1, Outcome::Done)][..], 0));
+    target.atomic_arrived(LINK, &atomic(2, AtomicKind::Fetch), &3u32.to_le_bytes(), &mut asked).unwrap();
     assert_eq!((asked.owed.len(), asked.reads), (1, 1));
-    assert_eq!(content(&region), 10u32.to_le_bytes());
-    let reading = target.reading(LINK).unwrap();
-    assert_eq!(&*reading.piece(0)[0], 7u32.to_le_bytes());
-    assert_eq!(reading.answer(), None);
+    assert_eq!(read_region(&region), 10u32.to_le_bytes());
+    let reading = target.next_outgoing_read(LINK).unwrap();
+    assert_eq!(&*reading.piece_slices(0)[0], 7u32.to_le_bytes());
+    assert_eq!(reading.answer_header(), None);
 }
 
 #[test]
 fn accesses_beyond_the_limit_are_a_breach() {
-    let (mut target, _region, mut asked) = target(1);
+    let (mut target, _region, mut asked) = target_with_region(1);
     for op in 0..RMA_LINK_MAX_OPS as u64 {
-        target.write(LINK, &rma(op, 0, 1, WRITE), b"a", &mut asked).unwrap();
+        target.write_arrived(LINK, &make_rma(op, 0, 1, WRITE), b"a", &mut asked).unwrap();
     }
-    let breach = Breach("has more accesses under way than it may");
-    assert_eq!(target.write(LINK, &rma(9999, 0, 1, WRITE), b"a", &mut asked), Err(breach));
-    target.answered(LINK);
-    target.write(LINK, &rma(9999, 0, 1, WRITE), b"a", &mut asked).unwrap();
+    let breach = ProtocolViolation("has more accesses under way than it may");
+    assert_eq!(target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked), Err(breach));
+    target.answer_sent(LINK);
+    target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked).unwrap();
 }

@@ -4,15 +4,15 @@ use std::io::IoSliceMut;
 
 use slotmap::SlotMap;
 
-use super::{Target, TargetEffects, answer};
-use crate::breach::Breach;
+use super::{Target, TargetEffects, owe_answer};
 use crate::fetches::{FetchStep, Memory};
-use crate::filling::{Filling, clamp};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, InboundId};
+use crate::protocol_violation::ProtocolViolation;
+use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::region::Window;
-use crate::transport::{LinkId, Pull, Remote, Space};
+use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 
 /// What a peer writes to a region.
@@ -31,7 +31,7 @@ pub(super) struct Inbound {
 #[derive(Debug)]
 pub(super) enum IncomingWrite {
     /// Its payload came with it.
-    Sent(Filling<InboundId>),
+    Sent(Reassembly<InboundId>),
     /// Its peer was asked for it.
     AskedFor(FetchId),
 }
@@ -41,18 +41,18 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if too many accesses of the peer are not answered.
-    pub(crate) fn write(
+    /// A [`ProtocolViolation`] if too many accesses of the peer are not answered.
+    pub(crate) fn write_arrived(
         &mut self,
         id: LinkId,
         rma: &Rma,
         payload: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), Breach> {
-        self.admit(id)?;
-        let mut inbound = self.inbound(id, rma, effects);
-        put(&mut inbound.window, 0, payload);
-        self.written(id, inbound, rma.len_bytes, effects);
+    ) -> Result<(), ProtocolViolation> {
+        self.admit_access(id)?;
+        let mut inbound = self.make_inbound(id, rma, effects);
+        copy_into_window(&mut inbound.window, 0, payload);
+        self.complete_write(id, inbound, rma.len_bytes, effects);
         Ok(())
     }
 
@@ -66,18 +66,18 @@ impl Target {
         id: LinkId,
         rma: &Rma,
         effects: &mut impl TargetEffects,
-    ) -> Result<(), Breach> {
-        self.admit(id)?;
-        let inbound = self.inbound(id, rma, effects);
+    ) -> Result<(), ProtocolViolation> {
+        self.admit_access(id)?;
+        let inbound = self.make_inbound(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
-        if let Some(link) = self.links.of(id) {
-            link.writing = Some(IncomingWrite::Sent(Filling::new(rma.len_bytes, inbound)));
+        if let Some(link) = self.links.get_mut(id) {
+            link.writing = Some(IncomingWrite::Sent(Reassembly::new(rma.len_bytes, inbound)));
         }
         Ok(())
     }
 
     /// Makes a place for what a peer writes.
-    fn inbound(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> Inbound {
+    fn make_inbound(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> Inbound {
         let window = self.window_to_write(id, rma, effects);
         Inbound { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
@@ -89,8 +89,9 @@ impl Target {
         rma: &Rma,
         effects: &mut impl TargetEffects,
     ) -> Result<Window, Outcome> {
-        let window = self.window(id, rma, MrAccess::REMOTE_WRITE, effects).map_err(Outcome::Refused)?;
-        if self.persist_before(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
+        let window =
+            self.checked_window(id, rma, MrAccess::REMOTE_WRITE, effects).map_err(Outcome::Refused)?;
+        if self.persist_earlier_writes(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
     }
 
     /// Whether a link's peer has offered a write under this number.
@@ -102,7 +103,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if its number is taken, if it is described at too great a length, or as of
+    /// A [`ProtocolViolation`] if its number is taken, if it is described at too great a length, or as of
     /// [`write`](Self::write).
     pub(crate) fn write_offered(
         &mut self,
@@ -110,16 +111,17 @@ impl Target {
         rma: &Rma,
         remote: &[u8],
         effects: &mut impl TargetEffects,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), ProtocolViolation> {
         if self.has_offer(id, rma.op) {
-            return Err(Breach("offers two payloads under one number"));
+            return Err(ProtocolViolation("offers two payloads under one number"));
         }
-        let remote = Remote::new(remote).ok_or(Breach("describes its payload at too great a length"))?;
-        self.admit(id)?;
-        let inbound = self.inbound(id, rma, effects);
+        let remote = RemotePayload::new(remote)
+            .ok_or(ProtocolViolation("describes its payload at too great a length"))?;
+        self.admit_access(id)?;
+        let inbound = self.make_inbound(id, rma, effects);
         let inbound = self.inbounds.insert(Box::new(inbound));
-        let fetch = self.fetches.add(id, rma.op, Filling::new(rma.len_bytes, inbound), remote);
-        self.fetches.begin(fetch);
+        let fetch = self.fetches.add_offer(id, rma.op, Reassembly::new(rma.len_bytes, inbound), remote);
+        self.fetches.begin_fetch(fetch);
         Ok(())
     }
 
@@ -139,7 +141,7 @@ impl Target {
     /// goes. `pull` copies from where a link's peer has its payload.
     pub(crate) fn pull(
         &mut self,
-        mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl TargetEffects,
     ) {
         let mut pulled_bytes = 0;
@@ -147,15 +149,17 @@ impl Target {
             if pulled_bytes >= PULL_PASS_MAX_BYTES {
                 return;
             }
-            let step = self.fetches.step(&mut self.inbounds, &mut pull);
+            let step = self.fetches.pull_step(&mut self.inbounds, &mut pull);
             pulled_bytes += step.pulled_bytes();
             match step {
                 FetchStep::Pulled(_) => {}
-                FetchStep::Ended { fetch, .. } => self.arrived(fetch.link, &fetch.filling, effects),
+                FetchStep::Ended { fetch, .. } => {
+                    self.finish_arrived_write(fetch.link, &fetch.filling, effects);
+                }
                 FetchStep::Faulted(fetch) => {
                     if let Some(inbound) = self.inbounds.remove(fetch.filling.place) {
-                        answer(fetch.link, inbound.op, Outcome::Fault, effects);
-                        spare_event(fetch.link, inbound.data, effects);
+                        owe_answer(fetch.link, inbound.op, Outcome::Fault, effects);
+                        return_event_credit(fetch.link, inbound.data, effects);
                     }
                 }
                 FetchStep::Asked { link, op, cannot_pull } => {
@@ -166,8 +170,8 @@ impl Target {
     }
 
     /// Payload follows that a link's peer was asked for. Returns whether it was.
-    pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
+    pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
                 link.writing = Some(IncomingWrite::AskedFor(fetch));
                 true
@@ -178,109 +182,123 @@ impl Target {
 
     /// Whether the payload of a write is arriving on a link.
     #[inline]
-    pub(crate) fn is_writing(&self, id: LinkId) -> bool {
+    pub(crate) fn is_write_arriving(&self, id: LinkId) -> bool {
         self.links.get(id).is_some_and(|link| link.writing.is_some())
     }
 
     /// The next bytes of the write that is arriving on a link.
-    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
-        let Some(filling) = self.filling(id).copied() else { return };
-        let bytes = filling.part_of(bytes);
+    pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
+        let Some(filling) = self.reassembly_mut(id).copied() else { return };
+        let bytes = filling.clip_bytes(bytes);
         if let Some(inbound) = self.inbounds.get_mut(filling.place) {
-            put(&mut inbound.window, filling.arrived_bytes, bytes);
+            copy_into_window(&mut inbound.window, filling.arrived_bytes, bytes);
         }
-        self.placed(id, bytes.len(), effects);
+        self.bytes_placed(id, bytes.len(), effects);
     }
 
     /// Where the next bytes of the write that is arriving on a link belong.
-    pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
-        let Some(filling) = self.filling(id).copied() else { return Space::new() };
+    pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
+        let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match self.inbounds.get_mut(filling.place).map(|inbound| &mut inbound.window) {
-            Some(Ok(window)) => window.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes())),
+            Some(Ok(window)) => {
+                window.slices_mut(clamp_to_usize(filling.arrived_bytes), clamp_to_usize(filling.left_bytes()))
+            }
             _ => Space::new(),
         }
     }
 
     /// Bytes of the write that is arriving on a link are where they belong. With its last one it ends.
-    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
-        let Some(filling) = self.filling(id) else { return };
+    pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
+        let Some(filling) = self.reassembly_mut(id) else { return };
         if !filling.advance(count_bytes) {
             return;
         }
-        match self.links.of(id).and_then(|link| link.writing.take()) {
-            Some(IncomingWrite::Sent(filling)) => self.arrived(id, &filling, effects),
+        match self.links.get_mut(id).and_then(|link| link.writing.take()) {
+            Some(IncomingWrite::Sent(filling)) => self.finish_arrived_write(id, &filling, effects),
             Some(IncomingWrite::AskedFor(fetch)) => {
-                if let Some(fetch) = self.fetches.take(fetch) {
-                    self.arrived(id, &fetch.filling, effects);
+                if let Some(fetch) = self.fetches.remove(fetch) {
+                    self.finish_arrived_write(id, &fetch.filling, effects);
                 }
             }
             None => {}
         }
     }
 
-    fn filling(&mut self, id: LinkId) -> Option<&mut Filling<InboundId>> {
-        match self.links.of(id)?.writing.as_mut()? {
+    fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<InboundId>> {
+        match self.links.get_mut(id)?.writing.as_mut()? {
             IncomingWrite::Sent(filling) => Some(filling),
-            IncomingWrite::AskedFor(fetch) => self.fetches.filling(*fetch),
+            IncomingWrite::AskedFor(fetch) => self.fetches.reassembly_mut(*fetch),
         }
     }
 
     /// What a peer writes is all there.
-    fn arrived(&mut self, id: LinkId, filling: &Filling<InboundId>, effects: &mut impl TargetEffects) {
+    fn finish_arrived_write(
+        &mut self,
+        id: LinkId,
+        filling: &Reassembly<InboundId>,
+        effects: &mut impl TargetEffects,
+    ) {
         if let Some(inbound) = self.inbounds.remove(filling.place) {
-            self.written(id, *inbound, filling.len_bytes, effects);
+            self.complete_write(id, *inbound, filling.len_bytes, effects);
         }
     }
 
-    fn written(&mut self, id: LinkId, inbound: Inbound, len_bytes: u64, effects: &mut impl TargetEffects) {
+    fn complete_write(
+        &mut self,
+        id: LinkId,
+        inbound: Inbound,
+        len_bytes: u64,
+        effects: &mut impl TargetEffects,
+    ) {
         let Inbound { op, data, durable, window, .. } = inbound;
         if let Ok(window) = &window
-            && !self.persisted(id, window, durable, len_bytes)
+            && !self.persist_write(id, window, durable, len_bytes)
         {
-            answer(id, op, Outcome::NotDurable, effects);
-            return spare_event(id, data, effects);
+            owe_answer(id, op, Outcome::NotDurable, effects);
+            return return_event_credit(id, data, effects);
         }
         match window {
             Ok(window) => {
                 let event = CounterEvents::REMOTE_WRITE;
-                self.accessed(&window, event, event, effects);
-                answer(id, op, Outcome::Done, effects);
+                self.count_access(&window, event, event, effects);
+                owe_answer(id, op, Outcome::Done, effects);
                 if let Some(data) = data {
-                    self.remotely_written(id, data, clamp(len_bytes), effects);
+                    self.remote_write_ended(id, data, clamp_to_usize(len_bytes), effects);
                 }
             }
             Err(outcome) => {
-                answer(id, op, outcome, effects);
-                spare_event(id, data, effects);
+                owe_answer(id, op, outcome, effects);
+                return_event_credit(id, data, effects);
             }
         }
     }
 }
 
 impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
-    fn wanted_bytes(&mut self, filling: &Filling<InboundId>) -> u64 {
-        let check_region = self.get_mut(filling.place).is_some_and(|inbound| inbound.check_region());
+    fn wanted_bytes(&mut self, filling: &Reassembly<InboundId>) -> u64 {
+        let check_region = self.get_mut(filling.place).is_some_and(|inbound| inbound.check_region_open());
         if check_region { filling.len_bytes } else { 0 }
     }
 
     fn pull(
         &mut self,
-        filling: &Filling<InboundId>,
+        filling: &Reassembly<InboundId>,
         step_bytes: usize,
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
         let inbound = self.get_mut(filling.place);
-        inbound.map_or(Pull::Gone, |inbound| inbound.pull(filling.arrived_bytes, step_bytes, copy))
+        inbound
+            .map_or(Pull::Gone, |inbound| inbound.pull_into_region(filling.arrived_bytes, step_bytes, copy))
     }
 
     // The region keeps what was pulled, and gets it once more.
-    fn forget(&mut self, _: &InboundId) {}
+    fn forget_pulled(&mut self, _: &InboundId) {}
 }
 
 impl Inbound {
     /// Checks that the region is still open, and refuses the write otherwise. Returns whether it
     /// is.
-    fn check_region(&mut self) -> bool {
+    fn check_region_open(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
             self.window = Err(Outcome::Refused(Refusal::Key));
         }
@@ -288,7 +306,7 @@ impl Inbound {
     }
 
     /// Pulls the next bytes into the region, which is there.
-    fn pull(
+    fn pull_into_region(
         &mut self,
         at_bytes: u64,
         step_bytes: usize,
@@ -296,29 +314,29 @@ impl Inbound {
     ) -> Pull {
         let Ok(window) = &mut self.window else { return Pull::Gone };
         if window.is_sliceable() {
-            let mut space = window.space(clamp(at_bytes), step_bytes);
+            let mut space = window.slices_mut(clamp_to_usize(at_bytes), step_bytes);
             return copy(&mut space);
         }
         self.pulled.resize(step_bytes, 0);
         let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);
         if pulled == Pull::Done {
-            window.copy_in(clamp(at_bytes), &self.pulled);
+            window.copy_in(clamp_to_usize(at_bytes), &self.pulled);
         }
         pulled
     }
 }
 
 /// There will be no completion of a write whose sender had to have credit for one.
-fn spare_event(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
+fn return_event_credit(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);
     }
 }
 
 /// Copies bytes to a place in a region, if that is still there.
-fn put(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
+fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
-        && !open.copy_in(clamp(at_bytes), bytes)
+        && !open.copy_in(clamp_to_usize(at_bytes), bytes)
     {
         *window = Err(Outcome::Refused(Refusal::Key));
     }

@@ -15,10 +15,10 @@
 //!
 //! The two checks are there for what TCP's own sum lets through, and for peers that are out of step. The
 //! first says that kind and flags are right: how long the header is depends on them, so they are judged
-//! before anything is waited for because of them. The second is [over](super::check) the words and the
+//! before anything is waited for because of them. The second is [over](super::checksum) the words and the
 //! length. No change of a single byte passes unnoticed.
 
-use crate::wire::check::Check;
+use crate::wire::checksum::Checksum;
 use crate::wire::error::WireError;
 use crate::wire::header::{Header, WORDS_MAX};
 use crate::wire::rule::{Fields, Form};
@@ -34,25 +34,25 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// The size of a header on the stream in bytes, without the payload.
 pub fn header_len_bytes(header: &Header) -> usize {
     let mut words = 0;
-    let fields = header.lower(|_| words += 1);
-    FIXED_BYTES + (words + usize::from(fields.form.has_payload())) * WORD_BYTES
+    let fields = header.encode_words(|_| words += 1);
+    FIXED_BYTES + (words + usize::from(fields.form.can_have_payload())) * WORD_BYTES
 }
 
 /// Writes a header to the start of `buffer` and returns its size in bytes. What follows it in the buffer is
 /// left as it is.
 pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
-    let mut check = Check::default();
+    let mut check = Checksum::default();
     let mut end = FIXED_BYTES;
     let mut put = |word: u64| {
         buffer[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
-        check = check.with(word);
+        check = check.with_word(word);
         end += WORD_BYTES;
     };
-    let Fields { form, payload_len_bytes } = header.lower(&mut put);
-    if form.has_payload() {
+    let Fields { form, payload_len_bytes } = header.encode_words(&mut put);
+    if form.can_have_payload() {
         put(payload_len_bytes);
     }
-    let fixed = [form.kind(), form.flags(), form_check(form.kind(), form.flags()), check.finish()];
+    let fixed = [form.kind(), form.flags(), form_checksum(form.kind(), form.flags()), check.finish()];
     buffer[..FIXED_BYTES].copy_from_slice(&fixed);
     end
 }
@@ -65,34 +65,35 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
 /// The form is judged as soon as it is there, everything else when the header is complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
-        return refuse_early(bytes);
+        return check_partial_form(bytes);
     };
     let [kind, flags, check_of_form, check_of_words] = *fixed;
     let form = Form::new(kind, flags)?;
-    if check_of_form != form_check(kind, flags) {
+    if check_of_form != form_checksum(kind, flags) {
         return Err(WireError::WrongCheck);
     }
-    let count = form.words() + usize::from(form.has_payload());
+    let count = form.word_count() + usize::from(form.can_have_payload());
     let Some(words) = rest.as_chunks().0.get(..count) else {
         return Ok(None);
     };
-    let check = words.iter().fold(Check::default(), |check, word| check.with(u64::from_le_bytes(*word)));
+    let check =
+        words.iter().fold(Checksum::default(), |check, word| check.with_word(u64::from_le_bytes(*word)));
     if check.finish() != check_of_words {
         return Err(WireError::WrongCheck);
     }
     let payload_len_bytes = match words.last() {
-        Some(last) if form.has_payload() => u64::from_le_bytes(*last),
+        Some(last) if form.can_have_payload() => u64::from_le_bytes(*last),
         _ => 0,
     };
     let mut words = words.iter();
     let word = || words.next().map_or(0, |word| u64::from_le_bytes(*word));
-    let header = Header::raise(Fields { form, payload_len_bytes }, word)?;
+    let header = Header::decode_words(Fields { form, payload_len_bytes }, word)?;
     Ok(Some((header, FIXED_BYTES + count * WORD_BYTES)))
 }
 
 /// Refuses the start of a form where one of its bytes is wrong already.
 #[cold]
-fn refuse_early(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
+fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     match *bytes {
         [] => {}
         // No flags are acceptable to every kind that has a form without them.
@@ -100,7 +101,7 @@ fn refuse_early(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         [kind, flags] => _ = Form::new(kind, flags)?,
         [kind, flags, check, ..] => {
             Form::new(kind, flags)?;
-            if check != form_check(kind, flags) {
+            if check != form_checksum(kind, flags) {
                 return Err(WireError::WrongCheck);
             }
         }
@@ -109,7 +110,7 @@ fn refuse_early(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
 }
 
 /// The check of kind and flags. It differs wherever one of them does.
-fn form_check(kind: u8, flags: u8) -> u8 {
+fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }
 

@@ -1,7 +1,7 @@
 //! Every header as one type, and the table of their files.
 
 use super::error::WireError;
-use super::headers::{self, Atomic, Handshake, Message, Outcome, Rma, RmaKind, Shown};
+use super::headers::{self, Atomic, Handshake, MappableRegion, Message, Outcome, Rma, RmaKind};
 use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 
 /// The header of a frame.
@@ -44,7 +44,7 @@ use super::rule::{FLAGS_BITS, Fields, Form, Rule};
 ///
 /// ```text
 ///  initiator                                target
-///                 <------------------------  Shown(key)
+///                 <------------------------  MappableRegion(key)
 ///    writes and reads
 /// ```
 ///
@@ -77,7 +77,7 @@ pub enum Header {
         received: u64,
     },
     /// A message whose payload the receiver is to fetch. What follows as payload is a
-    /// [`Remote`](crate::transport::Remote), empty if there is nothing to pull and the receiver can only ask.
+    /// [`Remote`](crate::transport::RemotePayload), empty if there is nothing to pull and the receiver can only ask.
     Request {
         /// The message.
         message: Message,
@@ -110,7 +110,7 @@ pub enum Header {
         fault: bool,
     },
     /// "The application has matched, or thrown away, this eager message", for one that
-    /// [awaits](super::Awaits::Match) it. Has no payload.
+    /// [awaits](super::AwaitedReply::Match) it. Has no payload.
     Matched {
         /// The message's number among the eager messages of the link, as [`Ack`](Header::Ack) counts them:
         /// the first is 1.
@@ -146,7 +146,7 @@ pub enum Header {
         len_bytes: u64,
     },
     /// "You may map this region of mine, and access it without my help."
-    Shown(Shown),
+    MappableRegion(MappableRegion),
     /// "It is done", or why it is not: the initiator will hear no more of the operation. Has no payload.
     Answer {
         /// The number in the request.
@@ -163,7 +163,7 @@ pub enum Header {
 macro_rules! headers {
     ($($file:ident: $header:pat => $parts:expr, $made:expr;)*) => {
         /// The rules of each kind.
-        const RULES: [Option<&Rule>; KINDS] = by_kind(&[$(&headers::$file::RULE),*]);
+        const RULES: [Option<&Rule>; KINDS] = rules_by_kind(&[$(&headers::$file::RULE),*]);
 
         impl Header {
             /// Takes the header apart: `put` gets its words, each once and in order.
@@ -171,25 +171,25 @@ macro_rules! headers {
             /// It is not for this function to refuse a header that breaks its rules: the engine makes none,
             /// and every peer refuses it.
             #[inline(always)]
-            pub fn lower(&self, mut put: impl FnMut(u64)) -> Fields {
+            pub fn encode_words(&self, mut put: impl FnMut(u64)) -> Fields {
                 match *self {
-                    $($header => headers::$file::lower($parts, &mut put),)*
+                    $($header => headers::$file::encode_words($parts, &mut put),)*
                 }
             }
 
-            /// Puts a header together: `word` returns the words of [`Form::words`], in order.
+            /// Puts a header together: `word` returns the words of [`Form::word_count`], in order.
             ///
             /// # Errors
             ///
             /// What no correct peer sends. Not all words may have been asked for then.
             #[inline(always)]
-            pub fn raise(fields: Fields, mut word: impl FnMut() -> u64) -> Result<Header, WireError> {
+            pub fn decode_words(fields: Fields, mut word: impl FnMut() -> u64) -> Result<Header, WireError> {
                 if fields.payload_len_bytes > fields.form.payload_max_bytes() {
                     return Err(WireError::ImpossibleLength);
                 }
                 match fields.form.kind() {
                     $(kind if kind == headers::$file::RULE.kind => {
-                        headers::$file::raise(fields, &mut word).map($made)
+                        headers::$file::decode_words(fields, &mut word).map($made)
                     })*
                     _ => Err(WireError::UnknownKind),
                 }
@@ -220,7 +220,7 @@ headers! {
         |(op, len_bytes)| Header::ReadData { op, len_bytes };
     answer: Header::Answer { op, outcome } => (op, outcome), |(op, outcome)| Header::Answer { op, outcome };
     atomic: Header::Atomic(atomic) => atomic, Header::Atomic;
-    shown: Header::Shown(shown) => shown, Header::Shown;
+    mappable_region: Header::MappableRegion(shown) => shown, Header::MappableRegion;
     connection: Header::Connection(handshake) => handshake, Header::Connection;
 }
 
@@ -228,7 +228,7 @@ impl Header {
     /// How many bytes of payload follow this header.
     #[inline]
     pub fn payload_len_bytes(&self) -> u64 {
-        self.lower(|_| {}).payload_len_bytes
+        self.encode_words(|_| {}).payload_len_bytes
     }
 }
 
@@ -253,7 +253,7 @@ pub const WORDS_MAX: usize = {
 /// The numbers that a kind can have are less than this.
 const KINDS: usize = 32;
 
-const fn by_kind(rules: &[&'static Rule]) -> [Option<&'static Rule>; KINDS] {
+const fn rules_by_kind(rules: &[&'static Rule]) -> [Option<&'static Rule>; KINDS] {
     let mut by_kind: [Option<&'static Rule>; KINDS] = [None; KINDS];
     let mut n = 0;
     while n < rules.len() {
@@ -276,7 +276,7 @@ impl Form {
     pub fn new(kind: u8, flags: u8) -> Result<Form, WireError> {
         static BY_KIND: [Option<&Rule>; KINDS] = RULES;
         match BY_KIND.get(usize::from(kind)) {
-            Some(Some(rule)) => Form::judged(rule, flags),
+            Some(Some(rule)) => Form::with_flags(rule, flags),
             _ => Err(WireError::UnknownKind),
         }
     }

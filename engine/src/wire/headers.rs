@@ -1,7 +1,7 @@
 //! The headers, one a file: its number, flags, words, payload and the limits of each.
 //!
 //! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it together
-//! again or refuses what the rule cannot check. [`Header::lower`](crate::wire::Header::lower) finds
+//! again or refuses what the rule cannot check. [`Header::encode_words`](crate::wire::Header::encode_words) finds
 //! them by the table in `header.rs`.
 
 pub(super) mod ack;
@@ -14,6 +14,7 @@ pub(super) mod data;
 pub(super) mod done;
 pub(super) mod fence;
 pub(super) mod fenced;
+pub(super) mod mappable_region;
 pub(super) mod matched;
 pub(super) mod message;
 pub(super) mod offer;
@@ -21,12 +22,11 @@ pub(super) mod read;
 pub(super) mod read_data;
 pub(super) mod request;
 mod rma;
-pub(super) mod shown;
 pub(super) mod write;
 
 pub use self::answer::{Outcome, Refusal};
 pub use self::atomic::{Atomic, AtomicForm};
 pub use self::connection::{Handshake, HandshakeStep};
-pub use self::message::{Awaits, Message};
+pub use self::mappable_region::MappableRegion;
+pub use self::message::{AwaitedReply, Message};
 pub use self::rma::{Durable, Rma, RmaKind};
-pub use self::shown::Shown;

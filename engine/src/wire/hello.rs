@@ -69,7 +69,7 @@ impl Hello {
     /// The hello as it is sent.
     ///
     /// Peers refuse an address that is a wildcard or has no port.
-    pub fn emit(&self) -> [u8; HELLO_BYTES] {
+    pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[field::MAGIC].copy_from_slice(&MAGIC);
         bytes[field::VERSION].copy_from_slice(&VERSION.to_le_bytes());
@@ -86,7 +86,7 @@ impl Hello {
                 bytes[field::SCOPE_ID].copy_from_slice(&v6.scope_id().to_le_bytes());
             }
         }
-        let check = check(&bytes);
+        let check = compute_crc32(&bytes);
         bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
         bytes
     }
@@ -98,22 +98,22 @@ impl Hello {
     /// The peer is no homespun endpoint, speaks another version of the protocol, or names an address at which
     /// no endpoint can be; or this is not what it has said.
     pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, WireError> {
-        plausible_prefix(bytes)?;
-        if u32::from_le_bytes(array(bytes, field::CHECK)) != check(bytes) {
+        check_prefix(bytes)?;
+        if u32::from_le_bytes(field_array(bytes, field::CHECK)) != compute_crc32(bytes) {
             return Err(WireError::WrongCheck);
         }
-        let port = u16::from_le_bytes(array(bytes, field::PORT));
+        let port = u16::from_le_bytes(field_array(bytes, field::PORT));
         let address: Address = match bytes[field::FORM] {
             form::IPV4 => {
-                let [a, b, c, d, unused @ ..] = array::<16>(bytes, field::IP);
+                let [a, b, c, d, unused @ ..] = field_array::<16>(bytes, field::IP);
                 if unused != [0; 12] || bytes[field::SCOPE_ID] != [0; 4] {
                     return Err(WireError::ReservedNotZero);
                 }
                 SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)).into()
             }
             form::IPV6 => {
-                let ip = Ipv6Addr::from(array::<16>(bytes, field::IP));
-                let scope_id = u32::from_le_bytes(array(bytes, field::SCOPE_ID));
+                let ip = Ipv6Addr::from(field_array::<16>(bytes, field::IP));
+                let scope_id = u32::from_le_bytes(field_array(bytes, field::SCOPE_ID));
                 SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope_id)).into()
             }
             _ => return Err(WireError::MalformedAddress),
@@ -121,7 +121,7 @@ impl Hello {
         if !address.is_specific() || port == 0 {
             return Err(WireError::MalformedAddress);
         }
-        Ok(Hello { address, instance: u64::from_le_bytes(array(bytes, field::INSTANCE)) })
+        Ok(Hello { address, instance: u64::from_le_bytes(field_array(bytes, field::INSTANCE)) })
     }
 }
 
@@ -134,18 +134,18 @@ impl Hello {
 /// # Errors
 ///
 /// What [`Hello::parse`] would say about every hello that starts so. The check can only be judged there.
-pub fn plausible_prefix(bytes: &[u8]) -> Result<(), WireError> {
-    if !agrees(bytes, field::MAGIC, &MAGIC) {
+pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
+    if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);
     }
-    if !agrees(bytes, field::VERSION, &VERSION.to_le_bytes()) {
+    if !is_field_expected(bytes, field::VERSION, &VERSION.to_le_bytes()) {
         return Err(WireError::UnknownVersion);
     }
     if !matches!(bytes.get(field::FORM), None | Some(&(form::IPV4 | form::IPV6))) {
         return Err(WireError::MalformedAddress);
     }
     for reserved in field::RESERVED {
-        if !agrees(bytes, reserved, &[0; 4]) {
+        if !is_field_expected(bytes, reserved, &[0; 4]) {
             return Err(WireError::ReservedNotZero);
         }
     }
@@ -153,7 +153,7 @@ pub fn plausible_prefix(bytes: &[u8]) -> Result<(), WireError> {
 }
 
 /// The CRC-32 of what there is beside the check, bit by bit: it happens once for each connection.
-fn check(bytes: &[u8; HELLO_BYTES]) -> u32 {
+fn compute_crc32(bytes: &[u8; HELLO_BYTES]) -> u32 {
     const POLYNOMIAL_REFLECTED: u32 = 0xedb8_8320;
     let mut crc = u32::MAX;
     for byte in bytes[..field::CHECK.start].iter().chain(&bytes[field::CHECK.end..]) {
@@ -166,12 +166,12 @@ fn check(bytes: &[u8; HELLO_BYTES]) -> u32 {
 }
 
 /// Whether the bytes at a field, as far as they are there, are those expected.
-fn agrees(bytes: &[u8], field: Range<usize>, expected: &[u8]) -> bool {
+fn is_field_expected(bytes: &[u8], field: Range<usize>, expected: &[u8]) -> bool {
     field.zip(expected).all(|(at, expected)| bytes.get(at).is_none_or(|byte| byte == expected))
 }
 
 /// The bytes of a field, whose length the caller knows at compile time.
-fn array<const N: usize>(bytes: &[u8; HELLO_BYTES], field: Range<usize>) -> [u8; N] {
+fn field_array<const N: usize>(bytes: &[u8; HELLO_BYTES], field: Range<usize>) -> [u8; N] {
     debug_assert_eq!(field.len(), N);
     std::array::from_fn(|at| bytes[field.start + at])
 }
@@ -193,32 +193,32 @@ mod tests {
         })
     }
 
-    fn address(text: &str) -> Address {
+    fn parse_address(text: &str) -> Address {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
-    fn with_check(mut bytes: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
-        let check = check(&bytes);
+    fn with_valid_check(mut bytes: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
+        let check = compute_crc32(&bytes);
         bytes[field::CHECK].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
     #[test]
     fn hello_layout_matches_documentation() {
-        let v4 = Hello { address: address("10.1.2.3:513"), instance: 0x0a0b };
-        assert_eq!(&v4.emit()[..20], b"homespun\x04\0\x04\0\x01\x02\0\0\0\0\0\0");
-        assert_eq!(v4.emit()[20..24], 0xf955_926a_u32.to_le_bytes());
-        assert_eq!(v4.emit()[24..28], [10, 1, 2, 3]);
-        assert_eq!(&v4.emit()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
-        let v6 = Hello { address: address("[fe80::1%258]:1"), instance: 0 };
-        assert_eq!(&v6.emit()[8..20], b"\x04\0\x06\0\x01\0\0\0\x02\x01\0\0");
-        assert_eq!(&v6.emit()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+        let v4 = Hello { address: parse_address("10.1.2.3:513"), instance: 0x0a0b };
+        assert_eq!(&v4.to_bytes()[..20], b"homespun\x04\0\x04\0\x01\x02\0\0\0\0\0\0");
+        assert_eq!(v4.to_bytes()[20..24], 0xf955_926a_u32.to_le_bytes());
+        assert_eq!(v4.to_bytes()[24..28], [10, 1, 2, 3]);
+        assert_eq!(&v4.to_bytes()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
+        let v6 = Hello { address: parse_address("[fe80::1%258]:1"), instance: 0 };
+        assert_eq!(&v6.to_bytes()[8..20], b"\x04\0\x06\0\x01\0\0\0\x02\x01\0\0");
+        assert_eq!(&v6.to_bytes()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
     }
 
     #[test]
     fn hello_check_detects_any_changed_byte() {
         for text in ["10.1.2.3:513", "[fe80::1%258]:1", "[ff01::ff]:65535"] {
-            let bytes = Hello { address: address(text), instance: 0x0123_4567_89ab_cdef }.emit();
+            let bytes = Hello { address: parse_address(text), instance: 0x0123_4567_89ab_cdef }.to_bytes();
             for at in 0..bytes.len() {
                 for byte in (0..=u8::MAX).filter(|byte| *byte != bytes[at]) {
                     let mut changed = bytes;
@@ -235,25 +235,25 @@ mod tests {
     #[test]
     fn hello_with_wildcard_or_port_zero_is_refused() {
         for text in ["0.0.0.0:1", "[::]:1", "127.0.0.1:0", "[::1]:0"] {
-            let bytes = Hello { address: address(text), instance: 1 }.emit();
+            let bytes = Hello { address: parse_address(text), instance: 1 }.to_bytes();
             assert_eq!(Hello::parse(&bytes), Err(WireError::MalformedAddress), "{text}");
         }
     }
 
     #[test]
     fn unused_bytes_of_ipv4_address_must_be_zero() {
-        let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
+        let bytes = Hello { address: parse_address("127.0.0.1:1"), instance: 1 }.to_bytes();
         for at in field::SCOPE_ID.chain(field::IP.start + IPV4_BYTES..field::IP.end) {
             let mut wrong = bytes;
             wrong[at] = 1;
-            let wrong = with_check(wrong);
+            let wrong = with_valid_check(wrong);
             assert_eq!(Hello::parse(&wrong), Err(WireError::ReservedNotZero), "byte {at}");
         }
     }
 
     #[test]
     fn other_protocol_is_refused_at_its_first_wrong_byte() {
-        let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
+        let bytes = Hello { address: parse_address("127.0.0.1:1"), instance: 1 }.to_bytes();
         let reasons = [
             (field::MAGIC, WireError::BadMagic),
             (field::VERSION, WireError::UnknownVersion),
@@ -265,28 +265,28 @@ mod tests {
             for at in field {
                 let mut wrong = bytes;
                 wrong[at] ^= 0x80;
-                assert_eq!(plausible_prefix(&wrong[..at]), Ok(()), "before byte {at}");
-                assert_eq!(plausible_prefix(&wrong[..=at]), Err(reason), "byte {at}");
+                assert_eq!(check_prefix(&wrong[..at]), Ok(()), "before byte {at}");
+                assert_eq!(check_prefix(&wrong[..=at]), Err(reason), "byte {at}");
                 assert_eq!(Hello::parse(&wrong), Err(reason), "byte {at}");
             }
         }
-        assert_eq!(plausible_prefix(b"GET / HTTP/1.1\r\n"), Err(WireError::BadMagic));
-        assert_eq!(plausible_prefix(b""), Ok(()));
+        assert_eq!(check_prefix(b"GET / HTTP/1.1\r\n"), Err(WireError::BadMagic));
+        assert_eq!(check_prefix(b""), Ok(()));
     }
 
     proptest! {
         #[test]
         fn hello_round_trips(hello in any_hello()) {
-            let bytes = hello.emit();
+            let bytes = hello.to_bytes();
             prop_assert_eq!(Hello::parse(&bytes), Ok(hello));
             for end in 0..=bytes.len() {
-                prop_assert_eq!(plausible_prefix(&bytes[..end]), Ok(()), "cut at {}", end);
+                prop_assert_eq!(check_prefix(&bytes[..end]), Ok(()), "cut at {}", end);
             }
         }
 
         #[test]
         fn hello_with_any_flipped_bit_is_refused(hello in any_hello()) {
-            let bytes = hello.emit();
+            let bytes = hello.to_bytes();
             for bit in 0..bytes.len() * 8 {
                 let mut flipped = bytes;
                 flipped[bit / 8] ^= 1 << (bit % 8);
@@ -302,15 +302,15 @@ mod tests {
             is_checked: bool,
         ) {
             let mut bytes = noise;
-            bytes[..start].copy_from_slice(&hello.emit()[..start]);
+            bytes[..start].copy_from_slice(&hello.to_bytes()[..start]);
             if is_checked {
-                bytes = with_check(bytes);
+                bytes = with_valid_check(bytes);
             }
-            if let Err(reason) = plausible_prefix(&bytes) {
+            if let Err(reason) = check_prefix(&bytes) {
                 prop_assert_eq!(Hello::parse(&bytes), Err(reason));
             }
             if let Ok(parsed) = Hello::parse(&bytes) {
-                prop_assert_eq!(parsed.emit(), bytes);
+                prop_assert_eq!(parsed.to_bytes(), bytes);
             }
         }
     }

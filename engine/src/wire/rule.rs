@@ -34,7 +34,7 @@ impl Rule {
     }
 
     /// Any of these flags may be set. A flag beyond [`FLAGS_BITS`] does not compile.
-    pub(super) const fn flags(mut self, flags: u8) -> Rule {
+    pub(super) const fn allow_flags(mut self, flags: u8) -> Rule {
         assert!((flags as usize) < FLAG_SETS, "a header has no room for this flag");
         let mut set = 0;
         while set < FLAG_SETS {
@@ -59,7 +59,7 @@ impl Rule {
     }
 
     /// The flags are a number, which is at most this.
-    pub(super) const fn number_max(mut self, max: u8) -> Rule {
+    pub(super) const fn allow_number_up_to(mut self, max: u8) -> Rule {
         let mut number = 0;
         while number <= max {
             self.words[number as usize] = 0;
@@ -69,7 +69,7 @@ impl Rule {
     }
 
     /// This many words more are always there.
-    pub(super) const fn words(mut self, count: u8) -> Rule {
+    pub(super) const fn add_words(mut self, count: u8) -> Rule {
         let mut set = 0;
         while set < FLAG_SETS {
             if self.words[set] != REFUSED {
@@ -81,7 +81,7 @@ impl Rule {
     }
 
     /// One word more is there for each of these flags that is set.
-    pub(super) const fn words_for(mut self, flags: u8) -> Rule {
+    pub(super) const fn add_word_per_flag(mut self, flags: u8) -> Rule {
         let mut set = 0;
         while set < FLAG_SETS {
             if self.words[set] != REFUSED {
@@ -93,7 +93,7 @@ impl Rule {
     }
 
     /// Payload may follow, no more than this. Its length travels with the header.
-    pub(super) const fn payload_max_bytes(mut self, max: u64) -> Rule {
+    pub(super) const fn allow_payload_up_to(mut self, max: u64) -> Rule {
         self.payload_max_bytes = max;
         self
     }
@@ -127,7 +127,7 @@ impl Form {
     ///
     /// [`WireError::UnknownFlag`]: the rule does not allow these flags.
     #[inline(always)]
-    pub(super) fn judged(rule: &'static Rule, flags: u8) -> Result<Form, WireError> {
+    pub(super) fn with_flags(rule: &'static Rule, flags: u8) -> Result<Form, WireError> {
         match rule.words.get(usize::from(flags)) {
             None | Some(&REFUSED) => Err(WireError::UnknownFlag),
             Some(_) => Ok(Form { kind: rule.kind, flags, rule }),
@@ -148,13 +148,13 @@ impl Form {
 
     /// How many words the header has.
     #[inline(always)]
-    pub fn words(self) -> usize {
+    pub fn word_count(self) -> usize {
         usize::from(self.rule.words[usize::from(self.flags) % FLAG_SETS])
     }
 
     /// Whether headers of this kind may have payload. Otherwise its length is 0 and need not be laid out.
     #[inline(always)]
-    pub fn has_payload(self) -> bool {
+    pub fn can_have_payload(self) -> bool {
         self.rule.payload_max_bytes > 0
     }
 
@@ -170,8 +170,8 @@ impl fmt::Debug for Form {
     }
 }
 
-/// A header taken apart, except for its words: [`Header::lower`](crate::wire::Header::lower) hands these to
-/// the layout one by one, and [`Header::raise`](crate::wire::Header::raise) asks for them one by one, so that
+/// A header taken apart, except for its words: [`Header::encode_words`](crate::wire::Header::encode_words) hands these to
+/// the layout one by one, and [`Header::decode_words`](crate::wire::Header::decode_words) asks for them one by one, so that
 /// no copy of them is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields {
@@ -185,14 +185,14 @@ impl Fields {
     /// A header under this rule, with these flags and this length of payload.
     #[inline(always)]
     pub(super) fn new(rule: &'static Rule, flags: u8, payload_len_bytes: u64) -> Fields {
-        debug_assert!(Form::judged(rule, flags).is_ok(), "flags that every peer refuses");
+        debug_assert!(Form::with_flags(rule, flags).is_ok(), "flags that every peer refuses");
         debug_assert!(payload_len_bytes <= rule.payload_max_bytes, "more payload than any peer takes");
         Fields { form: Form { kind: rule.kind, flags, rule }, payload_len_bytes }
     }
 
     /// Whether all of these flags are set.
     #[inline(always)]
-    pub(super) fn has(&self, flags: u8) -> bool {
+    pub(super) fn has_flags(&self, flags: u8) -> bool {
         self.form.flags & flags == flags
     }
 }
@@ -203,7 +203,7 @@ impl Fields {
 ///
 /// [`WireError::ImpossibleLength`]: it exceeds [`MESSAGE_MAX_BYTES`].
 #[inline(always)]
-pub(super) fn length(len_bytes: u64) -> Result<u64, WireError> {
+pub(super) fn check_len_bytes(len_bytes: u64) -> Result<u64, WireError> {
     if len_bytes <= MESSAGE_MAX_BYTES { Ok(len_bytes) } else { Err(WireError::ImpossibleLength) }
 }
 
@@ -217,8 +217,12 @@ mod tests {
 
     #[test]
     fn rule_with_exclusive_flags_refuses_them_together() {
-        static RULE: Rule = Rule::of_kind(1).flags(A | B | C).at_most_one_of(A | C).words(1).words_for(B | C);
-        let words = |flags| Form::judged(&RULE, flags).map(Form::words);
+        static RULE: Rule = Rule::of_kind(1)
+            .allow_flags(A | B | C)
+            .at_most_one_of(A | C)
+            .add_words(1)
+            .add_word_per_flag(B | C);
+        let words = |flags| Form::with_flags(&RULE, flags).map(Form::word_count);
         assert_eq!([words(0), words(A), words(B), words(C), words(B | C)], [1, 1, 2, 2, 3].map(Ok));
         for refused in [A | C, A | B | C, 4, B | 8, 64, 64 | A, u8::MAX] {
             assert_eq!(words(refused), Err(WireError::UnknownFlag), "{refused:#b}");
@@ -228,8 +232,9 @@ mod tests {
 
     #[test]
     fn rule_with_a_number_accepts_numbers_up_to_its_maximum() {
-        static RULE: Rule = Rule::of_kind(1).number_max(4);
-        let accepted: Vec<u8> = (0..=u8::MAX).filter(|flags| Form::judged(&RULE, *flags).is_ok()).collect();
+        static RULE: Rule = Rule::of_kind(1).allow_number_up_to(4);
+        let accepted: Vec<u8> =
+            (0..=u8::MAX).filter(|flags| Form::with_flags(&RULE, *flags).is_ok()).collect();
         assert_eq!(accepted, [0, 1, 2, 3, 4]);
     }
 }

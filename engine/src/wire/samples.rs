@@ -7,15 +7,15 @@ use super::{Header, WORDS_MAX};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 
-/// The number of [`ends`].
+/// The number of [`last_words_and_lengths`].
 pub const ENDS: usize = 6;
 
 /// Last words of headers, each with a length of payload, made from a number. Every form accepts one of them,
 /// whatever the number is. A header that restricts its words otherwise needs one more.
-pub fn ends(number: u64) -> [(u64, u64); ENDS] {
+pub fn last_words_and_lengths(number: u64) -> [(u64, u64); ENDS] {
     let len_bytes = number % (MESSAGE_MAX_BYTES + 1);
     let up_to = |max_bytes: usize| number % (max_bytes as u64 + 1);
-    let atomic = atomic_form(number);
+    let atomic = sample_atomic_form(number);
     [
         (len_bytes, len_bytes),
         (len_bytes, up_to(REMOTE_MAX_BYTES)),
@@ -28,7 +28,7 @@ pub fn ends(number: u64) -> [(u64, u64); ENDS] {
 
 /// The header with this form and end, if a correct peer may send it. Its other words are `number` and `!number`
 /// in turn.
-pub fn header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
+pub fn sample_header(form: Form, number: u64, end: (u64, u64)) -> Option<Header> {
     let mut words = [number, !number].into_iter().cycle();
     let words: [u64; WORDS_MAX] = std::array::from_fn(|_| words.next().unwrap_or_default());
     header_of_words(form, &words, end)
@@ -44,9 +44,9 @@ pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u6
     let mut at = 0;
     let word = || {
         at += 1;
-        if at == form.words() { last } else { words[at - 1] }
+        if at == form.word_count() { last } else { words[at - 1] }
     };
-    Header::raise(Fields { form, payload_len_bytes }, word).ok()
+    Header::decode_words(Fields { form, payload_len_bytes }, word).ok()
 }
 
 /// The header with this form, made from this number and the first end that the form accepts. The search begins
@@ -54,27 +54,28 @@ pub fn header_of_words(form: Form, words: &[u64], (last, payload_len_bytes): (u6
 ///
 /// # Panics
 ///
-/// If the form accepts no end: then [`ends`] needs one for it.
+/// If the form accepts no end: then [`last_words_and_lengths`] needs one for it.
 pub fn fitting_header(form: Form, number: u64, first: usize) -> Header {
-    let ends = ends(number);
-    let mut found = (0..ENDS).filter_map(|n| header(form, number, ends[(first + n) % ENDS]));
+    let ends = last_words_and_lengths(number);
+    let mut found = (0..ENDS).filter_map(|n| sample_header(form, number, ends[(first + n) % ENDS]));
     found.next().unwrap_or_else(|| panic!("no end suits {form:?}"))
 }
 
 /// An operation that a number stands for.
-fn atomic_form(number: u64) -> AtomicForm {
+fn sample_atomic_form(number: u64) -> AtomicForm {
     /// Takes one of `all` by the lowest digit of `number`, and the digit off.
-    fn one_of<T: Copy>(all: &[T], number: &mut u64) -> T {
+    fn pick_by_digit<T: Copy>(all: &[T], number: &mut u64) -> T {
         let count = all.len() as u64;
         let one = all[(*number % count) as usize];
         *number /= count;
         one
     }
     let mut number = number;
-    let datatype = one_of(&Datatype::ALL, &mut number);
-    let op = one_of(&AtomicOp::ALL, &mut number);
-    let kind = one_of(&AtomicKind::ALL, &mut number);
-    let (kind, op) = if kind.may(op, datatype) { (kind, op) } else { (AtomicKind::Fetch, AtomicOp::Read) };
+    let datatype = pick_by_digit(&Datatype::ALL, &mut number);
+    let op = pick_by_digit(&AtomicOp::ALL, &mut number);
+    let kind = pick_by_digit(&AtomicKind::ALL, &mut number);
+    let (kind, op) =
+        if kind.can_apply(op, datatype) { (kind, op) } else { (AtomicKind::Fetch, AtomicOp::Read) };
     let count = 1 + (number % datatype.count_max() as u64) as usize;
     AtomicForm::new(kind, op, datatype, count).expect("every datatype can be read")
 }
@@ -87,7 +88,7 @@ mod tests {
     fn ends_suit_every_form_whatever_the_number() {
         for number in [0, 1, 64, 5000, 0x0123_4567_89ab_cdef, u64::MAX].into_iter().chain(300..2000) {
             for form in Form::all() {
-                let made = fitting_header(form, number, 0).lower(drop::<u64>).form;
+                let made = fitting_header(form, number, 0).encode_words(drop::<u64>).form;
                 assert_eq!((made.kind(), made.flags()), (form.kind(), form.flags()), "{number}");
             }
         }

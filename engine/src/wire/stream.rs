@@ -9,7 +9,7 @@ use crate::wire::header::Header;
 ///
 /// Bytes come by [`feed`](Self::feed), in pieces of any size. Where
 /// [`payload_left`](Self::payload_left) is not zero, the next bytes of the stream may instead be
-/// read straight to where [`FrameHandler::space`] says, and are then counted by
+/// read straight to where [`FrameHandler::payload_space`] says, and are then counted by
 /// [`placed`](Self::placed).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
@@ -60,7 +60,7 @@ impl Decoder {
         while !bytes.is_empty() {
             match &mut self.state {
                 State::Header(partial) => {
-                    let (header, rest) = match partial.complete(bytes) {
+                    let (header, rest) = match partial.try_complete(bytes) {
                         Ok(Some(complete)) => complete,
                         Ok(None) => break,
                         Err(reason) => {
@@ -75,7 +75,7 @@ impl Decoder {
                         bytes = rest;
                         frames += 1;
                     } else {
-                        receiver.begin(link, &header);
+                        receiver.frame_begun(link, &header);
                         self.state = State::Payload { left_bytes: len_bytes };
                     }
                 }
@@ -83,7 +83,7 @@ impl Decoder {
                     let (chunk, rest) = split_at_u64(bytes, *left_bytes).unwrap_or((bytes, &[]));
                     receiver.chunk(link, chunk);
                     bytes = rest;
-                    frames += u32::from(self.advance(chunk.len()));
+                    frames += u32::from(self.advance_payload(chunk.len()));
                 }
                 State::Refused(reason) => return Err(*reason),
             }
@@ -100,10 +100,10 @@ impl Decoder {
     }
 
     /// The next `count_bytes` of the stream, all of them payload of the unfinished frame, were put at the
-    /// start of [`FrameHandler::space`]. Returns whether they completed the frame.
+    /// start of [`FrameHandler::payload_space`]. Returns whether they completed the frame.
     pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
-        receiver.placed(link, count_bytes);
-        self.advance(count_bytes)
+        receiver.bytes_placed(link, count_bytes);
+        self.advance_payload(count_bytes)
     }
 
     /// Whether the stream must not end here: a frame has begun and is not complete.
@@ -116,7 +116,7 @@ impl Decoder {
     }
 
     /// Counts payload that was reported, and returns whether it completed the frame.
-    fn advance(&mut self, count_bytes: usize) -> bool {
+    fn advance_payload(&mut self, count_bytes: usize) -> bool {
         let count_bytes = count_bytes as u64;
         debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");
         match &mut self.state {
@@ -145,7 +145,7 @@ impl PartialHeader {
 
     /// The header that `bytes` complete and what follows it, leaving nothing kept; or `None`, and they are
     /// kept.
-    fn complete<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, WireError> {
+    fn try_complete<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, WireError> {
         if self.len_bytes == 0
             && let Some((header, len_bytes)) = frame::parse(bytes)?
         {

@@ -8,21 +8,21 @@ use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
 
 /// The header with this form, these words and this end, if a correct peer may send it.
-fn header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
+fn checked_header(form: Form, words: &[u64], end: (u64, u64)) -> Option<Header> {
     let header = samples::header_of_words(form, words, end)?;
-    let lowered = header.lower(drop::<u64>).form;
+    let lowered = header.encode_words(drop::<u64>).form;
     assert_eq!((lowered.kind(), lowered.flags()), (form.kind(), form.flags()), "a flag is not raised");
     Some(header)
 }
 
-fn atomic_forms(count: usize) -> Vec<AtomicForm> {
+fn all_atomic_forms(count: usize) -> Vec<AtomicForm> {
     let operations = AtomicOp::ALL.into_iter().flat_map(|op| AtomicKind::ALL.map(|kind| (kind, op)));
     let all = operations.flat_map(|(kind, op)| Datatype::ALL.map(|datatype| (kind, op, datatype)));
     all.filter_map(|(kind, op, datatype)| AtomicForm::new(kind, op, datatype, count)).collect()
 }
 
 /// Headers of every form, with numbers of which each byte is something else.
-pub(super) fn samples() -> Vec<Header> {
+pub(super) fn sample_headers() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     // Besides those of `samples`.
     let mut ends = vec![
@@ -33,15 +33,15 @@ pub(super) fn samples() -> Vec<Header> {
         (MESSAGE_MAX_BYTES, 0x01_2345),
         (0, MESSAGE_MAX_BYTES),
     ];
-    let forms = atomic_forms(0x0102).into_iter().step_by(20);
+    let forms = all_atomic_forms(0x0102).into_iter().step_by(20);
     ends.extend(forms.map(|form| (form.number(), form.payload_len_bytes() as u64)));
     let mut headers = Vec::new();
     for form in Form::all() {
         let before = headers.len();
         for number in [0, NUMBER, u64::MAX] {
             let words = [number, !number, number, !number, number, !number];
-            let all = ends.iter().copied().chain(samples::ends(number));
-            headers.extend(all.filter_map(|end| header(form, &words, end)));
+            let all = ends.iter().copied().chain(samples::last_words_and_lengths(number));
+            headers.extend(all.filter_map(|end| checked_header(form, &words, end)));
         }
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
@@ -54,10 +54,10 @@ pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header
     let word = prop_oneof![0_u64..100, any::<u64>()];
     let length = prop_oneof![0_u64..100, 0..=MESSAGE_MAX_BYTES];
     let payload = prop_oneof![1 => Just(0), 2 => 0..=payload_max_bytes.min(64), 2 => 0..=payload_max_bytes];
-    let atomic = prop::sample::select([1, 3].into_iter().flat_map(atomic_forms).collect::<Vec<_>>())
+    let atomic = prop::sample::select([1, 3].into_iter().flat_map(all_atomic_forms).collect::<Vec<_>>())
         .prop_map(|form| (form.number(), form.payload_len_bytes() as u64));
-    let of_samples =
-        (0..=payload_max_bytes, 0..samples::ENDS).prop_map(|(number, n)| samples::ends(number)[n]);
+    let of_samples = (0..=payload_max_bytes, 0..samples::ENDS)
+        .prop_map(|(number, n)| samples::last_words_and_lengths(number)[n]);
     let ends = prop_oneof![
         3 => (word.clone(), payload.clone()),
         3 => (length, payload),
@@ -65,5 +65,5 @@ pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header
         1 => atomic.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
     ];
     (forms, prop::collection::vec(word, 6), ends)
-        .prop_filter_map("no header", |(form, words, end)| header(form, &words, end))
+        .prop_filter_map("no header", |(form, words, end)| checked_header(form, &words, end))
 }

@@ -14,9 +14,9 @@ use homespun_engine::wire::{Form, Header, WireError};
 
 /// A header has one form only, and is judged alike by each start of it that is long enough to be judged. So is
 /// one that was given the checks that it lacks, which random headers would hardly have.
-pub(crate) fn frame(bytes: &[u8]) -> bool {
-    judge_frame(&with_checks(bytes));
-    judge_frame(bytes)
+pub(crate) fn check_frame(bytes: &[u8]) -> bool {
+    check_one_frame(&with_checks(bytes));
+    check_one_frame(bytes)
 }
 
 /// A header with the checks of its form and of its words in their places, if its form exists and its words are
@@ -25,7 +25,8 @@ pub(crate) fn with_checks(bytes: &[u8]) -> Vec<u8> {
     let mut checked = bytes.to_vec();
     if let Some(([kind, flags, of_form, of_words], words)) = checked.split_first_chunk_mut()
         && let Ok(form) = Form::new(*kind, *flags)
-        && let Some(words) = words.as_chunks().0.get(..form.words() + usize::from(form.has_payload()))
+        && let Some(words) =
+            words.as_chunks().0.get(..form.word_count() + usize::from(form.can_have_payload()))
     {
         let all_words = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ u64::from_le_bytes(*word));
         *of_form = 0xa5 ^ *kind ^ flags.rotate_left(4);
@@ -34,7 +35,7 @@ pub(crate) fn with_checks(bytes: &[u8]) -> Vec<u8> {
     checked
 }
 
-fn judge_frame(bytes: &[u8]) -> bool {
+fn check_one_frame(bytes: &[u8]) -> bool {
     let judged = frame::parse(bytes);
     let mut needed_bytes = 0;
     if let Ok(Some((header, len_bytes))) = judged {
@@ -55,11 +56,11 @@ fn judge_frame(bytes: &[u8]) -> bool {
 
 /// A hello has one form only, and is refused no later than at its end. So is one that was given the
 /// check that it lacks: what makes up random hellos would hardly find it.
-pub(crate) fn hello(bytes: &[u8]) -> bool {
+pub(crate) fn check_hello(bytes: &[u8]) -> bool {
     if let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() {
-        judge_hello(&with_check(*whole));
+        check_one_hello(&with_check(*whole));
     }
-    judge_hello(bytes)
+    check_one_hello(bytes)
 }
 
 /// A hello with the CRC-32 of its other bytes in its place.
@@ -76,10 +77,10 @@ pub(crate) fn with_check(mut hello: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
     hello
 }
 
-fn judge_hello(bytes: &[u8]) -> bool {
-    let plausible = hello::plausible_prefix(bytes);
+fn check_one_hello(bytes: &[u8]) -> bool {
+    let plausible = hello::check_prefix(bytes);
     for end in 0..bytes.len().min(HELLO_BYTES) {
-        if let Err(reason) = hello::plausible_prefix(&bytes[..end]) {
+        if let Err(reason) = hello::check_prefix(&bytes[..end]) {
             // What follows can show another wrong field, but cannot mend this one.
             assert!(plausible.is_err(), "{reason} was taken back");
         }
@@ -90,7 +91,7 @@ fn judge_hello(bytes: &[u8]) -> bool {
     match Hello::parse(whole) {
         Ok(hello) => {
             assert_eq!(plausible, Ok(()));
-            assert_eq!(hello.emit(), *whole);
+            assert_eq!(hello.to_bytes(), *whole);
             assert_eq!(with_check(*whole), *whole);
             assert!(hello.address.is_specific() && hello.address.port() != 0);
             true
@@ -107,13 +108,13 @@ fn judge_hello(bytes: &[u8]) -> bool {
 /// `input` is a number of arrivals, one byte for each of them, then the stream. The low 7 bits of an arrival
 /// are how many bytes of the stream arrive, the highest says whether they are read straight into place where
 /// that is possible.
-pub(crate) fn stream(input: &[u8]) -> bool {
+pub(crate) fn check_stream(input: &[u8]) -> bool {
     let Some((count, input)) = input.split_first() else {
         return true;
     };
     let (arrivals, stream) = input.split_at(input.len().min(usize::from(*count)));
-    let at_once = receive(stream, &[]);
-    let in_pieces = receive(stream, arrivals);
+    let at_once = decode_stream(stream, &[]);
+    let in_pieces = decode_stream(stream, arrivals);
     assert_eq!(in_pieces, at_once);
     at_once.refused.is_none()
 }
@@ -128,7 +129,7 @@ struct Outcome {
 }
 
 /// Takes a stream that comes in these arrivals, and what is left of it in one.
-fn receive(stream: &[u8], arrivals: &[u8]) -> Outcome {
+fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
     let mut recorder = Recorder::default();
     let mut decoder = Decoder::new();
     let mut completed = 0;
@@ -138,7 +139,7 @@ fn receive(stream: &[u8], arrivals: &[u8]) -> Outcome {
     for (len_bytes, in_place) in arrivals.chain([(usize::MAX, false)]) {
         let (piece, after) = rest.split_at(len_bytes.min(rest.len()));
         if in_place && decoder.payload_left() > 0 {
-            let placed_bytes = recorder.place(piece);
+            let placed_bytes = recorder.place_payload(piece);
             completed += usize::from(decoder.placed(LINK, placed_bytes, &mut recorder));
             rest = &rest[placed_bytes..];
             continue;
@@ -178,9 +179,9 @@ struct Recorder {
 
 impl Recorder {
     /// Puts the start of `piece` where the payload belongs, and returns how many bytes of it.
-    fn place(&mut self, piece: &[u8]) -> usize {
+    fn place_payload(&mut self, piece: &[u8]) -> usize {
         let mut placed_bytes = 0;
-        for place in &mut self.space(LINK) {
+        for place in &mut self.payload_space(LINK) {
             let fitting = place.len().min(piece.len() - placed_bytes);
             place[..fitting].copy_from_slice(&piece[placed_bytes..placed_bytes + fitting]);
             placed_bytes += fitting;
@@ -196,21 +197,21 @@ impl FrameHandler for Recorder {
         self.frames.push((*header, payload.to_vec()));
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert_eq!((link, self.left_bytes), (LINK, 0));
         self.left_bytes = header.payload_len_bytes();
         assert!(self.left_bytes > 0);
         self.frames.push((*header, Vec::new()));
     }
 
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         let len_bytes =
             usize::try_from(self.left_bytes).map_or(self.window.len(), |left| left.min(self.window.len()));
         let (first, second) = self.window[..len_bytes].split_at_mut(len_bytes / 3);
         Space::from_iter([IoSliceMut::new(first), IoSliceMut::new(second)])
     }
 
-    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
         let window = mem::take(&mut self.window);
         if count_bytes > 0 {
             self.chunk(link, &window[..count_bytes]);
@@ -225,7 +226,7 @@ impl FrameHandler for Recorder {
         payload.extend_from_slice(bytes);
     }
 
-    fn link(&mut self, _: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         panic!("a decoder knows nothing of {event:?}");
     }
 }

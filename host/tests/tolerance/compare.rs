@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::outcome::{is_accepted, is_known};
+use crate::outcome::{has_reached_call, is_accepted};
 
 /// Outcomes by probe and provider.
 pub(crate) type Table = BTreeMap<String, BTreeMap<&'static str, String>>;
@@ -31,11 +31,11 @@ pub(crate) struct Difference {
 }
 
 /// All differences, the most severe kind first.
-pub(crate) fn differences(table: &Table) -> Vec<Difference> {
+pub(crate) fn find_differences(table: &Table) -> Vec<Difference> {
     let mut found: Vec<_> = table
         .iter()
         .filter_map(|(probe, outcomes)| {
-            let kind = OURS.iter().filter_map(|ours| kind(outcomes, ours)).min()?;
+            let kind = OURS.iter().filter_map(|ours| difference_kind(outcomes, ours)).min()?;
             Some(Difference { kind, probe: probe.clone(), outcomes: outcomes.clone() })
         })
         .collect();
@@ -43,11 +43,11 @@ pub(crate) fn differences(table: &Table) -> Vec<Difference> {
     found
 }
 
-fn kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<Kind> {
+fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<Kind> {
     let ours = outcomes.get(ours)?.as_str();
     let others: Vec<&str> = outcomes
         .iter()
-        .filter(|(provider, outcome)| !OURS.contains(provider) && is_known(outcome))
+        .filter(|(provider, outcome)| !OURS.contains(provider) && has_reached_call(outcome))
         .map(|(_, outcome)| outcome.as_str())
         .collect();
     let count = |is_such: &dyn Fn(&str) -> bool| others.iter().filter(|other| is_such(other)).count();

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{Difference, Table, differences};
+use crate::compare::{Difference, Table, find_differences};
 use crate::provider_case::COLUMNS;
 
 /// All outcomes.
-pub(crate) fn all(table: &Table) -> String {
+pub(crate) fn format_outcomes(table: &Table) -> String {
     let mut text = String::new();
     for (probe, outcomes) in table {
         let _ = writeln!(text, "{probe}");
@@ -22,11 +22,11 @@ pub(crate) fn all(table: &Table) -> String {
 
 /// Differences as rows of the document. Differences of one kind with the same outcomes, whose names differ
 /// only in the last words, share a row.
-pub(crate) fn rows(differences: &[Difference]) -> String {
+pub(crate) fn format_rows(differences: &[Difference]) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for difference in differences {
-        let (family, last) = split(&difference.probe);
-        groups.entry((difference.kind, family, cells(&difference.outcomes))).or_default().push(last);
+        let (family, last) = split_probe_name(&difference.probe);
+        groups.entry((difference.kind, family, format_cells(&difference.outcomes))).or_default().push(last);
     }
     let mut text = String::new();
     for ((kind, family, cells), last) in groups {
@@ -40,42 +40,42 @@ pub(crate) fn rows(differences: &[Difference]) -> String {
 }
 
 /// Splits the name of a probe: the call with the varying argument, and its value.
-fn split(probe: &str) -> (&str, &str) {
+fn split_probe_name(probe: &str) -> (&str, &str) {
     let call = probe.find(": ").map_or(0, |colon| colon + 2);
     let argument = probe[call..].find(' ').map_or(call, |space| call + space + 1);
     probe.split_at(argument)
 }
 
 /// The probes of a row: `{MSG; RDM} call: argument {value; value}` stands for all combinations.
-fn expand(name: &str) -> Vec<String> {
+fn expand_row_name(name: &str) -> Vec<String> {
     let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
     let (values, after) = rest.split_once('}').expect("a brace that is closed");
-    let ends = expand(after);
+    let ends = expand_row_name(after);
     let names =
         values.split("; ").flat_map(|value| ends.iter().map(move |end| format!("{before}{value}{end}")));
     names.collect()
 }
 
-fn cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
+fn format_cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
     COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
 }
 
 /// The mismatches between the document and the outcomes, by probe.
-pub(crate) fn complaints(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
+pub(crate) fn find_mismatches(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut listed = BTreeSet::new();
     for line in document.lines().filter(|line| line.starts_with("| `")) {
         let cell = line.split(" | ").next().unwrap_or_default();
-        listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand));
+        listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand_row_name));
     }
-    let differences = differences(table);
+    let differences = find_differences(table);
     let found: BTreeMap<&str, &Difference> =
         differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
     let mut complaints = BTreeMap::new();
     for (probe, difference) in &found {
         if !listed.contains(*probe) {
-            let outcomes = cells(&difference.outcomes).join(" | ");
+            let outcomes = format_cells(&difference.outcomes).join(" | ");
             let complaint = format!("not listed ({:?}): `{probe}` | {outcomes}", difference.kind);
             complaints.insert((*probe).to_owned(), complaint);
         }

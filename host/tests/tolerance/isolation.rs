@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 const LATE: char = '~';
 
 /// Runs a probe in a forked process, and returns its result.
-pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
+pub(crate) fn run_forked(probe: &Probe, context: &Context) -> Answer {
     let mut ends = [0; 2];
     // SAFETY: there is room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
@@ -39,10 +39,10 @@ pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     assert!(child >= 0, "a process");
     if child == 0 {
         drop(reader);
-        run(probe, context, writer);
+        run_and_exit(probe, context, writer);
     }
     drop(writer);
-    let has_ended = wait_readable(&reader, patience::probe());
+    let has_ended = wait_readable(&reader, patience::probe_timeout());
     if !has_ended {
         // SAFETY: the process is this one's child, which nothing has waited for.
         unsafe { libc::kill(child, libc::SIGKILL) };
@@ -72,7 +72,7 @@ pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
 }
 
 /// The forked process: runs the probe, writes its outcome, and exits without closing anything.
-fn run(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
+fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
     // SAFETY: closing and opening descriptors of the standard streams is allowed in a process of one thread.
     unsafe {
         // A crash writes no core dump, and output of a provider is discarded.
@@ -94,7 +94,7 @@ fn run(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
         format!("not tried: {why}")
     });
     let mut pipe = fs::File::from(writer);
-    let late = if patience::has_run_out() { String::from(LATE) } else { String::new() };
+    let late = if patience::has_any_timed_out() { String::from(LATE) } else { String::new() };
     let _ = pipe.write_all((late + &text).as_bytes());
     // SAFETY: the process ends here, without the destructors of providers, which may hang.
     unsafe { libc::_exit(0) }

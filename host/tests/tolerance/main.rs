@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use homespun_host::Libfabric;
 use homespun_suite::prerequisites::Prerequisite;
 
-use probes::{Family, probes};
+use probes::{Family, all_probes};
 use provider_case::{Endpoint, PROVIDER_CASES, ProviderCase};
 use setup::Context;
 use workers::{IN_TIME, LATE, Results};
@@ -85,7 +85,7 @@ impl Arguments {
         parsed
     }
 
-    fn wants(&self, name: &str) -> bool {
+    fn is_selected(&self, name: &str) -> bool {
         if !self.again.is_empty() {
             return self.again.iter().any(|again| again == name);
         }
@@ -97,54 +97,54 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(id) = &arguments.case {
         let case = PROVIDER_CASES.iter().find(|case| case.id() == *id).expect("a provider of this test");
-        return work(&arguments, case);
+        return run_worker(&arguments, case);
     }
     let libfabric = match Libfabric::load(&arguments.libfabric) {
         Ok(libfabric) => libfabric,
-        Err(error) => return skipped(Prerequisite::LIBFABRIC, &error.to_string()),
+        Err(error) => return skip_comparison(Prerequisite::LIBFABRIC, &error.to_string()),
     };
     let only_lists = arguments.lists_all || arguments.lists_differences;
     let version = libfabric.version();
     if !only_lists && version != DOCUMENTED_VERSION {
         let (major, minor) = version;
-        return skipped(Prerequisite::DOCUMENTED_LIBFABRIC, &format!("this is {major}.{minor}"));
+        return skip_comparison(Prerequisite::DOCUMENTED_LIBFABRIC, &format!("this is {major}.{minor}"));
     }
-    let mut results = workers::run(&arguments, None);
+    let mut results = workers::run_probes(&arguments, None);
     if only_lists {
         let late: Vec<String> = results.late.iter().cloned().collect();
-        results.replace(workers::run(&arguments, Some(&late)));
+        results.merge_second_run(workers::run_probes(&arguments, Some(&late)));
         if arguments.lists_all {
-            print!("{}", document::all(&results.table));
+            print!("{}", document::format_outcomes(&results.table));
         }
         if arguments.lists_differences {
-            print!("{}", document::rows(&compare::differences(&results.table)));
+            print!("{}", document::format_rows(&compare::find_differences(&results.table)));
         }
         return ExitCode::SUCCESS;
     }
-    verdict(&arguments, results)
+    compare_with_document(&arguments, results)
 }
 
 /// Reports why nothing is compared. In CI that is a failure.
-fn skipped(lacking: Prerequisite, why: &str) -> ExitCode {
-    lacking.lacks(why);
+fn skip_comparison(lacking: Prerequisite, why: &str) -> ExitCode {
+    lacking.report_skipped(why);
     ExitCode::SUCCESS
 }
 
 /// Compares with the document. A mismatch counts only if a second run confirms it.
-fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
-    let missing = results.missing();
+fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCode {
+    let missing = results.missing_providers();
     if !missing.is_empty() {
-        return skipped(
+        return skip_comparison(
             Prerequisite::DOCUMENTED_LIBFABRIC,
             &format!("this libfabric has no provider {}", missing.join(", ")),
         );
     }
-    let complaints = |results: &Results| document::complaints(&results.table, &arguments.filters);
+    let complaints = |results: &Results| document::find_mismatches(&results.table, &arguments.filters);
     // A time-out of another provider may hide a difference as well as cause one.
     let mut doubtful = results.late.clone();
     doubtful.extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
     let doubtful: Vec<String> = doubtful.into_iter().collect();
-    results.replace(workers::run(arguments, Some(&doubtful)));
+    results.merge_second_run(workers::run_probes(arguments, Some(&doubtful)));
     let complaints = complaints(&results);
     for complaint in complaints.values() {
         eprintln!("{complaint}");
@@ -152,18 +152,18 @@ fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
     println!(
         "tolerance: {} probes, {} differences, {} not as documented",
         results.table.len(),
-        compare::differences(&results.table).len(),
+        compare::find_differences(&results.table).len(),
         complaints.len()
     );
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// A worker: runs the probes of one provider, and prints a line for each.
-fn work(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
+fn run_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     let libfabric = Libfabric::load(&arguments.libfabric).expect("what the test has loaded");
     // SAFETY: the call has no precondition. The processes of probes do not inherit the alarm.
     unsafe { libc::alarm(workers::WORKER_MAX_S) };
-    let Ok(info) = setup::find(libfabric, case) else {
+    let Ok(info) = setup::find_info(libfabric, case) else {
         // This version of the provider has no such endpoints.
         return ExitCode::from(u8::from(case.is_ours()));
     };
@@ -173,7 +173,7 @@ fn work(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     }
     std::panic::set_hook(Box::new(|_| ()));
     let (share, shares) = arguments.share;
-    for (index, probe) in probes().into_iter().enumerate() {
+    for (index, probe) in all_probes().into_iter().enumerate() {
         if index % shares != share {
             continue;
         }
@@ -182,8 +182,8 @@ fn work(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
             Family::Object => probe.name.clone(),
             Family::Endpoint => format!("{} {}", case.endpoint.name(), probe.name),
         };
-        if arguments.wants(&name) {
-            let answer = isolation::answer(&probe, &context);
+        if arguments.is_selected(&name) {
+            let answer = isolation::run_forked(&probe, &context);
             println!("{name}\t{}\t{}", if answer.is_late { LATE } else { IN_TIME }, answer.outcome);
         }
     }

@@ -3,7 +3,7 @@
 use homespun::Errno;
 
 /// The result of a call: `0`, a count, or the name of the error number.
-pub(crate) fn errno(result: impl Into<i64>) -> String {
+pub(crate) fn describe_result(result: impl Into<i64>) -> String {
     let result: i64 = result.into();
     if result >= 0 {
         return result.to_string();
@@ -18,6 +18,6 @@ pub(crate) fn is_accepted(outcome: &str) -> bool {
 }
 
 /// Whether the probe reached the call under test.
-pub(crate) fn is_known(outcome: &str) -> bool {
+pub(crate) fn has_reached_call(outcome: &str) -> bool {
     !outcome.starts_with("not tried")
 }

@@ -17,22 +17,22 @@ pub(crate) fn extend_timeouts() {
 }
 
 /// The time-out of an expected event, such as a connection.
-pub(crate) fn step() -> Duration {
+pub(crate) fn step_timeout() -> Duration {
     Duration::from_millis(800) * FACTOR.load(Ordering::Relaxed)
 }
 
 /// The time-out of an event that may not come.
-pub(crate) fn short_limit() -> Duration {
+pub(crate) fn absence_timeout() -> Duration {
     Duration::from_millis(150) * FACTOR.load(Ordering::Relaxed)
 }
 
 /// The time-out of a whole probe; after it the probe counts as hanging.
-pub(crate) fn probe() -> Duration {
+pub(crate) fn probe_timeout() -> Duration {
     Duration::from_millis(2000) * FACTOR.load(Ordering::Relaxed)
 }
 
 /// Whether a wait of this process has timed out.
-pub(crate) fn has_run_out() -> bool {
+pub(crate) fn has_any_timed_out() -> bool {
     HAS_RUN_OUT.load(Ordering::Relaxed)
 }
 
@@ -60,7 +60,7 @@ impl Deadline {
 pub(crate) struct Pauses(u32);
 
 impl Pauses {
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn sleep_and_back_off(&mut self) {
         std::thread::sleep(Duration::from_micros(20 << self.0));
         self.0 = (self.0 + 1).min(5);
     }

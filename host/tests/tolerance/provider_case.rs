@@ -33,7 +33,7 @@ impl Endpoint {
     }
 }
 
-const fn case(
+const fn new_case(
     name: &'static str,
     provider: &'static str,
     domain: Option<&'static str>,
@@ -44,16 +44,16 @@ const fn case(
 
 /// All cases. A version of libfabric may lack some types of endpoints.
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
-    case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
-    case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
-    case("sockets", "sockets", None, Endpoint::Rdm),
-    case("tcp", "tcp", None, Endpoint::Rdm),
-    case("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
-    case("shm", "shm", None, Endpoint::Rdm),
-    case("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
-    case("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
-    case("sockets", "sockets", None, Endpoint::Msg),
-    case("tcp", "tcp", None, Endpoint::Msg),
+    new_case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
+    new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
+    new_case("sockets", "sockets", None, Endpoint::Rdm),
+    new_case("tcp", "tcp", None, Endpoint::Rdm),
+    new_case("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
+    new_case("shm", "shm", None, Endpoint::Rdm),
+    new_case("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
+    new_case("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
+    new_case("sockets", "sockets", None, Endpoint::Msg),
+    new_case("tcp", "tcp", None, Endpoint::Msg),
 ];
 
 /// The columns of the table in their order.

@@ -19,7 +19,7 @@ use homespun_host::abi::{FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABL
 use homespun_host::{InfoList, Libfabric, av_attr, counter_attr, cq_attr, eq_attr};
 use libc::{c_int, c_void};
 
-use crate::outcome::errno;
+use crate::outcome::describe_result;
 use crate::patience::{self, Deadline, Pauses};
 use crate::provider_case::{Endpoint, ProviderCase};
 
@@ -35,17 +35,17 @@ pub(crate) struct Context {
 }
 
 /// The arguments of `fi_getinfo` that select the loopback interface, if the provider has IP addresses.
-pub(crate) fn source(case: &ProviderCase) -> (Option<&'static CStr>, u64) {
+pub(crate) fn source_arguments(case: &ProviderCase) -> (Option<&'static CStr>, u64) {
     if case.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
 }
 
 /// Hints that request this provider and nothing more.
-pub(crate) fn hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
-    let mut hints = libfabric.hints();
+pub(crate) fn provider_hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
+    let mut hints = libfabric.empty_hints();
     let name = std::ffi::CString::new(case.provider).expect("a name");
-    hints.set_provider(&name);
+    hints.set_provider_name(&name);
     if let Some(domain) = case.domain {
-        hints.set_domain(&std::ffi::CString::new(domain).expect("a name"));
+        hints.set_domain_name(&std::ffi::CString::new(domain).expect("a name"));
     }
     hints.ep_attr_mut().r#type = case.endpoint.raw();
     // Without FI_MR_LOCAL, which sends would have to satisfy; `region` satisfies the others.
@@ -55,26 +55,26 @@ pub(crate) fn hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
 }
 
 /// The info with which probes of this provider open their objects.
-pub(crate) fn find(libfabric: Libfabric, case: &ProviderCase) -> Result<InfoList, c_int> {
-    let (node, flags) = source(case);
-    let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, case)));
+pub(crate) fn find_info(libfabric: Libfabric, case: &ProviderCase) -> Result<InfoList, c_int> {
+    let (node, flags) = source_arguments(case);
+    let list = libfabric.getinfo(node, None, flags, Some(&provider_hints(libfabric, case)));
     let list = list.map_err(homespun::Errno::raw)?;
     // A provider's name in hints also selects the layers over it.
     let is_it = |info: &&FiInfo| unsafe {
         CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == case.provider.as_bytes()
     };
-    list.find(is_it).ok_or(libc::ENODATA)
+    list.find_copy(is_it).ok_or(libc::ENODATA)
 }
 
-fn check(what: &str, result: impl Into<i64>) {
+fn assert_success(what: &str, result: impl Into<i64>) {
     let result = result.into();
-    assert!(result == 0, "{what}: {}", errno(result));
+    assert!(result == 0, "{what}: {}", describe_result(result));
 }
 
 /// Calls a function that writes an object to its argument.
-pub(crate) fn opened<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+pub(crate) fn open_object<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = ptr::null_mut();
-    check(what, call(&raw mut object));
+    assert_success(what, call(&raw mut object));
     object
 }
 
@@ -111,13 +111,13 @@ pub(crate) struct Pair {
 }
 
 /// Memory of the probe's process, zeroed and never freed.
-pub(crate) fn memory(len_bytes: usize) -> *mut u8 {
+pub(crate) fn leak_zeroed_memory(len_bytes: usize) -> *mut u8 {
     Box::leak(vec![0_u8; len_bytes].into_boxed_slice()).as_mut_ptr()
 }
 
 /// A context of an operation, with the memory that `FI_CONTEXT2` requires.
-pub(crate) fn context() -> *mut c_void {
-    memory(64).cast()
+pub(crate) fn leak_op_context() -> *mut c_void {
+    leak_zeroed_memory(64).cast()
 }
 
 pub(crate) unsafe fn bind<A, B>(object: *mut A, other: *mut B, flags: u64) -> c_int {
@@ -140,171 +140,176 @@ pub(crate) unsafe fn enable<A>(object: *mut A) -> c_int {
 }
 
 impl Context {
-    pub(crate) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connection_oriented(&self) -> bool {
         self.case.endpoint == Endpoint::Msg
     }
 
-    pub(crate) fn fabric(&self) -> *mut FidFabric {
+    pub(crate) fn open_fabric(&self) -> *mut FidFabric {
         let attr = self.info.first().fabric_attr;
-        opened("fi_fabric", |fabric| unsafe { self.libfabric.fabric_raw(attr, fabric, ptr::null_mut()) })
+        open_object("fi_fabric", |fabric| unsafe {
+            self.libfabric.open_fabric_raw(attr, fabric, ptr::null_mut())
+        })
     }
 
-    pub(crate) fn domain(&self) -> (*mut FidFabric, *mut FidDomain) {
-        let fabric = self.fabric();
-        (fabric, self.domain_in(fabric))
+    pub(crate) fn open_domain(&self) -> (*mut FidFabric, *mut FidDomain) {
+        let fabric = self.open_fabric();
+        (fabric, self.open_domain_in(fabric))
     }
 
-    pub(crate) fn domain_in(&self, fabric: *mut FidFabric) -> *mut FidDomain {
-        opened("fi_domain", |domain| unsafe {
+    pub(crate) fn open_domain_in(&self, fabric: *mut FidFabric) -> *mut FidDomain {
+        open_object("fi_domain", |domain| unsafe {
             ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), domain, ptr::null_mut())
         })
     }
 
-    pub(crate) fn cq(&self, domain: *mut FidDomain, mut attr: FiCqAttr) -> *mut FidCq {
-        opened("fi_cq_open", |cq| unsafe {
+    pub(crate) fn open_cq(&self, domain: *mut FidDomain, mut attr: FiCqAttr) -> *mut FidCq {
+        open_object("fi_cq_open", |cq| unsafe {
             ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
         })
     }
 
-    pub(crate) fn counter(&self, domain: *mut FidDomain) -> *mut FidCntr {
+    pub(crate) fn open_counter(&self, domain: *mut FidDomain) -> *mut FidCntr {
         let mut attr = counter_attr();
-        opened("fi_cntr_open", |counter| unsafe {
+        open_object("fi_cntr_open", |counter| unsafe {
             ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
         })
     }
 
-    pub(crate) fn eq(&self, fabric: *mut FidFabric) -> *mut FidEq {
+    pub(crate) fn open_eq(&self, fabric: *mut FidFabric) -> *mut FidEq {
         let mut attr = eq_attr();
-        opened("fi_eq_open", |eq| unsafe {
+        open_object("fi_eq_open", |eq| unsafe {
             ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
         })
     }
 
-    pub(crate) fn av(&self, domain: *mut FidDomain) -> *mut FidAv {
+    pub(crate) fn open_av(&self, domain: *mut FidDomain) -> *mut FidAv {
         let mut attr = av_attr();
-        opened("fi_av_open", |av| unsafe {
+        open_object("fi_av_open", |av| unsafe {
             ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
         })
     }
 
-    pub(crate) fn endpoint(&self, domain: *mut FidDomain, info: *mut FiInfo) -> *mut FidEp {
-        opened("fi_endpoint", |ep| unsafe { ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut()) })
+    pub(crate) fn open_endpoint(&self, domain: *mut FidDomain, info: *mut FiInfo) -> *mut FidEp {
+        open_object("fi_endpoint", |ep| unsafe {
+            ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut())
+        })
     }
 
     /// All objects, none of them bound.
-    pub(crate) fn parts(&self) -> Node {
-        let (fabric, domain) = self.domain();
-        self.parts_in(fabric, domain, self.info.as_ptr())
+    pub(crate) fn unbound_node(&self) -> Node {
+        let (fabric, domain) = self.open_domain();
+        self.unbound_node_in(fabric, domain, self.info.as_ptr())
     }
 
-    fn parts_in(&self, fabric: *mut FidFabric, domain: *mut FidDomain, info: *mut FiInfo) -> Node {
-        let cq = self.cq(domain, FiCqAttr { size: 64, ..cq_attr(FI_CQ_FORMAT_TAGGED) });
-        let av = if self.is_connected() { ptr::null_mut() } else { self.av(domain) };
-        let eq = if self.is_connected() { self.eq(fabric) } else { ptr::null_mut() };
-        Node { fabric, domain, eq, av, cq, ep: self.endpoint(domain, info) }
+    fn unbound_node_in(&self, fabric: *mut FidFabric, domain: *mut FidDomain, info: *mut FiInfo) -> Node {
+        let cq = self.open_cq(domain, FiCqAttr { size: 64, ..cq_attr(FI_CQ_FORMAT_TAGGED) });
+        let av = if self.is_connection_oriented() { ptr::null_mut() } else { self.open_av(domain) };
+        let eq = if self.is_connection_oriented() { self.open_eq(fabric) } else { ptr::null_mut() };
+        Node { fabric, domain, eq, av, cq, ep: self.open_endpoint(domain, info) }
     }
 
     /// Binds the required objects of an endpoint.
-    pub(crate) fn bound(&self, node: Node) -> Node {
+    pub(crate) fn bind_node(&self, node: Node) -> Node {
         unsafe {
-            if self.is_connected() {
-                check("fi_ep_bind eq", bind(node.ep, node.eq, 0));
+            if self.is_connection_oriented() {
+                assert_success("fi_ep_bind eq", bind(node.ep, node.eq, 0));
             } else {
-                check("fi_ep_bind av", bind(node.ep, node.av, 0));
+                assert_success("fi_ep_bind av", bind(node.ep, node.av, 0));
             }
-            check("fi_ep_bind cq", bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV));
+            assert_success("fi_ep_bind cq", bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV));
         }
         node
     }
 
     /// An enabled endpoint; an `FI_EP_MSG` endpoint has no connection.
-    pub(crate) fn node(&self) -> Node {
-        self.enabled(self.bound(self.parts()))
+    pub(crate) fn open_enabled_node(&self) -> Node {
+        self.enable_node(self.bind_node(self.unbound_node()))
     }
 
-    pub(crate) fn enabled(&self, node: Node) -> Node {
-        check("fi_enable", unsafe { enable(node.ep) });
+    pub(crate) fn enable_node(&self, node: Node) -> Node {
+        assert_success("fi_enable", unsafe { enable(node.ep) });
         node
     }
 
     /// Two endpoints that have exchanged a message each way.
-    pub(crate) fn pair(&self) -> Pair {
-        let mut pair = self.pair_with(|_, _| {});
-        pair.greet();
+    pub(crate) fn open_greeted_pair(&self) -> Pair {
+        let mut pair = self.open_pair_with(|_, _| {});
+        pair.exchange_greetings();
         pair
     }
 
     /// Two endpoints that reach each other. `prepare` gets each before it is enabled.
-    pub(crate) fn pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
-        let (fabric, domain) = self.domain();
-        if self.is_connected() {
-            return self.connected(fabric, domain, &mut prepare);
+    pub(crate) fn open_pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
+        let (fabric, domain) = self.open_domain();
+        if self.is_connection_oriented() {
+            return self.open_connected_pair(fabric, domain, &mut prepare);
         }
         let mut node = |is_left| {
-            let node = self.bound(self.parts_in(fabric, domain, self.info.as_ptr()));
+            let node = self.bind_node(self.unbound_node_in(fabric, domain, self.info.as_ptr()));
             prepare(&node, is_left);
-            self.enabled(node)
+            self.enable_node(node)
         };
         let (left, right) = (node(true), node(false));
-        let (to_right, to_left) = unsafe { (insert(&left, &right), insert(&right, &left)) };
+        let (to_right, to_left) =
+            unsafe { (insert_address_of(&left, &right), insert_address_of(&right, &left)) };
         Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
     }
 
     /// A listening passive endpoint, its event queue and its address.
-    pub(crate) fn listening(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
-        let eq = self.eq(fabric);
-        let pep: *mut FidPep = opened("fi_passive_ep", |pep| unsafe {
+    pub(crate) fn open_listener(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
+        let eq = self.open_eq(fabric);
+        let pep: *mut FidPep = open_object("fi_passive_ep", |pep| unsafe {
             ((*(*fabric).ops).passive_ep)(fabric, self.info.as_ptr(), pep, ptr::null_mut())
         });
         unsafe {
-            check("fi_pep_bind", bind(pep, eq, 0));
-            check("fi_listen", ((*(*pep).cm).listen)(pep));
+            assert_success("fi_pep_bind", bind(pep, eq, 0));
+            assert_success("fi_listen", ((*(*pep).cm).listen)(pep));
         }
         let mut name = vec![0_u8; 64];
         let mut len_bytes = name.len();
-        check("fi_getname", unsafe {
+        assert_success("fi_getname", unsafe {
             ((*(*pep).cm).getname)(pep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
         });
         name.truncate(len_bytes);
         (pep, eq, name)
     }
 
-    fn connected(
+    fn open_connected_pair(
         &self,
         fabric: *mut FidFabric,
         domain: *mut FidDomain,
         prepare: &mut dyn FnMut(&Node, bool),
     ) -> Pair {
-        let (_, listener, name) = self.listening(fabric);
+        let (_, listener, name) = self.open_listener(fabric);
         // All share one event queue: some providers connect only while the endpoint's queue is read.
         let sharing = |info| {
-            let mut node = self.parts_in(fabric, domain, info);
+            let mut node = self.unbound_node_in(fabric, domain, info);
             node.eq = listener;
-            self.bound(node)
+            self.bind_node(node)
         };
         let left = sharing(self.info.as_ptr());
         prepare(&left, true);
-        let left = self.enabled(left);
-        check("fi_connect", unsafe {
+        let left = self.enable_node(left);
+        assert_success("fi_connect", unsafe {
             ((*(*left.ep).cm).connect)(left.ep, name.as_ptr().cast(), ptr::null(), 0)
         });
-        let (request, _) = event(listener, FI_CONNREQ, &[left]);
+        let (request, _) = await_event(listener, FI_CONNREQ, &[left]);
         let right = sharing(request.info);
         prepare(&right, false);
-        let right = self.enabled(right);
-        check("fi_accept", unsafe { ((*(*right.ep).cm).accept)(right.ep, ptr::null(), 0) });
+        let right = self.enable_node(right);
+        assert_success("fi_accept", unsafe { ((*(*right.ep).cm).accept)(right.ep, ptr::null(), 0) });
         for _ in 0..2 {
-            event(listener, FI_CONNECTED, &[left, right]);
+            await_event(listener, FI_CONNECTED, &[left, right]);
         }
         let unspec = u64::MAX;
         Pair { left, right, to_right: unspec, to_left: unspec, at_left: Vec::new(), at_right: Vec::new() }
     }
 
     /// Registers memory for all accesses. The region has the address by which peers access it, and its key.
-    pub(crate) fn region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
+    pub(crate) fn register_region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
         let access = 0x3f00;
         let domain = node.domain;
-        let mr: *mut FidMr = opened("fi_mr_reg", |mr| unsafe {
+        let mr: *mut FidMr = open_object("fi_mr_reg", |mr| unsafe {
             ((*(*domain).mr).reg)(
                 domain.cast(),
                 buf.cast(),
@@ -319,8 +324,8 @@ impl Context {
         });
         let mr_mode = unsafe { (*self.info.first().domain_attr).mr_mode };
         if mr_mode & 1 << 9 != 0 {
-            check("fi_mr_bind", unsafe { bind(mr, node.ep, 0) });
-            check("fi_mr_enable", unsafe { enable(mr) });
+            assert_success("fi_mr_bind", unsafe { bind(mr, node.ep, 0) });
+            assert_success("fi_mr_enable", unsafe { enable(mr) });
         }
         let address = if mr_mode & (1 << 4 | 1) != 0 { buf as u64 } else { 0 };
         unsafe { Region { mr, desc: (*mr).mem_desc, key: (*mr).key, address } }
@@ -337,23 +342,23 @@ pub(crate) struct Region {
 }
 
 /// Inserts the address of one endpoint into the vector of the other.
-unsafe fn insert(into: &Node, node: &Node) -> u64 {
+unsafe fn insert_address_of(into: &Node, node: &Node) -> u64 {
     let mut name = [0_u8; 256];
     let mut len_bytes = name.len();
     let mut address = u64::MAX;
     unsafe {
         let getname = (*(*node.ep).cm).getname;
-        check("fi_getname", getname(node.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes));
+        assert_success("fi_getname", getname(node.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes));
         let insert = (*(*into.av).ops).insert;
         let inserted = insert(into.av, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut());
-        check("fi_av_insert", inserted - 1);
+        assert_success("fi_av_insert", inserted - 1);
     }
     address
 }
 
 /// Waits for an event while the endpoints make progress.
-pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
-    let deadline = Deadline::after(patience::step());
+pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
+    let deadline = Deadline::after(patience::step_timeout());
     let mut pauses = Pauses::default();
     loop {
         let mut event = 0;
@@ -365,18 +370,18 @@ pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry
             assert!(event == wanted, "event {event}");
             return (unsafe { entry.as_ptr().cast::<FiEqCmEntry>().read() }, result as usize);
         }
-        assert!(result == EAGAIN, "fi_eq_read: {}", errno(result as i64));
+        assert!(result == EAGAIN, "fi_eq_read: {}", describe_result(result as i64));
         for node in nodes {
             let mut none = Vec::new();
-            drain(node.cq, &mut none);
+            drain_cq(node.cq, &mut none);
         }
         assert!(!deadline.check_expired(), "no event {wanted}");
-        pauses.rest();
+        pauses.sleep_and_back_off();
     }
 }
 
 /// Reads all completions of a queue, which also makes progress.
-pub(crate) fn drain(cq: *mut FidCq, into: &mut Vec<Completion>) {
+pub(crate) fn drain_cq(cq: *mut FidCq, into: &mut Vec<Completion>) {
     loop {
         let mut entry = FiCqTaggedEntry {
             op_context: ptr::null_mut(),
@@ -414,63 +419,63 @@ pub(crate) fn drain(cq: *mut FidCq, into: &mut Vec<Completion>) {
 
 impl Pair {
     /// Reads both queues.
-    pub(crate) fn drive(&mut self) {
-        drain(self.left.cq, &mut self.at_left);
-        drain(self.right.cq, &mut self.at_right);
+    pub(crate) fn drain_both_cqs(&mut self) {
+        drain_cq(self.left.cq, &mut self.at_left);
+        drain_cq(self.right.cq, &mut self.at_right);
     }
 
     /// Drives both until the condition holds, or until the time limit. Returns whether it holds.
-    pub(crate) fn until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
+    pub(crate) fn drive_until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Deadline::after(limit);
         let mut pauses = Pauses::default();
         loop {
-            self.drive();
+            self.drain_both_cqs();
             if is_so(self) {
                 return true;
             }
             if deadline.check_expired() {
                 return false;
             }
-            pauses.rest();
+            pauses.sleep_and_back_off();
         }
     }
 
     /// Repeats a call while it returns `-FI_EAGAIN`.
-    pub(crate) fn retry(&mut self, mut call: impl FnMut() -> isize) -> isize {
-        let deadline = Deadline::after(patience::short_limit());
+    pub(crate) fn retry_while_eagain(&mut self, mut call: impl FnMut() -> isize) -> isize {
+        let deadline = Deadline::after(patience::absence_timeout());
         let mut pauses = Pauses::default();
         loop {
             let result = call();
             if result != EAGAIN || deadline.check_expired() {
                 return result;
             }
-            self.drive();
-            pauses.rest();
+            self.drain_both_cqs();
+            pauses.sleep_and_back_off();
         }
     }
 
     /// Transfers a message each way, so that no probe is the first to use a link.
-    fn greet(&mut self) {
+    fn exchange_greetings(&mut self) {
         for is_forth in [true, false] {
             let (from, to, addr) = if is_forth {
                 (self.left, self.right, self.to_right)
             } else {
                 (self.right, self.left, self.to_left)
             };
-            let (sent, received) = (context(), context());
-            let buf = memory(64);
+            let (sent, received) = (leak_op_context(), leak_op_context());
+            let buf = leak_zeroed_memory(64);
             let posted =
                 unsafe { ((*(*to.ep).msg).recv)(to.ep, buf.cast(), 64, ptr::null_mut(), u64::MAX, received) };
-            check("fi_recv", posted as i64);
-            let deadline = Deadline::after(patience::step());
+            assert_success("fi_recv", posted as i64);
+            let deadline = Deadline::after(patience::step_timeout());
             while unsafe {
                 ((*(*from.ep).msg).send)(from.ep, buf.cast::<c_void>(), 8, ptr::null_mut(), addr, sent)
             } == EAGAIN
             {
-                self.drive();
+                self.drain_both_cqs();
                 assert!(!deadline.check_expired(), "fi_send: EAGAIN");
             }
-            let is_done = self.until(patience::step(), |pair| {
+            let is_done = self.drive_until(patience::step_timeout(), |pair| {
                 let all = || pair.at_left.iter().chain(&pair.at_right);
                 all().any(|done| done.context == sent) && all().any(|done| done.context == received)
             });

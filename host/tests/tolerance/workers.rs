@@ -48,17 +48,17 @@ pub(crate) struct Results {
 
 impl Results {
     /// Replaces results by those of the second run.
-    pub(crate) fn replace(&mut self, again: Results) {
+    pub(crate) fn merge_second_run(&mut self, again: Results) {
         self.table.extend(again.table);
     }
 
     /// The providers without any outcome.
-    pub(crate) fn missing(&self) -> Vec<&'static str> {
+    pub(crate) fn missing_providers(&self) -> Vec<&'static str> {
         let is_missing = |column: &&str| !self.table.values().any(|row| row.contains_key(column));
         COLUMNS.into_iter().filter(is_missing).collect()
     }
 
-    fn add(&mut self, case: &ProviderCase, line: &str) {
+    fn add_output_line(&mut self, case: &ProviderCase, line: &str) {
         let mut cells = line.splitn(3, '\t');
         let (Some(name), Some(time), Some(outcome)) = (cells.next(), cells.next(), cells.next()) else {
             return;
@@ -73,7 +73,7 @@ impl Results {
 }
 
 /// Runs the selected probes over all providers; or, with long time-outs, the probes in `again`.
-pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
+pub(crate) fn run_probes(arguments: &Arguments, again: Option<&[String]>) -> Results {
     if again.is_some_and(<[String]>::is_empty) {
         return Results::default();
     }
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((case, share)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let text = work(&program, arguments, again, case, *share, directory.path());
+                    let text = run_worker(&program, arguments, again, case, *share, directory.path());
                     *answers.lock().expect("no worker panics").entry(case.id()).or_default() += &text;
                 }
             });
@@ -102,12 +102,12 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     let answers = answers.into_inner().expect("no worker panics");
     let mut results = Results::default();
     for case in PROVIDER_CASES {
-        answers[&case.id()].lines().for_each(|line| results.add(case, line));
+        answers[&case.id()].lines().for_each(|line| results.add_output_line(case, line));
     }
     results
 }
 
-fn work(
+fn run_worker(
     program: &Path,
     arguments: &Arguments,
     again: &[String],

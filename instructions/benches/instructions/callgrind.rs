@@ -25,7 +25,7 @@ const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX
 const PROGRAM: &str = "instructions";
 
 /// The counts of these paths, by name. Paths are counted concurrently, which does not affect the counts.
-pub(crate) fn count(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
+pub(crate) fn count_paths(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
     symlink(env::current_exe()?, directory.path().join(PROGRAM))?;
     let waiting = Mutex::new(paths);
@@ -35,7 +35,7 @@ pub(crate) fn count(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
             scope.spawn(|| {
                 while let Some(path) = next(&waiting) {
                     let counted =
-                        count_one(path, directory.path()).map_err(|error| format!("{path}: {error}"));
+                        count_path(path, directory.path()).map_err(|error| format!("{path}: {error}"));
                     let mut counts = counts.lock().expect("no holder panics");
                     match (counted, &mut *counts) {
                         (Ok(count), Ok(counts)) => drop(counts.insert(path.to_string(), count)),
@@ -53,7 +53,7 @@ fn next(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
     waiting.lock().expect("no holder panics").pop()
 }
 
-fn count_one(path: Path, directory: &FilePath) -> Result<Count> {
+fn count_path(path: Path, directory: &FilePath) -> Result<Count> {
     let output = directory.join(path.to_string().replace('/', "-"));
     let mut command = Command::new("valgrind");
     // The environment is on the stack, and its length would move everything below.
@@ -75,5 +75,5 @@ fn count_one(path: Path, directory: &FilePath) -> Result<Count> {
     if profile.total < u64::from(COUNTED_OPERATIONS) {
         return Err("callgrind has collected next to nothing".into());
     }
-    Ok(Count::of(&profile, COUNTED_OPERATIONS))
+    Ok(Count::mean_of(&profile, COUNTED_OPERATIONS))
 }

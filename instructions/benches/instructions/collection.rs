@@ -14,7 +14,7 @@ pub(crate) enum Phase {
 
 impl Phase {
     /// Runs a part of an operation that is counted.
-    pub(crate) fn count<R>(self, part: impl FnOnce() -> R) -> R {
+    pub(crate) fn run_counted<R>(self, part: impl FnOnce() -> R) -> R {
         match self {
             Phase::WarmUp => part(),
             Phase::Counted => part_that_is_collected(part),

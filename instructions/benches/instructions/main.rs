@@ -22,7 +22,7 @@ use std::path::Path as FilePath;
 use std::process::ExitCode;
 
 use clap::Parser;
-use homespun_instructions::comparison::{compare, other_tools};
+use homespun_instructions::comparison::{changed_tools, compare};
 use homespun_instructions::record::Record;
 use homespun_instructions::report;
 
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.perform {
         Some(path) => perform::perform(path),
-        None if arguments.write => write(),
+        None if arguments.write => record_counts(),
         None => count_and_compare(&arguments.only),
     };
     result.unwrap_or_else(|error| {
@@ -65,11 +65,11 @@ fn main() -> ExitCode {
     })
 }
 
-fn write() -> Result<ExitCode> {
-    let now = Record { tools: tools::versions()?, paths: callgrind::count(Path::all())? };
+fn record_counts() -> Result<ExitCode> {
+    let now = Record { tools: tools::versions()?, paths: callgrind::count_paths(Path::all())? };
     let before = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
     now.write(FilePath::new(RECORD))?;
-    println!("{}", report::table(&compare(&before, &now)));
+    println!("{}", report::format_table(&compare(&before, &now)));
     println!("The current counts are recorded in {RECORD}.");
     Ok(ExitCode::SUCCESS)
 }
@@ -79,11 +79,11 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     let mut recorded = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
     recorded.paths.retain(|name, _| is_meant(name));
     let tools = tools::versions()?;
-    let others = other_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
+    let others = changed_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
     if !others.is_empty() {
         eprintln!(
             "{}\nTo record counts with the current tools: {HOW_TO_WRITE}",
-            report::other_tools(&others)
+            report::describe_changed_tools(&others)
         );
         // CI installs the recorded versions, so another version is a failure there.
         if env::var_os("CI").is_some_and(|value| !value.is_empty()) {
@@ -93,9 +93,9 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let paths: Vec<Path> = Path::all().into_iter().filter(|path| is_meant(&path.to_string())).collect();
-    let changes = compare(&recorded, &Record { tools, paths: callgrind::count(paths)? });
-    println!("{}", report::table(&changes));
-    let findings = report::findings(&changes);
+    let changes = compare(&recorded, &Record { tools, paths: callgrind::count_paths(paths)? });
+    println!("{}", report::format_table(&changes));
+    let findings = report::describe_changes(&changes);
     if findings.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -53,7 +53,7 @@ impl Node for NativeNode {
         NativeNode { endpoint, cq, av, region, peer: FabricAddress::UNSPECIFIED, target: (0, 0), room }
     }
 
-    fn name(&self) -> Self::Name {
+    fn own_address(&self) -> Self::Name {
         let address = self.endpoint.name().expect("an endpoint that is enabled has a name");
         (address, self.region.address(), self.region.key())
     }

@@ -12,7 +12,7 @@ pub(crate) trait Node: Sized {
     /// Opens a node on the loopback interface. `is_shareable` lets peers map its memory.
     fn open(domain: &str, is_shareable: bool) -> Self;
 
-    fn name(&self) -> Self::Name;
+    fn own_address(&self) -> Self::Name;
 
     /// Makes another node the peer of this one.
     fn set_peer(&mut self, peer: Self::Name);

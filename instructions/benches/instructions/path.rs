@@ -71,14 +71,14 @@ impl Path {
         for domain in DOMAINS {
             for (interface, _) in INTERFACES {
                 let path = |(operation, _)| Path { domain, interface, operation };
-                paths.extend(OPERATIONS.map(path).into_iter().filter(Path::exists));
+                paths.extend(OPERATIONS.map(path).into_iter().filter(Path::is_available));
             }
         }
         paths
     }
 
     /// Whether the path exists: only the native interface over shared memory counts shareable memory.
-    fn exists(&self) -> bool {
+    fn is_available(&self) -> bool {
         let has_shareable = self.domain == "shm" && self.interface == Interface::Native;
         self.operation != Operation::WriteShareable || has_shareable
     }

@@ -43,8 +43,8 @@ impl<N: Node> Pair<N> {
         let is_shareable = path.operation == Operation::WriteShareable;
         let mut left = N::open(path.domain, is_shareable);
         let mut right = N::open(path.domain, is_shareable);
-        left.set_peer(right.name());
-        right.set_peer(left.name());
+        left.set_peer(right.own_address());
+        right.set_peer(left.own_address());
         let mut pair = Pair { left, right, sockets: None };
         pair.connect();
         pair.sockets = (path.domain == "tcp").then(Sockets::of_process);
@@ -56,99 +56,99 @@ impl<N: Node> Pair<N> {
         {
             for _ in 0..operations {
                 self.perform_once(operation, phase);
-                self.settle();
+                self.drain_stray_messages();
             }
         }
     }
 
     fn perform_once(&mut self, operation: Operation, phase: Phase) {
         match operation {
-            Operation::Send => self.send(None, phase),
-            Operation::TaggedSend => self.send(TAG, phase),
-            Operation::Receive => self.receive(None, phase),
-            Operation::TaggedReceive => self.receive(TAG, phase),
+            Operation::Send => self.perform_send(None, phase),
+            Operation::TaggedSend => self.perform_send(TAG, phase),
+            Operation::Receive => self.perform_receive(None, phase),
+            Operation::TaggedReceive => self.perform_receive(TAG, phase),
             Operation::Inject => {
                 self.right.post_receive(None);
-                phase.count(|| self.left.inject());
-                self.take_message();
+                phase.run_counted(|| self.left.inject());
+                self.await_receive_completion();
                 // This read also processes returned credit.
                 assert!(!self.left.poll_cq(), "an injected message has no completion");
             }
-            Operation::Write => self.access(N::write, phase),
-            Operation::Read => self.access(N::read, phase),
-            Operation::FetchAdd => self.access(N::fetch_add, phase),
-            Operation::WriteShareable if phase == Phase::WarmUp => self.access(N::write, phase),
+            Operation::Write => self.perform_access(N::write, phase),
+            Operation::Read => self.perform_access(N::read, phase),
+            Operation::FetchAdd => self.perform_access(N::fetch_add, phase),
+            Operation::WriteShareable if phase == Phase::WarmUp => self.perform_access(N::write, phase),
             Operation::WriteShareable => {
-                let is_done = phase.count(|| {
+                let is_done = phase.run_counted(|| {
                     self.left.write();
                     self.left.poll_cq()
                 });
                 assert!(is_done, "a write to shareable memory completes before the call returns");
             }
             Operation::ReadEmptyQueue => {
-                let has_read = phase.count(|| self.left.poll_cq());
+                let has_read = phase.run_counted(|| self.left.poll_cq());
                 assert!(!has_read, "nothing was posted");
             }
             Operation::ReadFullQueue => {
                 self.right.post_receive(None);
                 self.left.send(None);
-                let has_read = phase.count(|| self.left.poll_cq());
+                let has_read = phase.run_counted(|| self.left.poll_cq());
                 assert!(has_read, "a short message has left before the call returns");
-                self.take_message();
+                self.await_receive_completion();
             }
         }
     }
 
-    fn send(&mut self, tag: Option<u64>, phase: Phase) {
+    fn perform_send(&mut self, tag: Option<u64>, phase: Phase) {
         self.right.post_receive(tag);
-        let is_done = phase.count(|| {
+        let is_done = phase.run_counted(|| {
             self.left.send(tag);
             self.left.poll_cq()
         });
         if !is_done {
-            drive(|| self.left.poll_cq());
+            poll_until(|| self.left.poll_cq());
         }
-        self.take_message();
+        self.await_receive_completion();
     }
 
-    fn receive(&mut self, tag: Option<u64>, phase: Phase) {
-        phase.count(|| self.right.post_receive(tag));
+    fn perform_receive(&mut self, tag: Option<u64>, phase: Phase) {
+        phase.run_counted(|| self.right.post_receive(tag));
         self.left.send(tag);
-        drive(|| self.left.poll_cq());
-        self.wait();
-        let has_message = phase.count(|| self.right.poll_cq());
+        poll_until(|| self.left.poll_cq());
+        self.wait_until_delivered();
+        let has_message = phase.run_counted(|| self.right.poll_cq());
         assert!(has_message, "the message has arrived");
     }
 
     /// Reads the completion of a receive for a message in flight.
-    fn take_message(&mut self) {
-        self.wait();
-        drive(|| self.right.poll_cq());
+    fn await_receive_completion(&mut self) {
+        self.wait_until_delivered();
+        poll_until(|| self.right.poll_cq());
     }
 
     /// Posts an access to the right endpoint's memory, and makes the progress of both.
-    fn access(&mut self, post: impl FnOnce(&mut N), phase: Phase) {
-        phase.count(|| post(&mut self.left));
+    fn perform_access(&mut self, post: impl FnOnce(&mut N), phase: Phase) {
+        phase.run_counted(|| post(&mut self.left));
         if phase == Phase::WarmUp && self.sockets.is_none() && self.left.poll_cq() {
             return;
         }
-        self.wait();
-        let has_read = phase.count(|| self.right.poll_cq());
+        self.wait_until_delivered();
+        let has_read = phase.run_counted(|| self.right.poll_cq());
         assert!(!has_read, "the target gets no completion");
-        self.wait();
-        let is_done = phase.count(|| self.left.poll_cq());
+        self.wait_until_delivered();
+        let is_done = phase.run_counted(|| self.left.poll_cq());
         assert!(is_done, "the answer has arrived");
     }
 
     /// Waits until the kernel has delivered the written bytes.
-    fn wait(&self) {
+    fn wait_until_delivered(&self) {
         if let Some(sockets) = &self.sockets {
             sockets.wait_until_readable();
         }
     }
 
     /// Lets both process messages that belong to no operation, such as credit.
-    fn settle(&mut self) {
+    fn drain_stray_messages(&mut self) {
         let Some(sockets) = &self.sockets else { return };
         while sockets.has_readable() {
             let has_read = self.left.poll_cq() || self.right.poll_cq();
@@ -162,7 +162,7 @@ impl<N: Node> Pair<N> {
             self.right.post_receive(None);
             self.left.send(None);
             let (mut sent, mut received) = (false, false);
-            drive(|| {
+            poll_until(|| {
                 sent |= self.left.poll_cq();
                 received |= self.right.poll_cq();
                 sent && received
@@ -172,7 +172,7 @@ impl<N: Node> Pair<N> {
     }
 }
 
-fn drive(mut is_done: impl FnMut() -> bool) {
+fn poll_until(mut is_done: impl FnMut() -> bool) {
     for _ in 0..PASSES_MAX {
         if is_done() {
             return;

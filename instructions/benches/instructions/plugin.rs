@@ -50,16 +50,16 @@ impl Node for PluginNode {
 
     fn open(domain: &str, is_shareable: bool) -> PluginNode {
         assert!(!is_shareable, "the C interface to shareable memory is not counted");
-        let provider = provider();
-        let info = info(provider, domain);
+        let provider = load_provider();
+        let info = get_unlocked_info(provider, domain);
         // SAFETY: each call gets open objects, valid attributes, and a place for the new object. The memory
         // is never freed.
         unsafe {
-            let fabric = opened(|fabric| (provider.fabric)((*info).fabric_attr, fabric, NONE));
-            let domain = opened(|domain| ((*(*fabric).ops).domain)(fabric, info, domain, NONE));
-            let cq = opened(|cq| ((*(*domain).ops).cq_open)(domain, &mut cq_attr(), cq, NONE));
-            let av = opened(|av| ((*(*domain).ops).av_open)(domain, &mut av_attr(), av, NONE));
-            let ep = opened(|ep| ((*(*domain).ops).endpoint)(domain, info, ep, NONE));
+            let fabric = open_object(|fabric| (provider.fabric)((*info).fabric_attr, fabric, NONE));
+            let domain = open_object(|domain| ((*(*fabric).ops).domain)(fabric, info, domain, NONE));
+            let cq = open_object(|cq| ((*(*domain).ops).cq_open)(domain, &mut cq_attr(), cq, NONE));
+            let av = open_object(|av| ((*(*domain).ops).av_open)(domain, &mut av_attr(), av, NONE));
+            let ep = open_object(|ep| ((*(*domain).ops).endpoint)(domain, info, ep, NONE));
             let fid: *mut Fid = ep.cast();
             assert_eq!(((*(*fid).ops).bind)(fid, cq.cast(), FI_TRANSMIT | FI_RECV), 0);
             assert_eq!(((*(*fid).ops).bind)(fid, av.cast(), 0), 0);
@@ -68,14 +68,14 @@ impl Node for PluginNode {
             let access = (MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE).bits();
             let reg = (*(*domain).mr).reg;
             let memory_fid = memory.cast_const().cast();
-            opened(|mr: *mut *mut FidMr| {
+            open_object(|mr: *mut *mut FidMr| {
                 reg(domain.cast(), memory_fid, LEN_BYTES, access, 0, KEY, 0, mr, NONE)
             });
             PluginNode { ep, cq, av, room, peer: FI_ADDR_UNSPEC, target: 0 }
         }
     }
 
-    fn name(&self) -> Self::Name {
+    fn own_address(&self) -> Self::Name {
         let mut name = [0; 16];
         let mut len_bytes = name.len();
         // SAFETY: the endpoint is open, and the buffer has the stated length.
@@ -113,8 +113,8 @@ impl Node for PluginNode {
         // SAFETY: the endpoint is open, and the message is static.
         let result = unsafe {
             match tag {
-                Some(tag) => ((*(*ep).tagged).send)(ep, message(), LEN_BYTES, NONE, peer, tag, NONE),
-                None => ((*(*ep).msg).send)(ep, message(), LEN_BYTES, NONE, peer, NONE),
+                Some(tag) => ((*(*ep).tagged).send)(ep, message_ptr(), LEN_BYTES, NONE, peer, tag, NONE),
+                None => ((*(*ep).msg).send)(ep, message_ptr(), LEN_BYTES, NONE, peer, NONE),
             }
         };
         assert_eq!(result, 0);
@@ -123,14 +123,14 @@ impl Node for PluginNode {
     fn inject(&mut self) {
         let ep = self.ep;
         // SAFETY: the endpoint is open, and the message is static.
-        assert_eq!(unsafe { ((*(*ep).msg).inject)(ep, message(), LEN_BYTES, self.peer) }, 0);
+        assert_eq!(unsafe { ((*(*ep).msg).inject)(ep, message_ptr(), LEN_BYTES, self.peer) }, 0);
     }
 
     fn write(&mut self) {
         let (ep, peer) = (self.ep, self.peer);
         // SAFETY: the endpoint is open, and what is written is static.
         let result =
-            unsafe { ((*(*ep).rma).write)(ep, message(), LEN_BYTES, NONE, peer, self.target, KEY, NONE) };
+            unsafe { ((*(*ep).rma).write)(ep, message_ptr(), LEN_BYTES, NONE, peer, self.target, KEY, NONE) };
         assert_eq!(result, 0);
     }
 
@@ -147,7 +147,7 @@ impl Node for PluginNode {
         // SAFETY: the endpoint is open, the operand is static, and the room stays where it is.
         let result = unsafe {
             let readwrite = (*(*ep).atomic).readwrite;
-            readwrite(ep, message(), 1, NONE, room, NONE, peer, self.target, KEY, datatype, op, NONE)
+            readwrite(ep, message_ptr(), 1, NONE, room, NONE, peer, self.target, KEY, datatype, op, NONE)
         };
         assert_eq!(result, 0);
     }
@@ -164,12 +164,12 @@ impl Node for PluginNode {
     }
 }
 
-fn message() -> *const c_void {
+fn message_ptr() -> *const c_void {
     (&raw const MESSAGE).cast()
 }
 
 /// Loads the plugin, which Cargo puts beside this program, and never unloads it.
-fn provider() -> &'static FiProvider {
+fn load_provider() -> &'static FiProvider {
     let path = env::current_exe().expect("this program's path").with_file_name("libhomespun_fi.so");
     // SAFETY: loading the plugin runs none of its code.
     let library = unsafe { Library::new(&path) };
@@ -184,8 +184,8 @@ fn provider() -> &'static FiProvider {
 }
 
 /// An info for endpoints on the loopback interface, in a domain without locks. It is never freed.
-fn info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
-    let hints = of_domain(answers(provider, ptr::null()), domain);
+fn get_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
+    let hints = find_domain(getinfo(provider, ptr::null()), domain);
     // SAFETY: answers have all their attributes, and nothing else uses these.
     unsafe {
         let attr = (*hints).domain_attr;
@@ -193,14 +193,14 @@ fn info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
         (*attr).data_progress = Progress::Manual.raw();
         (*attr).domain = NONE;
     }
-    let info = of_domain(answers(provider, hints), domain);
+    let info = find_domain(getinfo(provider, hints), domain);
     // SAFETY: as above.
     assert_eq!(unsafe { (*(*info).domain_attr).threading }, Threading::Domain.raw());
     info
 }
 
 /// `fi_getinfo`.
-fn answers(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
+fn getinfo(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
     let node = CString::from(c"127.0.0.1");
     let flags = InfoFlags::SOURCE.bits();
     let mut list = ptr::null_mut();
@@ -212,7 +212,7 @@ fn answers(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
 }
 
 /// The first answer with endpoints without connections in a domain of this name.
-fn of_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
+fn find_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
     loop {
         assert!(!list.is_null(), "the plugin offers {domain}");
         // SAFETY: the list is valid, each of its answers has all its attributes, and names are C strings.
@@ -229,7 +229,7 @@ fn of_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
 }
 
 /// Opens an object by a call that writes it to its argument.
-fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+fn open_object<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = ptr::null_mut();
     assert_eq!(open(&raw mut object), 0);
     object

@@ -34,15 +34,15 @@ pub(crate) enum Extent {
 impl Extent {
     /// Whether there are authorization keys, counters, and everything after them in the domain's attributes.
     fn has_keys(self) -> bool {
-        self.reaches(Version::new(1, 5))
+        self.has_fields_of(Version::new(1, 5))
     }
 
     /// Whether there are traffic classes.
     fn has_traffic_class(self) -> bool {
-        self.reaches(Version::new(1, 9))
+        self.has_fields_of(Version::new(1, 9))
     }
 
-    fn reaches(self, version: Version) -> bool {
+    fn has_fields_of(self, version: Version) -> bool {
         match self {
             Extent::Library => true,
             Extent::Application { api_version } => api_version >= version,
@@ -61,7 +61,7 @@ impl Extent {
 ///
 /// `info` points to a valid `struct fi_info`; what it and its attributes point to is null or valid, and goes
 /// as far as `extent` says.
-pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, Failure> {
+pub(crate) unsafe fn read_info(info: *const FiInfo, extent: Extent) -> Result<Info, Failure> {
     // SAFETY: only fields within the extent are read, through raw pointers that were checked for null; what
     // they point to is valid, says the caller.
     unsafe {
@@ -69,13 +69,13 @@ pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, F
             caps: Caps::from_bits_retain((*info).caps),
             mode: Mode::from_bits_retain((*info).mode),
             addr_format: address_format_from_raw((*info).addr_format)?,
-            src_addr: address((*info).src_addr, (*info).src_addrlen)?,
-            dest_addr: address((*info).dest_addr, (*info).dest_addrlen)?,
+            src_addr: read_address((*info).src_addr, (*info).src_addrlen)?,
+            dest_addr: read_address((*info).dest_addr, (*info).dest_addrlen)?,
             tx: read_tx_attr((*info).tx_attr, extent),
             rx: read_rx_attr((*info).rx_attr),
-            ep: attr((*info).ep_attr, |ep| read_ep(ep, extent))?,
-            domain: attr((*info).domain_attr, |domain| read_domain(domain, extent))?,
-            fabric: attr((*info).fabric_attr, |fabric| read_fabric(fabric, extent))?,
+            ep: read_optional_attr((*info).ep_attr, |ep| read_ep(ep, extent))?,
+            domain: read_optional_attr((*info).domain_attr, |domain| read_domain(domain, extent))?,
+            fabric: read_optional_attr((*info).fabric_attr, |fabric| read_fabric(fabric, extent))?,
         })
     }
 }
@@ -101,7 +101,7 @@ pub(crate) unsafe fn read_rx_attr(from: *const FiRxAttr) -> RxAttr {
 }
 
 /// Reads attributes that may be left out.
-fn attr<C, R: Default>(
+fn read_optional_attr<C, R: Default>(
     from: *const C,
     read: impl FnOnce(*const C) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -167,7 +167,7 @@ unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failu
             tx_ctx_cnt: (*from).tx_ctx_cnt,
             rx_ctx_cnt: (*from).rx_ctx_cnt,
             auth_key: if extent.has_keys() {
-                key((*from).auth_key, (*from).auth_key_size)?
+                read_auth_key((*from).auth_key, (*from).auth_key_size)?
             } else {
                 Vec::new()
             },
@@ -182,7 +182,7 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
     // SAFETY: the fields exist in every version of the structure.
     let mut domain = unsafe {
         DomainAttr {
-            name: string((*from).name)?,
+            name: read_string((*from).name)?,
             threading: Threading::from_raw((*from).threading)?,
             control_progress: Progress::from_raw((*from).control_progress)?,
             data_progress: Progress::from_raw((*from).data_progress)?,
@@ -209,7 +209,7 @@ unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<Domai
             domain.mr_iov_limit = (*from).mr_iov_limit;
             domain.caps = Caps::from_bits_retain((*from).caps);
             domain.mode = Mode::from_bits_retain((*from).mode);
-            domain.auth_key = key((*from).auth_key, (*from).auth_key_size)?;
+            domain.auth_key = read_auth_key((*from).auth_key, (*from).auth_key_size)?;
             domain.max_err_data_bytes = (*from).max_err_data;
             domain.mr_cnt = (*from).mr_cnt;
         }
@@ -228,8 +228,8 @@ unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<Fabri
     // SAFETY: the fields are within the extent.
     unsafe {
         Ok(FabricAttr {
-            name: string((*from).name)?,
-            prov_name: string((*from).prov_name)?,
+            name: read_string((*from).name)?,
+            prov_name: read_string((*from).prov_name)?,
             prov_version: Version::from_raw((*from).prov_version),
             // It came with the authorization keys.
             api_version: if extent.has_keys() {
@@ -244,7 +244,7 @@ unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<Fabri
 /// # Safety
 ///
 /// `from` is null or a string that ends with a zero byte.
-pub(crate) unsafe fn string(from: *const c_char) -> Result<Option<String>, Failure> {
+pub(crate) unsafe fn read_string(from: *const c_char) -> Result<Option<String>, Failure> {
     if from.is_null() {
         return Ok(None);
     }
@@ -258,7 +258,7 @@ pub(crate) unsafe fn string(from: *const c_char) -> Result<Option<String>, Failu
 /// # Safety
 ///
 /// `from` is null or readable for `len_bytes`.
-unsafe fn address(from: *const c_void, len_bytes: usize) -> Result<Option<Address>, Failure> {
+unsafe fn read_address(from: *const c_void, len_bytes: usize) -> Result<Option<Address>, Failure> {
     if from.is_null() || len_bytes == 0 {
         return Ok(None);
     }
@@ -269,7 +269,7 @@ unsafe fn address(from: *const c_void, len_bytes: usize) -> Result<Option<Addres
 /// # Safety
 ///
 /// `from` is null or readable for `len_bytes`.
-unsafe fn key(from: *const u8, len_bytes: usize) -> Result<Vec<u8>, Failure> {
+unsafe fn read_auth_key(from: *const u8, len_bytes: usize) -> Result<Vec<u8>, Failure> {
     match (from.is_null(), len_bytes) {
         (_, 0) => Ok(Vec::new()),
         // Since 1.20 a size without a key means keys in the address vector.

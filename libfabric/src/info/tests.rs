@@ -11,7 +11,7 @@ use super::*;
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
 
 /// Frees a list as the host does.
-fn free(mut list: *mut FiInfo) {
+fn free_list(mut list: *mut FiInfo) {
     while !list.is_null() {
         // SAFETY: the list comes from `write_list`: everything in it comes from `malloc`.
         unsafe {
@@ -37,11 +37,11 @@ fn free(mut list: *mut FiInfo) {
     }
 }
 
-fn through_c(info: &Info) -> Info {
+fn round_trip_through_c(info: &Info) -> Info {
     let list = write_list(std::slice::from_ref(info)).expect("memory");
     // SAFETY: the list is as long as the library's structures.
-    let back = unsafe { read(list, Extent::Library) }.expect("a valid info");
-    free(list);
+    let back = unsafe { read_info(list, Extent::Library) }.expect("a valid info");
+    free_list(list);
     back
 }
 
@@ -53,7 +53,7 @@ fn info_round_trips_through_c() {
         let mut expected = info.clone();
         // The host fills it in.
         expected.fabric.prov_name = None;
-        assert_eq!(through_c(info), expected);
+        assert_eq!(round_trip_through_c(info), expected);
     }
 }
 
@@ -111,7 +111,7 @@ fn every_field_survives() {
     info.fabric.name = Some("homespun".into());
     info.fabric.prov_version = Version::new(0, 1);
     info.fabric.api_version = Version::new(1, 17);
-    assert_eq!(through_c(&info), info);
+    assert_eq!(round_trip_through_c(&info), info);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn provider_name_is_left_null_for_the_host() {
     let list = write_list(&[info]).expect("memory");
     // SAFETY: the list is valid.
     assert!(unsafe { (*(*list).fabric_attr).prov_name }.is_null());
-    free(list);
+    free_list(list);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_list_keeps_its_order_and_is_never_empty() {
             info = (*info).next;
         }
     }
-    free(list);
+    free_list(list);
     assert_eq!(found, [1, 2, 3]);
     assert_eq!(write_list(&[]).err(), Some(Errno::ENODATA.into()));
 }
@@ -148,7 +148,7 @@ fn zeroed_fi_info_reads_as_unspecified() {
     // SAFETY: all zeroes are an `fi_info` that specifies nothing.
     let empty: FiInfo = unsafe { std::mem::zeroed() };
     // SAFETY: it is valid, and so are its null pointers.
-    assert_eq!(unsafe { read(&raw const empty, Extent::Library) }, Ok(Info::default()));
+    assert_eq!(unsafe { read_info(&raw const empty, Extent::Library) }, Ok(Info::default()));
 }
 
 #[test]
@@ -166,14 +166,14 @@ fn an_old_application_has_shorter_structures() {
     info.domain_attr = &raw mut domain;
     let extent = Extent::Application { api_version: Version::new(1, 4) };
     // SAFETY: within the extent everything is valid.
-    assert_eq!(unsafe { read(&raw const info, extent) }, Ok(Info::default()));
+    assert_eq!(unsafe { read_info(&raw const info, extent) }, Ok(Info::default()));
 
     let extent = Extent::Application { api_version: Version::new(1, 5) };
     // SAFETY: as above.
     let read = unsafe {
         (*info.ep_attr).auth_key_size = 0;
         (*info.domain_attr).auth_key_size = 0;
-        read(&raw const info, extent)
+        read_info(&raw const info, extent)
     };
     let read = read.expect("a valid info");
     assert_eq!((read.domain.cntr_cnt, read.domain.tclass), (1, 0));
@@ -187,7 +187,7 @@ fn unknown_value_in_fi_info_is_refused_with_enodata() {
         spoil(&mut info, &mut ep);
         info.ep_attr = &raw mut ep;
         // SAFETY: the info is valid.
-        unsafe { read(&raw const info, Extent::Library) }.err()
+        unsafe { read_info(&raw const info, Extent::Library) }.err()
     };
     let unavailable = Some(Errno::ENODATA.into());
     assert_eq!(refused(|_, ep| ep.r#type = 77), unavailable);

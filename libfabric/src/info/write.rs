@@ -24,7 +24,7 @@ const GROWTH_RESERVE_BYTES: usize = 256;
 ///
 /// ENODATA for an empty list, ENOMEM.
 pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
-    Ok(write_all(infos)?.release())
+    Ok(write_all(infos)?.into_raw())
 }
 
 /// Writes the info of a request for a connection, which the host does not get to see: so it names
@@ -33,10 +33,10 @@ pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
 /// # Errors
 ///
 /// ENOMEM.
-pub(crate) fn write_named(info: &Info) -> Result<InfoList, Failure> {
+pub(crate) fn write_request_info(info: &Info) -> Result<InfoList, Failure> {
     let list = write_all(std::slice::from_ref(info))?;
     // SAFETY: the info was just made, with all attributes.
-    unsafe { (*(*list.head).fabric_attr).prov_name = string(Some(PROVIDER_NAME))? };
+    unsafe { (*(*list.head).fabric_attr).prov_name = malloc_c_string(Some(PROVIDER_NAME))? };
     Ok(list)
 }
 
@@ -44,12 +44,12 @@ fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
     let mut list = InfoList { head: ptr::null_mut() };
     // From the end, so that each info is linked as soon as it exists and is freed with the list.
     for info in infos.iter().rev() {
-        let entry: NonNull<FiInfo> = allocate()?;
+        let entry: NonNull<FiInfo> = allocate_zeroed()?;
         // SAFETY: `entry` is a fresh, zeroed `fi_info`.
         unsafe { (*entry.as_ptr()).next = list.head };
         list.head = entry.as_ptr();
         // SAFETY: as above.
-        unsafe { write(info, list.head)? };
+        unsafe { write_info(info, list.head)? };
     }
     if list.head.is_null() {
         return Err(Errno::ENODATA.into());
@@ -72,7 +72,7 @@ impl InfoList {
     }
 
     /// Hands the list to the caller, which frees it by `fi_freeinfo`.
-    pub(crate) fn release(mut self) -> *mut FiInfo {
+    pub(crate) fn into_raw(mut self) -> *mut FiInfo {
         std::mem::replace(&mut self.head, ptr::null_mut())
     }
 }
@@ -112,28 +112,28 @@ impl Drop for InfoList {
 /// # Safety
 ///
 /// `to` is a zeroed `fi_info`.
-unsafe fn write(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
+unsafe fn write_info(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
     // SAFETY: `to` is ours alone. What is allocated is stored at once, so that it is freed with the list.
     unsafe {
         (*to).caps = info.caps.bits();
         (*to).mode = info.mode.bits();
         (*to).addr_format = address_format_raw(info.addr_format);
-        ((*to).src_addr, (*to).src_addrlen) = address(info.src_addr)?;
-        ((*to).dest_addr, (*to).dest_addrlen) = address(info.dest_addr)?;
-        (*to).tx_attr = boxed(tx_attr(&info.tx))?;
-        (*to).rx_attr = boxed(rx_attr(&info.rx))?;
-        (*to).ep_attr = boxed(ep_attr(&info.ep))?;
-        (*(*to).ep_attr).auth_key = bytes(&info.ep.auth_key)?;
-        (*to).domain_attr = boxed(domain_attr(&info.domain))?;
-        (*(*to).domain_attr).name = string(info.domain.name.as_deref())?;
-        (*(*to).domain_attr).auth_key = bytes(&info.domain.auth_key)?;
-        (*to).fabric_attr = boxed(fabric_attr(&info.fabric))?;
-        (*(*to).fabric_attr).name = string(info.fabric.name.as_deref())?;
+        ((*to).src_addr, (*to).src_addrlen) = malloc_address(info.src_addr)?;
+        ((*to).dest_addr, (*to).dest_addrlen) = malloc_address(info.dest_addr)?;
+        (*to).tx_attr = malloc_value(c_tx_attr(&info.tx))?;
+        (*to).rx_attr = malloc_value(c_rx_attr(&info.rx))?;
+        (*to).ep_attr = malloc_value(c_ep_attr(&info.ep))?;
+        (*(*to).ep_attr).auth_key = malloc_bytes(&info.ep.auth_key)?;
+        (*to).domain_attr = malloc_value(c_domain_attr(&info.domain))?;
+        (*(*to).domain_attr).name = malloc_c_string(info.domain.name.as_deref())?;
+        (*(*to).domain_attr).auth_key = malloc_bytes(&info.domain.auth_key)?;
+        (*to).fabric_attr = malloc_value(c_fabric_attr(&info.fabric))?;
+        (*(*to).fabric_attr).name = malloc_c_string(info.fabric.name.as_deref())?;
     }
     Ok(())
 }
 
-fn tx_attr(tx: &TxAttr) -> FiTxAttr {
+fn c_tx_attr(tx: &TxAttr) -> FiTxAttr {
     FiTxAttr {
         caps: tx.caps.bits(),
         mode: tx.mode.bits(),
@@ -148,7 +148,7 @@ fn tx_attr(tx: &TxAttr) -> FiTxAttr {
     }
 }
 
-fn rx_attr(rx: &RxAttr) -> FiRxAttr {
+fn c_rx_attr(rx: &RxAttr) -> FiRxAttr {
     FiRxAttr {
         caps: rx.caps.bits(),
         mode: rx.mode.bits(),
@@ -161,7 +161,7 @@ fn rx_attr(rx: &RxAttr) -> FiRxAttr {
     }
 }
 
-fn ep_attr(ep: &EpAttr) -> FiEpAttr {
+fn c_ep_attr(ep: &EpAttr) -> FiEpAttr {
     FiEpAttr {
         r#type: ep.ep_type.map_or(0, EndpointType::raw),
         protocol: ep.protocol,
@@ -179,7 +179,7 @@ fn ep_attr(ep: &EpAttr) -> FiEpAttr {
     }
 }
 
-fn domain_attr(domain: &DomainAttr) -> FiDomainAttr {
+fn c_domain_attr(domain: &DomainAttr) -> FiDomainAttr {
     FiDomainAttr {
         domain: ptr::null_mut(),
         name: ptr::null_mut(),
@@ -211,7 +211,7 @@ fn domain_attr(domain: &DomainAttr) -> FiDomainAttr {
     }
 }
 
-fn fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
+fn c_fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
     FiFabricAttr {
         fabric: ptr::null_mut(),
         name: ptr::null_mut(),
@@ -223,22 +223,22 @@ fn fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
 }
 
 /// Zeroed memory for a structure of the C interface, and for what later versions append to it.
-fn allocate<T>() -> Result<NonNull<T>, Failure> {
+fn allocate_zeroed<T>() -> Result<NonNull<T>, Failure> {
     // SAFETY: `calloc` may be called with any size; this one is not 0.
     let memory = unsafe { libc::calloc(1, size_of::<T>() + GROWTH_RESERVE_BYTES) };
     // `malloc` aligns for every C type.
     NonNull::new(memory.cast()).ok_or_else(|| Errno::ENOMEM.into())
 }
 
-fn boxed<T>(value: T) -> Result<*mut T, Failure> {
-    let to = allocate::<T>()?.as_ptr();
+fn malloc_value<T>(value: T) -> Result<*mut T, Failure> {
+    let to = allocate_zeroed::<T>()?.as_ptr();
     // SAFETY: it was just allocated for a `T`.
     unsafe { to.write(value) };
     Ok(to)
 }
 
 /// Copies bytes; null for none.
-fn bytes(from: &[u8]) -> Result<*mut u8, Failure> {
+fn malloc_bytes(from: &[u8]) -> Result<*mut u8, Failure> {
     if from.is_empty() {
         return Ok(ptr::null_mut());
     }
@@ -252,15 +252,15 @@ fn bytes(from: &[u8]) -> Result<*mut u8, Failure> {
     Ok(to)
 }
 
-fn string(from: Option<&str>) -> Result<*mut c_char, Failure> {
+fn malloc_c_string(from: Option<&str>) -> Result<*mut c_char, Failure> {
     let Some(text) = from else { return Ok(ptr::null_mut()) };
     let mut terminated = Vec::with_capacity(text.len() + 1);
     terminated.extend_from_slice(text.as_bytes());
     terminated.push(0);
-    Ok(bytes(&terminated)?.cast())
+    Ok(malloc_bytes(&terminated)?.cast())
 }
 
-fn address(from: Option<Address>) -> Result<(*mut c_void, usize), Failure> {
+fn malloc_address(from: Option<Address>) -> Result<(*mut c_void, usize), Failure> {
     let Some(address) = from else { return Ok((ptr::null_mut(), 0)) };
     let address = CAddress::new(address);
     let mut len_bytes = address.len_bytes();

@@ -10,7 +10,7 @@ use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
 use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_CQ_FORMAT_TAGGED, FI_FETCH_ATOMIC};
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, Node, Object, Pair, context};
+use crate::host::{API_VERSION, Node, Object, Pair, numbered_context};
 
 const ATOMIC: u64 = 1 << 4;
 const READ: u64 = 1 << 8;
@@ -52,7 +52,7 @@ fn reg(domain: &Object<FidDomain>, elements: &mut [u32]) -> Object<FidMr> {
 }
 
 /// The operations of an endpoint.
-fn ops(ep: *mut FidEp) -> &'static FiOpsAtomic {
+fn atomic_ops(ep: *mut FidEp) -> &'static FiOpsAtomic {
     // SAFETY: the endpoint is open, and its operations are never freed.
     unsafe { &*(*ep).atomic }
 }
@@ -66,7 +66,7 @@ fn ioc_mut(elements: &mut [u32]) -> FiIoc {
 }
 
 /// An entry's context and flags; its other fields must be 0.
-fn fields(entry: &FiCqTaggedEntry) -> (usize, u64) {
+fn context_and_flags(entry: &FiCqTaggedEntry) -> (usize, u64) {
     assert!(entry.buf.is_null() && (entry.len, entry.data, entry.tag) == (0, 0, 0));
     (entry.op_context.addr(), entry.flags)
 }
@@ -91,25 +91,28 @@ fn every_base_call_updates_the_region() {
         rma_iov_count: 1,
         datatype: U32,
         op: SUM,
-        context: context(3),
+        context: numbered_context(3),
         data: 0,
     };
     let mut injected = [10_000u32];
     // SAFETY: the endpoint is open, and all buffers live until the completions were read.
     unsafe {
-        let (atomic, none) = (ops(left), NONE.cast());
+        let (atomic, none) = (atomic_ops(left), NONE.cast());
         let tens = tens.as_ptr().cast();
-        assert_eq!((atomic.write)(left, tens, 2, NONE, to, 0, KEY, U32, SUM, context(1)), 0);
-        assert_eq!((atomic.writev)(left, parts.as_ptr(), none, 2, to, 8, KEY, U32, SUM, context(2)), 0);
+        assert_eq!((atomic.write)(left, tens, 2, NONE, to, 0, KEY, U32, SUM, numbered_context(1)), 0);
+        assert_eq!(
+            (atomic.writev)(left, parts.as_ptr(), none, 2, to, 8, KEY, U32, SUM, numbered_context(2)),
+            0
+        );
         assert_eq!((atomic.writemsg)(left, &raw const msg, 0), 0);
         assert_eq!((atomic.inject)(left, injected.as_ptr().cast(), 1, to, 12, KEY, U32, SUM), 0);
         injected[0] = 7;
         // The last operation takes effect after all others.
-        let last = FiMsgAtomic { context: context(4), ..msg };
+        let last = FiMsgAtomic { context: numbered_context(4), ..msg };
         assert_eq!((atomic.writemsg)(left, &raw const last, INJECT | MEANINGLESS), 0);
     }
-    let [updated, told] = pair.completions(4, 0);
-    let updated: Vec<_> = updated.iter().map(|(entry, _)| fields(entry)).collect();
+    let [updated, told] = pair.read_completions(4, 0);
+    let updated: Vec<_> = updated.iter().map(|(entry, _)| context_and_flags(entry)).collect();
     assert_eq!(updated, [1, 2, 3, 4].map(|number| (number, ATOMIC | WRITE)));
     assert!(told.is_empty() && injected == [7]);
     assert!(region.close().is_ok());
@@ -140,21 +143,46 @@ fn every_fetch_call_returns_the_former_values() {
         rma_iov_count: 1,
         datatype: U32,
         op: SUM,
-        context: context(3),
+        context: numbered_context(3),
         data: 0,
     };
     // SAFETY: the endpoint is open, and all buffers live until the completions were read.
     unsafe {
-        let (atomic, none) = (ops(left), NONE.cast());
+        let (atomic, none) = (atomic_ops(left), NONE.cast());
         let operands = operands.as_ptr().cast();
         let first = first.as_mut_ptr().cast();
-        let fetched =
-            (atomic.readwrite)(left, operands, 3, NONE, first, NONE, to, 0, KEY, U32, SUM, context(1));
+        let fetched = (atomic.readwrite)(
+            left,
+            operands,
+            3,
+            NONE,
+            first,
+            NONE,
+            to,
+            0,
+            KEY,
+            U32,
+            SUM,
+            numbered_context(1),
+        );
         assert_eq!(fetched, 0);
         let rooms = rooms.as_mut_ptr();
         let parts = parts.as_ptr();
-        let fetched =
-            (atomic.readwritev)(left, parts, none, 2, rooms, none, 2, to, 0, KEY, U32, SUM, context(2));
+        let fetched = (atomic.readwritev)(
+            left,
+            parts,
+            none,
+            2,
+            rooms,
+            none,
+            2,
+            to,
+            0,
+            KEY,
+            U32,
+            SUM,
+            numbered_context(2),
+        );
         assert_eq!(fetched, 0);
         assert_eq!((atomic.readwritemsg)(left, &raw const msg, &raw mut room, none, 1, INJECT), 0);
         // An atomic read has no operand, and ignores the pointer.
@@ -174,7 +202,7 @@ fn every_fetch_call_returns_the_former_values() {
                 KEY,
                 U32,
                 FETCHED,
-                context(4 + place),
+                numbered_context(4 + place),
             );
             assert_eq!(fetched, 0);
         }
@@ -185,13 +213,13 @@ fn every_fetch_call_returns_the_former_values() {
             iov_count: 0,
             rma_iov: &raw const last,
             op: FETCHED,
-            context: context(6),
+            context: numbered_context(6),
             ..msg
         };
         assert_eq!((atomic.readwritemsg)(left, &raw const read, &raw mut room, none, 1, 0), 0);
     }
-    let [fetched, _] = pair.completions(6, 0);
-    let fetched: Vec<_> = fetched.iter().map(|(entry, _)| fields(entry)).collect();
+    let [fetched, _] = pair.read_completions(6, 0);
+    let fetched: Vec<_> = fetched.iter().map(|(entry, _)| context_and_flags(entry)).collect();
     assert_eq!(fetched, [1, 2, 3, 4, 5, 6].map(|number| (number, ATOMIC | READ)));
     assert!(region.close().is_ok());
     assert_eq!(results, [[1, 2, 3], [11, 22, 33], [21, 42, 63], [31, 62, 93]]);
@@ -224,12 +252,12 @@ fn every_compare_call_swaps_equal_elements() {
         rma_iov_count: 1,
         datatype: U32,
         op: CSWAP,
-        context: context(3),
+        context: numbered_context(3),
         data: 0,
     };
     // SAFETY: the endpoint is open, and all buffers live until the completions were read.
     unsafe {
-        let (atomic, none) = (ops(left), NONE.cast());
+        let (atomic, none) = (atomic_ops(left), NONE.cast());
         let (operand, compare) = (operands[0].as_ptr().cast(), compares[0].as_ptr().cast());
         let first = first.as_mut_ptr().cast();
         let swapped = (atomic.compwrite)(
@@ -246,7 +274,7 @@ fn every_compare_call_swaps_equal_elements() {
             KEY,
             U32,
             CSWAP,
-            context(1),
+            numbered_context(1),
         );
         assert_eq!(swapped, 0);
         let (parts, compare_parts, rooms) = (parts.as_ptr(), compare_parts.as_ptr(), rooms.as_mut_ptr());
@@ -266,7 +294,7 @@ fn every_compare_call_swaps_equal_elements() {
             KEY,
             U32,
             CSWAP,
-            context(2),
+            numbered_context(2),
         );
         assert_eq!(swapped, 0);
         let last_compare = &raw const last_compare;
@@ -274,8 +302,8 @@ fn every_compare_call_swaps_equal_elements() {
             (atomic.compwritemsg)(left, &raw const msg, last_compare, none, 1, &raw mut room, none, 1, 0);
         assert_eq!(swapped, 0);
     }
-    let [swapped, _] = pair.completions(3, 0);
-    let swapped: Vec<_> = swapped.iter().map(|(entry, _)| fields(entry)).collect();
+    let [swapped, _] = pair.read_completions(3, 0);
+    let swapped: Vec<_> = swapped.iter().map(|(entry, _)| context_and_flags(entry)).collect();
     assert_eq!(swapped, [1, 2, 3].map(|number| (number, ATOMIC | READ)));
     assert!(region.close().is_ok());
     assert_eq!(results, [[1, 2, 3], [10, 20, 3], [11, 20, 31]]);
@@ -291,10 +319,23 @@ fn refusal_by_the_target_is_an_error_entry() {
     let posted = unsafe {
         let result = result.as_mut_ptr().cast();
         let operand = operand.as_ptr().cast();
-        (ops(left).readwrite)(left, operand, 1, NONE, result, NONE, pair.to_right, 0, 1, U32, SUM, context(5))
+        (atomic_ops(left).readwrite)(
+            left,
+            operand,
+            1,
+            NONE,
+            result,
+            NONE,
+            pair.to_right,
+            0,
+            1,
+            U32,
+            SUM,
+            numbered_context(5),
+        )
     };
     assert_eq!(posted, 0);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
         pair.left.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
     });
@@ -306,8 +347,8 @@ fn refusal_by_the_target_is_an_error_entry() {
 }
 
 /// The answers of the three validity calls.
-fn valid(ep: *mut FidEp, datatype: u32, op: u32) -> [Result<usize, c_int>; 3] {
-    let atomic = ops(ep);
+fn call_validity_checks(ep: *mut FidEp, datatype: u32, op: u32) -> [Result<usize, c_int>; 3] {
+    let atomic = atomic_ops(ep);
     [atomic.writevalid, atomic.readwritevalid, atomic.compwritevalid].map(|valid| {
         let mut count = usize::MAX;
         // SAFETY: the endpoint is open, and there is a place for the count.
@@ -321,7 +362,7 @@ fn valid(ep: *mut FidEp, datatype: u32, op: u32) -> [Result<usize, c_int>; 3] {
     })
 }
 
-fn query(domain: *mut FidDomain, datatype: u32, op: u32, flags: u64) -> Result<(usize, usize), c_int> {
+fn query_atomic(domain: *mut FidDomain, datatype: u32, op: u32, flags: u64) -> Result<(usize, usize), c_int> {
     let mut attr = FiAtomicAttr { count: usize::MAX, size: usize::MAX };
     // SAFETY: the domain is open, and there is a place for the answer.
     match unsafe { ((*(*domain).ops).query_atomic)(domain, datatype, op, &raw mut attr, flags) } {
@@ -338,26 +379,27 @@ fn query_atomic_names_every_supported_operation() {
     const NOT_SUPPORTED: c_int = EOPNOTSUPP as c_int;
     let node = Node::open();
     let (ep, domain) = (node.ep.as_ptr(), node.domain.as_ptr());
-    for (datatype, op) in (0..18).flat_map(|datatype| (0..21).map(move |op| (datatype, op))) {
+    for (datatype, op) in (0..21).flat_map(|datatype| (0..21).map(move |op| (datatype, op))) {
         let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
         let flags = [0, FI_FETCH_ATOMIC, FI_COMPARE_ATOMIC];
-        let answers = valid(ep, datatype, op).into_iter().zip(AtomicKind::ALL.into_iter().zip(flags));
+        let answers =
+            call_validity_checks(ep, datatype, op).into_iter().zip(AtomicKind::ALL.into_iter().zip(flags));
         for (valid, (kind, flags)) in answers {
             let expected = named.and_then(|(datatype, op)| kind.count_max(op, datatype));
             assert_eq!(valid, expected.ok_or(NOT_SUPPORTED), "{kind} {op} of {datatype}");
             let size = named.map_or(0, |(datatype, _)| datatype.size_bytes());
-            let queried = query(domain, datatype, op, flags);
+            let queried = query_atomic(domain, datatype, op, flags);
             assert_eq!(queried, expected.map(|count| (count, size)).ok_or(NOT_SUPPORTED));
         }
     }
-    let sum = |flags| query(domain, U32, SUM, flags);
+    let sum = |flags| query_atomic(domain, U32, SUM, flags);
     assert_eq!(sum(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC), Err(EINVAL as c_int));
     assert_eq!(sum(TAGGED), Err(NOT_SUPPORTED), "receive buffers are no targets");
     assert_eq!(sum(TAGGED | FI_FETCH_ATOMIC), Err(NOT_SUPPORTED));
     assert_eq!(sum(REMOTE_CQ_DATA), sum(0), "it says nothing of an operation");
     // SAFETY: the objects are open; the test checks that null is refused.
     unsafe {
-        assert_eq!((ops(ep).writevalid)(ep, U32, SUM, ptr::null_mut()), EINVAL as c_int);
+        assert_eq!((atomic_ops(ep).writevalid)(ep, U32, SUM, ptr::null_mut()), EINVAL as c_int);
         let query = (*(*domain).ops).query_atomic;
         assert_eq!(query(domain, U32, SUM, ptr::null_mut(), 0), EINVAL as c_int);
     }
@@ -368,7 +410,7 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
     let node = Node::open();
     let own = node.insert(&node.name());
     let ep = node.ep.as_ptr();
-    let atomic = ops(ep);
+    let atomic = atomic_ops(ep);
     let (operand, compare, mut result) = ([1u32, 2], [3u32, 4], [5u32, 6]);
     let (operands, compares) = (ioc(&operand), ioc(&compare));
     let mut results = ioc_mut(&mut result);
@@ -482,7 +524,7 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
 fn operation_on_no_elements_completes() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let (left, to) = (pair.left.ep.as_ptr(), pair.to_right);
-    let atomic = ops(left);
+    let atomic = atomic_ops(left);
     let none = NONE.cast();
     let target = FiRmaIoc { addr: 0, count: 0, key: KEY };
     let element = [7u32];
@@ -496,17 +538,17 @@ fn operation_on_no_elements_completes() {
         rma_iov_count: 0,
         datatype: U32,
         op: SUM,
-        context: context(1),
+        context: numbered_context(1),
         data: 0,
     };
     let somewhere = FiMsgAtomic { rma_iov: &raw const target, rma_iov_count: 1, ..nowhere };
     let of_one = FiMsgAtomic { msg_iov: &raw const empty, iov_count: 1, ..somewhere };
     let ends = |posted: isize, direction: u64| {
         assert_eq!(posted, 0);
-        let [ended, _] = pair.completions(1, 0);
-        assert_eq!(fields(&ended[0].0), (1, ATOMIC | direction));
+        let [ended, _] = pair.read_completions(1, 0);
+        assert_eq!(context_and_flags(&ended[0].0), (1, ATOMIC | direction));
     };
-    let one = context(1);
+    let one = numbered_context(1);
     // SAFETY: the endpoint is open, and all memory outlives the call.
     unsafe {
         for buf in [ptr::null(), element.as_ptr().cast()] {
@@ -537,11 +579,12 @@ fn operation_on_no_elements_completes() {
 
 #[test]
 fn endpoint_without_the_capability_refuses_atomics() {
-    let node = Node::without(ATOMIC);
+    let node = Node::without_caps(ATOMIC);
     let (ep, own) = (node.ep.as_ptr(), node.insert(&node.name()));
-    assert_eq!(valid(ep, U32, SUM), [Err(EOPNOTSUPP as c_int); 3]);
-    assert_eq!(query(node.domain.as_ptr(), U32, SUM, 0), Ok((4096, 4)), "the domain has them");
+    assert_eq!(call_validity_checks(ep, U32, SUM), [Err(EOPNOTSUPP as c_int); 3]);
+    assert_eq!(query_atomic(node.domain.as_ptr(), U32, SUM, 0), Ok((4096, 4)), "the domain has them");
     // SAFETY: the endpoint is open; the operation is refused.
-    let posted = unsafe { (ops(ep).write)(ep, [1u32].as_ptr().cast(), 1, NONE, own, 0, KEY, U32, SUM, NONE) };
+    let posted =
+        unsafe { (atomic_ops(ep).write)(ep, [1u32].as_ptr().cast(), 1, NONE, own, 0, KEY, U32, SUM, NONE) };
     assert_eq!(posted, EOPNOTSUPP);
 }

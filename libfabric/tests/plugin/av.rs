@@ -6,16 +6,16 @@ use homespun_fi::abi::domain::FidAv;
 use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CQ_FORMAT_TAGGED, FI_SYNC_ERR};
 use libc::{c_char, c_int};
 
-use crate::host::{API_VERSION, Node, Object, av_attr, text};
+use crate::host::{API_VERSION, Node, Object, av_attr, read_c_str};
 
 const EINVAL: c_int = -22;
 
-fn node() -> Node {
-    Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED)
+fn open_disabled_node() -> Node {
+    Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
 /// The address 192.0.2.`host`, in its C form.
-fn address(host: u8) -> [u8; 16] {
+fn make_address(host: u8) -> [u8; 16] {
     // SAFETY: all zeroes are an address, and any address is bytes.
     unsafe {
         let mut address: libc::sockaddr_in = std::mem::zeroed();
@@ -26,7 +26,12 @@ fn address(host: u8) -> [u8; 16] {
     }
 }
 
-fn insert(av: &Object<FidAv>, addresses: &[[u8; 16]], flags: u64, errors: *mut c_int) -> (c_int, Vec<u64>) {
+fn call_insert(
+    av: &Object<FidAv>,
+    addresses: &[[u8; 16]],
+    flags: u64,
+    errors: *mut c_int,
+) -> (c_int, Vec<u64>) {
     let mut found = vec![77; addresses.len()];
     let (pointer, count) = (av.as_ptr(), addresses.len());
     // SAFETY: the vector is open, and all arrays are as long as is said.
@@ -50,35 +55,40 @@ fn call_lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [
 
 #[test]
 fn lookup_returns_inserted_addresses() {
-    let av = &node().av;
-    let addresses = [address(1), address(2), address(3)];
-    assert_eq!(insert(av, &addresses, 0, ptr::null_mut()), (3, vec![0, 1, 2]));
+    let av = &open_disabled_node().av;
+    let addresses = [make_address(1), make_address(2), make_address(3)];
+    assert_eq!(call_insert(av, &addresses, 0, ptr::null_mut()), (3, vec![0, 1, 2]));
     assert_eq!(call_lookup(av, 1, 16), (0, addresses[1], 16));
     let (result, found, len_bytes) = call_lookup(av, 2, 8);
     assert_eq!((result, len_bytes, &found[..8]), (0, 16, &addresses[2][..8]));
     assert_eq!(found[8..], [0; 8]);
     assert_eq!(call_lookup(av, 3, 16).0, EINVAL);
-    assert_eq!(insert(av, &[], 0, ptr::null_mut()).0, 0);
+    assert_eq!(call_insert(av, &[], 0, ptr::null_mut()).0, 0);
 }
 
 #[test]
 fn invalid_address_is_reported_and_takes_an_index() {
-    let av = &node().av;
-    let mut alien = address(2);
+    let av = &open_disabled_node().av;
+    let mut alien = make_address(2);
     alien[0] = libc::AF_UNIX as u8;
     let mut errors = [99; 3];
-    let (inserted, found) = insert(av, &[address(1), alien, address(3)], FI_SYNC_ERR, errors.as_mut_ptr());
+    let (inserted, found) =
+        call_insert(av, &[make_address(1), alien, make_address(3)], FI_SYNC_ERR, errors.as_mut_ptr());
     assert_eq!((inserted, found), (2, vec![0, FI_ADDR_NOTAVAIL, 2]));
     assert_eq!(errors, [0, -EINVAL, 0]);
-    assert_eq!(insert(av, &[address(4)], FI_SYNC_ERR, ptr::null_mut()).0, EINVAL);
-    assert_eq!(insert(av, &[address(4)], 1 << 3, ptr::null_mut()), (1, vec![1]), "a flag without a meaning");
-    assert_eq!(insert(av, &[address(4)], FI_AV_USER_ID, ptr::null_mut()).0, -260);
+    assert_eq!(call_insert(av, &[make_address(4)], FI_SYNC_ERR, ptr::null_mut()).0, EINVAL);
+    assert_eq!(
+        call_insert(av, &[make_address(4)], 1 << 3, ptr::null_mut()),
+        (1, vec![1]),
+        "a flag without a meaning"
+    );
+    assert_eq!(call_insert(av, &[make_address(4)], FI_AV_USER_ID, ptr::null_mut()).0, -260);
 }
 
 #[test]
 fn removed_address_is_not_found() {
-    let av = &node().av;
-    let (_, mut found) = insert(av, &[address(1), address(2)], 0, ptr::null_mut());
+    let av = &open_disabled_node().av;
+    let (_, mut found) = call_insert(av, &[make_address(1), make_address(2)], 0, ptr::null_mut());
     let pointer = av.as_ptr();
     // SAFETY: the vector is open, and the array is as long as is said.
     let mut remove =
@@ -91,7 +101,7 @@ fn removed_address_is_not_found() {
 
 #[test]
 fn insertsym_inserts_ranges_of_nodes_and_services() {
-    let av = &node().av;
+    let av = &open_disabled_node().av;
     let pointer = av.as_ptr();
     let mut found = [77; 4];
     let mut insertsym = |node: *const c_char, nodes, service: *const c_char, services| {
@@ -116,7 +126,7 @@ fn insertsym_inserts_ranges_of_nodes_and_services() {
 
 #[test]
 fn insertsvc_resolves_node_and_service() {
-    let av = &node().av;
+    let av = &open_disabled_node().av;
     let pointer = av.as_ptr();
     let mut found = 77;
     // SAFETY: the vector is open and the strings are valid.
@@ -124,7 +134,7 @@ fn insertsvc_resolves_node_and_service() {
         let insertsvc = (*(*pointer).ops).insertsvc;
         let (node, service) = (c"192.0.2.9".as_ptr(), c"4711".as_ptr());
         assert_eq!(insertsvc(pointer, node, service, &raw mut found, 0, ptr::null_mut()), 1);
-        assert_eq!(call_lookup(av, found, 16), (0, address(9), 16));
+        assert_eq!(call_lookup(av, found, 16), (0, make_address(9), 16));
         assert!(insertsvc(pointer, c"::1".as_ptr(), service, &raw mut found, 0, ptr::null_mut()) < 0);
         assert_eq!(found, FI_ADDR_NOTAVAIL);
         assert_eq!(insertsvc(pointer, node, ptr::null(), &raw mut found, 0, ptr::null_mut()), EINVAL);
@@ -133,27 +143,27 @@ fn insertsvc_resolves_node_and_service() {
 
 #[test]
 fn straddr_prints_addresses() {
-    let av = &node().av;
+    let av = &open_disabled_node().av;
     let pointer = av.as_ptr();
     let mut buf = [0x7f; 64];
     let mut len_bytes = buf.len();
     // SAFETY: the vector is open, and there is as much room as is said.
     unsafe {
         let straddr = (*(*pointer).ops).straddr;
-        let printed = straddr(pointer, address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
+        let printed = straddr(pointer, make_address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
         assert_eq!(printed, buf.as_ptr());
-        assert_eq!(text(printed), "fi_sockaddr_in://192.0.2.5:4711");
-        assert_eq!(len_bytes, text(printed).len() + 1);
+        assert_eq!(read_c_str(printed), "fi_sockaddr_in://192.0.2.5:4711");
+        assert_eq!(len_bytes, read_c_str(printed).len() + 1);
         len_bytes = 8;
-        straddr(pointer, address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
-        assert_eq!((text(buf.as_ptr()), len_bytes), ("fi_sock", 32));
+        straddr(pointer, make_address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
+        assert_eq!((read_c_str(buf.as_ptr()), len_bytes), ("fi_sock", 32));
     }
 }
 
 #[test]
 fn av_open_returns_the_vector_type() {
-    let node = node();
+    let node = open_disabled_node();
     let mut attr = av_attr();
-    drop(node.domain.av(&mut attr).expect("an address vector"));
+    drop(node.domain.open_av(&mut attr).expect("an address vector"));
     assert!(matches!(attr.r#type, 1 | 2));
 }

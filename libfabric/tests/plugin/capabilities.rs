@@ -19,8 +19,8 @@ use self::calls::{
     Access, Answer, KEY, Kind, SUM, UINT64, fetch_and_add, inject, iov, post_access, recv, regv, send,
     sendmsg, tinject, trecv,
 };
-use crate::host::{Pair, Plugin, context, counter_attr};
-use crate::rma::{mapped_file, reg};
+use crate::host::{Pair, Plugin, counter_attr, numbered_context};
+use crate::rma::{make_mapped_file, reg};
 
 const MSG: u64 = 1 << 1;
 const RMA: u64 = 1 << 2;
@@ -55,35 +55,35 @@ type Check = fn(Kind);
 
 /// The check of each capability.
 const CAPABILITIES: &[(u64, Check)] = &[
-    (MSG, |kind| message(kind, MSG, MSG)),
-    (SEND, one_way),
-    (RECV, one_way),
-    (TAGGED, tagged_message),
-    (RMA, |kind| access(kind, RMA, RMA, &[Access::Write, Access::Read])),
-    (READ, |kind| access(kind, RMA | READ, RMA, &[Access::Read])),
-    (WRITE, |kind| access(kind, RMA | WRITE, RMA, &[Access::Write])),
-    (REMOTE_READ, |kind| access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
-    (REMOTE_WRITE, |kind| access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
-    (ATOMIC, atomic_operations),
-    (RMA_EVENT, counted_accesses),
-    (RMA_PMEM, durable_writes),
-    (MULTI_RECV, multi_receive_buffer),
-    (FENCE, fenced_send),
-    (SOURCE, |kind| message(kind, MSG | SOURCE, MSG | SOURCE)),
-    (DIRECTED_RECV, directed_receive),
-    (LOCAL_COMM, |kind| message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
+    (MSG, |kind| check_message(kind, MSG, MSG)),
+    (SEND, check_one_way),
+    (RECV, check_one_way),
+    (TAGGED, check_tagged_message),
+    (RMA, |kind| check_access(kind, RMA, RMA, &[Access::Write, Access::Read])),
+    (READ, |kind| check_access(kind, RMA | READ, RMA, &[Access::Read])),
+    (WRITE, |kind| check_access(kind, RMA | WRITE, RMA, &[Access::Write])),
+    (REMOTE_READ, |kind| check_access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
+    (REMOTE_WRITE, |kind| check_access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
+    (ATOMIC, check_atomic_operations),
+    (RMA_EVENT, check_counted_accesses),
+    (RMA_PMEM, check_durable_writes),
+    (MULTI_RECV, check_multi_receive_buffer),
+    (FENCE, check_fenced_send),
+    (SOURCE, |kind| check_message(kind, MSG | SOURCE, MSG | SOURCE)),
+    (DIRECTED_RECV, check_directed_receive),
+    (LOCAL_COMM, |kind| check_message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
     // The test has no other host.
-    (REMOTE_COMM, |kind| message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
+    (REMOTE_COMM, |kind| check_message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
 ];
 
 /// The check of each message order.
 const ORDERS: &[(u64, Check)] = &[
-    (ORDER_SAS, sends_after_sends),
-    (ORDER_RMA_RAR, reads_after_reads),
-    (ORDER_ATOMIC_RAR, fetches_after_fetches),
+    (ORDER_SAS, check_sends_after_sends),
+    (ORDER_RMA_RAR, check_reads_after_reads),
+    (ORDER_ATOMIC_RAR, check_fetches_after_fetches),
 ];
 
-fn exercise(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
+fn exercise_each_bit(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
     for bit in (0..u64::BITS).map(|place| 1 << place).filter(|bit| bits & bit != 0) {
         let entry = table.iter().find(|(flag, _)| *flag == bit);
         let (_, check) = entry
@@ -93,42 +93,42 @@ fn exercise(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
 }
 
 /// A message from the left to the right.
-fn message(kind: Kind, left: u64, right: u64) {
-    let pair = kind.pair(left, right);
+fn check_message(kind: Kind, left: u64, right: u64) {
+    let pair = kind.open_pair_with_caps(left, right);
     let (message, mut buf) = (*b"message", [0; 7]);
     assert_eq!(recv(&pair.right, &mut buf, FI_ADDR_UNSPEC, 2), 0);
     assert_eq!(send(&pair.left, &message, pair.to_right, 1), 0);
-    let [sent, received] = pair.completions(1, 1);
+    let [sent, received] = pair.read_completions(1, 1);
     assert_eq!((sent[0].0.op_context.addr(), received[0].0.op_context.addr(), buf), (1, 2, message));
     if right & SOURCE != 0 {
         assert_eq!(received[0].1, pair.to_left);
     }
 }
 
-fn one_way(kind: Kind) {
-    message(kind, MSG | SEND, MSG | RECV);
-    let pair = kind.pair(MSG | SEND, MSG | RECV);
+fn check_one_way(kind: Kind) {
+    check_message(kind, MSG | SEND, MSG | RECV);
+    let pair = kind.open_pair_with_caps(MSG | SEND, MSG | RECV);
     assert_eq!(recv(&pair.left, &mut [0; 8], FI_ADDR_UNSPEC, 1), EOPNOTSUPP);
     assert_eq!(send(&pair.right, b"message", pair.to_left, 1), EOPNOTSUPP);
 }
 
-fn tagged_message(kind: Kind) {
-    let pair = kind.pair(TAGGED, TAGGED);
+fn check_tagged_message(kind: Kind) {
+    let pair = kind.open_pair_with_caps(TAGGED, TAGGED);
     let mut bufs = [[0u8; 4]; 2];
     for (number, buf) in bufs.iter_mut().enumerate() {
         trecv(&pair.right, buf, number as u64, 0, number);
     }
     tinject(&pair.left, b"one!", pair.to_right, 1);
     tinject(&pair.left, b"zero", pair.to_right, 0);
-    let [_, received] = pair.completions(0, 2);
+    let [_, received] = pair.read_completions(0, 2);
     let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.tag)).collect();
     assert_eq!((told, bufs), (vec![(1, 1), (0, 0)], [*b"zero", *b"one!"]));
 }
 
 /// Whether the next operation of the left one to end succeeds.
-fn ended(pair: &Pair) -> bool {
+fn await_left_success(pair: &Pair) -> bool {
     let mut read = Err(EAGAIN);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
         read = pair.left.try_read::<FiCqTaggedEntry>();
         !matches!(read, Err(EAGAIN))
@@ -142,8 +142,8 @@ fn ended(pair: &Pair) -> bool {
 }
 
 /// The allowed kinds of access succeed; the side that lacks the capability refuses the others.
-fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
-    let pair = kind.pair(left, right);
+fn check_access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
+    let pair = kind.open_pair_with_caps(left, right);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let mut buf = *b"other text";
@@ -152,7 +152,7 @@ fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
         if post_access(&pair, how, &mut buf, 3) == EOPNOTSUPP {
             assert!(!is_allowed, "refused by the initiator");
         } else {
-            assert_eq!(ended(&pair), is_allowed, "what the target says");
+            assert_eq!(await_left_success(&pair), is_allowed, "what the target says");
         }
     }
     drop(region);
@@ -165,8 +165,8 @@ fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
 
 const CSWAP: u32 = 12;
 
-fn atomic_operations(kind: Kind) {
-    let pair = kind.pair(ATOMIC, ATOMIC);
+fn check_atomic_operations(kind: Kind) {
+    let pair = kind.open_pair_with_caps(ATOMIC, ATOMIC);
     let mut memory = 40u64.to_le_bytes();
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (two, five, mut fetched, mut compared) = (2u64, 5u64, 0u64, 0u64);
@@ -174,39 +174,54 @@ fn atomic_operations(kind: Kind) {
     // SAFETY: the endpoint is open, and the number lives until the completion was read.
     let posted = unsafe {
         let update = (*(*ep).atomic).write;
-        update(ep, (&raw const two).cast(), 1, none, to, 0, KEY, UINT64, SUM, context(1))
+        update(ep, (&raw const two).cast(), 1, none, to, 0, KEY, UINT64, SUM, numbered_context(1))
     };
     assert_eq!(posted, 0);
-    pair.completions(1, 0);
+    pair.read_completions(1, 0);
     fetch_and_add(&pair, &two, &mut fetched, 2);
-    pair.completions(1, 0);
+    pair.read_completions(1, 0);
     // SAFETY: as above, of all three numbers.
     let posted = unsafe {
         let (operand, compare, result) =
             ((&raw const five).cast(), (&raw const fetched).cast(), (&raw mut compared).cast());
         let swap = (*(*ep).atomic).compwrite;
-        swap(ep, operand, 1, none, compare, none, result, none, to, 0, KEY, UINT64, CSWAP, context(3))
+        swap(
+            ep,
+            operand,
+            1,
+            none,
+            compare,
+            none,
+            result,
+            none,
+            to,
+            0,
+            KEY,
+            UINT64,
+            CSWAP,
+            numbered_context(3),
+        )
     };
     assert_eq!(posted, 0);
-    pair.completions(1, 0);
+    pair.read_completions(1, 0);
     drop(region);
     // The compare finds the value after the second addition, which differs from the fetched one.
     assert_eq!((fetched, compared, u64::from_le_bytes(memory)), (42, 44, 44));
 }
 
-fn counted_accesses(kind: Kind) {
-    let pair = kind.pair(RMA, RMA | RMA_EVENT);
+fn check_counted_accesses(kind: Kind) {
+    let pair = kind.open_pair_with_caps(RMA, RMA | RMA_EVENT);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let counters = [REMOTE_WRITE, REMOTE_READ].map(|event| {
-        let counter = pair.right.domain.counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter");
+        let counter = pair.right.domain.open_counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter");
         assert_eq!(region.bind(&counter, event), 0);
         counter
     });
     let mut buf = *b"other text";
     for how in [Access::Write, Access::Write, Access::Read] {
         assert_eq!(post_access(&pair, how, &mut buf, 1), 0);
-        pair.completions(1, 0);
+        pair.read_completions(1, 0);
     }
     drop(region);
     let values = counters.map(|counter| {
@@ -217,9 +232,9 @@ fn counted_accesses(kind: Kind) {
     assert_eq!(values, [2, 1]);
 }
 
-fn durable_writes(kind: Kind) {
-    let pair = kind.pair(RMA | RMA_PMEM, RMA | RMA_PMEM);
-    let (file, mapped) = mapped_file(8192);
+fn check_durable_writes(kind: Kind) {
+    let pair = kind.open_pair_with_caps(RMA | RMA_PMEM, RMA | RMA_PMEM);
+    let (file, mapped) = make_mapped_file(8192);
     let region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
     let mut message = [7; 5000];
     let parts = [iov(&mut message)];
@@ -231,13 +246,13 @@ fn durable_writes(kind: Kind) {
         addr: pair.to_right,
         rma_iov: &raw const target,
         rma_iov_count: 1,
-        context: context(1),
+        context: numbered_context(1),
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
     assert_eq!(unsafe { ((*(*ep).rma).writemsg)(ep, &raw const msg, COMMIT_COMPLETE) }, 0);
-    pair.completions(1, 0);
+    pair.read_completions(1, 0);
     // `tests/capabilities` checks that the bytes are on the device.
     let content = fs::read(file.path()).expect("the file");
     assert_eq!(
@@ -247,33 +262,33 @@ fn durable_writes(kind: Kind) {
     drop(region);
 }
 
-fn reads_after_reads(kind: Kind) {
-    let pair = kind.able();
+fn check_reads_after_reads(kind: Kind) {
+    let pair = kind.open_pair();
     let mut memory = [7u8; 100_000];
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (mut long, mut short) = (vec![0; 100_000], [0; 8]);
     assert_eq!(post_access(&pair, Access::Read, &mut long, 1), 0);
     assert_eq!(post_access(&pair, Access::Read, &mut short, 2), 0);
-    pair.completions(2, 0);
+    pair.read_completions(2, 0);
     drop(region);
     assert!(long == memory && short == memory[..8]);
 }
 
-fn fetches_after_fetches(kind: Kind) {
-    let pair = kind.able();
+fn check_fetches_after_fetches(kind: Kind) {
+    let pair = kind.open_pair();
     let mut memory = [0u8; 8];
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (one, mut fetched) = (1, [0; 20]);
     for (number, result) in fetched.iter_mut().enumerate() {
         fetch_and_add(&pair, &one, result, number);
     }
-    pair.completions(20, 0);
+    pair.read_completions(20, 0);
     drop(region);
     assert!(fetched.is_sorted() && fetched[19] == 19, "{fetched:?}");
 }
 
-fn multi_receive_buffer(kind: Kind) {
-    let pair = kind.pair(MSG, MSG | MULTI_RECV);
+fn check_multi_receive_buffer(kind: Kind) {
+    let pair = kind.open_pair_with_caps(MSG, MSG | MULTI_RECV);
     let mut buf = [0u8; 128];
     let (ep, parts) = (pair.right.ep.as_ptr(), [iov(&mut buf)]);
     let msg = FiMsg {
@@ -281,7 +296,7 @@ fn multi_receive_buffer(kind: Kind) {
         desc: ptr::null_mut(),
         iov_count: 1,
         addr: FI_ADDR_UNSPEC,
-        context: context(9),
+        context: numbered_context(9),
         data: 0,
     };
     // SAFETY: the endpoint is open, and the buffer lives until it is released.
@@ -289,57 +304,57 @@ fn multi_receive_buffer(kind: Kind) {
     for message in [[b'a'; 32], [b'b'; 32], [b'c'; 32]] {
         assert_eq!(inject(&pair.left, &message, pair.to_right), 0);
     }
-    let [_, told] = pair.completions(0, 3);
+    let [_, told] = pair.read_completions(0, 3);
     let released: Vec<_> = told.iter().map(|(entry, _)| entry.flags & MULTI_RECV != 0).collect();
     // The third leaves less than the default minimum.
     assert_eq!(released, [false, false, true]);
     assert_eq!((buf[0], buf[32], buf[64], buf[95]), (b'a', b'b', b'c', b'c'));
 }
 
-fn fenced_send(kind: Kind) {
-    let pair = kind.pair(MSG | FENCE, MSG);
+fn check_fenced_send(kind: Kind) {
+    let pair = kind.open_pair_with_caps(MSG | FENCE, MSG);
     let (mut first, mut second, mut bufs) = (*b"first", *b"other", [[0u8; 5]; 2]);
     assert_eq!(sendmsg(&pair.left, &mut first, pair.to_right, 1, MATCH_COMPLETE), 0);
     assert_eq!(sendmsg(&pair.left, &mut second, pair.to_right, 2, MATCH_COMPLETE | FENCE), 0);
     for (number, buf) in bufs.iter_mut().enumerate() {
         assert_eq!(recv(&pair.right, buf, FI_ADDR_UNSPEC, number), 0);
     }
-    let [sent, _] = pair.completions(2, 2);
+    let [sent, _] = pair.read_completions(2, 2);
     // Without the fence they could complete in any order.
     assert_eq!([&sent[0], &sent[1]].map(|(entry, _)| entry.op_context.addr()), [1, 2]);
     assert_eq!(bufs, [first, second]);
 }
 
-fn directed_receive(kind: Kind) {
-    let pair = kind.pair(MSG, MSG | DIRECTED_RECV);
+fn check_directed_receive(kind: Kind) {
+    let pair = kind.open_pair_with_caps(MSG, MSG | DIRECTED_RECV);
     let own = pair.right.insert(&pair.right.name());
     let mut bufs = [[0u8; 5]; 2];
     let [from_own, from_left] = &mut bufs;
     assert_eq!(recv(&pair.right, from_own, own, 1), 0);
     assert_eq!(recv(&pair.right, from_left, pair.to_left, 2), 0);
     assert_eq!(inject(&pair.left, b"left!", pair.to_right), 0);
-    let [_, told] = pair.completions(0, 1);
+    let [_, told] = pair.read_completions(0, 1);
     assert_eq!(told[0].0.op_context.addr(), 2);
     assert_eq!(inject(&pair.right, b"right", own), 0);
-    let [_, told] = pair.completions(0, 1);
+    let [_, told] = pair.read_completions(0, 1);
     assert_eq!((told[0].0.op_context.addr(), bufs), (1, [*b"right", *b"left!"]));
 }
 
 #[test]
 fn source_is_ignored_without_directed_receives() {
     for kind in Kind::ALL {
-        let pair = kind.pair(MSG | TAGGED, MSG | TAGGED);
+        let pair = kind.open_pair_with_caps(MSG | TAGGED, MSG | TAGGED);
         let mut buf = [0u8; 5];
         // No address vector has this one.
         assert_eq!(recv(&pair.right, &mut buf, 12345, 1), 0);
         assert_eq!(inject(&pair.left, b"left!", pair.to_right), 0);
-        let [_, told] = pair.completions(0, 1);
+        let [_, told] = pair.read_completions(0, 1);
         assert_eq!((told[0].0.op_context.addr(), buf), (1, *b"left!"));
     }
 }
 
-fn sends_after_sends(kind: Kind) {
-    let pair = kind.able();
+fn check_sends_after_sends(kind: Kind) {
+    let pair = kind.open_pair();
     let messages = [vec![1u8; 300_000], vec![2; 8], vec![3; 20_000], vec![4; 1]];
     let mut bufs = messages.clone().map(|message| vec![0; message.len()]);
     for message in &messages {
@@ -348,20 +363,20 @@ fn sends_after_sends(kind: Kind) {
     for buf in &mut bufs {
         assert_eq!(recv(&pair.right, buf, FI_ADDR_UNSPEC, 2), 0);
     }
-    pair.completions(messages.len(), messages.len());
+    pair.read_completions(messages.len(), messages.len());
     assert!(bufs == messages);
 }
 
 #[test]
 fn every_endpoint_type_is_exercised() {
-    let (infos, mut types) = (Plugin::get().loopback(), Vec::new());
+    let (infos, mut types) = (Plugin::get().loopback_infos(), Vec::new());
     for info in infos.iter() {
         // SAFETY: answers have all their attributes.
         types.push(unsafe { (*info.ep_attr).r#type });
     }
     types.sort_unstable();
     types.dedup();
-    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::get(kind).parts().2.r#type);
+    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::get(kind).attrs().2.r#type);
     assert_eq!(types, walked);
 }
 
@@ -369,10 +384,10 @@ fn every_endpoint_type_is_exercised() {
 fn every_capability_is_exercised() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let (tx, rx, _, domain) = answer.parts();
+        let (tx, rx, _, domain) = answer.attrs();
         let caps = answer.info().caps;
         assert_eq!((tx.caps | rx.caps | domain.caps) & !caps, 0);
-        exercise(kind, "capability", caps, CAPABILITIES);
+        exercise_each_bit(kind, "capability", caps, CAPABILITIES);
         assert_eq!([answer.info().mode, tx.mode, rx.mode, domain.mode], [0; 4], "nothing here heeds it");
         assert_eq!([tx.op_flags, rx.op_flags], [0; 2], "who asks for none has none");
     }
@@ -382,8 +397,8 @@ fn every_capability_is_exercised() {
 fn every_order_is_exercised() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let (tx, rx, ..) = answer.parts();
-        exercise(kind, "order", tx.msg_order | rx.msg_order, ORDERS);
-        exercise(kind, "order of completions", tx.comp_order | rx.comp_order, &[]);
+        let (tx, rx, ..) = answer.attrs();
+        exercise_each_bit(kind, "order", tx.msg_order | rx.msg_order, ORDERS);
+        exercise_each_bit(kind, "order of completions", tx.comp_order | rx.comp_order, &[]);
     }
 }

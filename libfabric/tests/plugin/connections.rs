@@ -19,7 +19,8 @@ use homespun_fi::abi::{
 use libc::{c_int, c_void};
 
 use crate::host::{
-    API_VERSION, CqEntry, InfoList, Node, Object, Plugin, context, cq_attr, eq_attr, open_fabric, until,
+    API_VERSION, CqEntry, InfoList, Node, Object, Plugin, cq_attr, eq_attr, numbered_context, open_fabric,
+    wait_until,
 };
 
 const FI_EP_MSG: u32 = 1;
@@ -45,7 +46,7 @@ const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 const PATIENCE_MS: c_int = 60_000;
 
 /// Infos for endpoints that connect, on the loopback interface.
-pub(crate) fn infos() -> InfoList {
+pub(crate) fn get_msg_infos() -> InfoList {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut ep, mut hints): (FiEpAttr, FiInfo) = unsafe { (mem::zeroed(), mem::zeroed()) };
     ep.r#type = FI_EP_MSG;
@@ -73,15 +74,15 @@ pub(crate) struct Event {
 
 impl ConnectionFixture {
     fn open() -> ConnectionFixture {
-        ConnectionFixture::waiting_by(FI_WAIT_NONE)
+        ConnectionFixture::open_waiting_by(FI_WAIT_NONE)
     }
 
-    fn waiting_by(wait_obj: u32) -> ConnectionFixture {
-        let infos = infos();
+    fn open_waiting_by(wait_obj: u32) -> ConnectionFixture {
+        let infos = get_msg_infos();
         let fabric = open_fabric(infos.first(), API_VERSION);
-        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-        let eq = fabric.eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
-        let cq = domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
+        let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+        let eq = fabric.open_eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
+        let cq = domain.open_cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
         ConnectionFixture { cq, eq, domain, fabric, infos }
     }
 
@@ -89,21 +90,21 @@ impl ConnectionFixture {
         self.infos.as_ptr()
     }
 
-    fn passive(&self) -> Object<FidPep> {
-        passive(&self.fabric, self.info()).expect("a passive endpoint")
+    fn open_passive(&self) -> Object<FidPep> {
+        open_passive(&self.fabric, self.info()).expect("a passive endpoint")
     }
 
     /// A passive endpoint that listens.
-    fn listener(&self) -> Object<FidPep> {
-        let listener = self.passive();
+    fn open_listener(&self) -> Object<FidPep> {
+        let listener = self.open_passive();
         assert_eq!(listener.bind(&self.eq, 0), 0);
         assert_eq!(listen(&listener), 0);
         listener
     }
 
     /// An endpoint that is bound to both queues, and enabled.
-    fn endpoint(&self, info: *mut FiInfo) -> Object<FidEp> {
-        let endpoint = self.domain.endpoint(info).expect("an endpoint");
+    fn open_endpoint(&self, info: *mut FiInfo) -> Object<FidEp> {
+        let endpoint = self.domain.open_endpoint(info).expect("an endpoint");
         assert_eq!(endpoint.bind(&self.eq, 0), 0);
         assert_eq!(endpoint.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
         assert_eq!(endpoint.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
@@ -111,40 +112,40 @@ impl ConnectionFixture {
     }
 
     /// An endpoint that has requested a connection.
-    fn requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
-        let endpoint = self.endpoint(self.info());
-        assert_eq!(connect(&endpoint, &name(of), data), 0);
+    fn open_requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
+        let endpoint = self.open_endpoint(self.info());
+        assert_eq!(connect(&endpoint, &get_name(of), data), 0);
         endpoint
     }
 
     /// `fi_eq_read`.
-    fn read(&self, room: &mut [u8], flags: u64) -> (isize, u32) {
-        read(&self.eq, room, flags)
+    fn read_eq(&self, room: &mut [u8], flags: u64) -> (isize, u32) {
+        read_eq(&self.eq, room, flags)
     }
 
     /// The next event, read into a buffer of this length.
-    fn event_in(&self, room_bytes: usize, flags: u64) -> Event {
+    fn next_event_in_room(&self, room_bytes: usize, flags: u64) -> Event {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
-        until(|| {
+        wait_until(|| {
             // Events may need progress of the endpoints of the other queue.
-            let _ = self.completion();
-            found = self.read(&mut room, flags);
+            let _ = self.try_read_completion();
+            found = self.read_eq(&mut room, flags);
             found.0 != EAGAIN
         });
-        event(found, &room)
+        parse_event(found, &room)
     }
 
-    fn event(&self) -> Event {
-        self.event_in(1000, 0)
+    fn next_event(&self) -> Event {
+        self.next_event_in_room(1000, 0)
     }
 
     /// `fi_eq_readerr`, once there is an error.
-    fn error(&self, entry: &mut FiEqErrEntry) {
+    fn await_error(&self, entry: &mut FiEqErrEntry) {
         let mut room = [0; 1000];
-        until(|| {
-            let _ = self.completion();
-            let read = self.read(&mut room, 0).0;
+        wait_until(|| {
+            let _ = self.try_read_completion();
+            let read = self.read_eq(&mut room, 0).0;
             assert!([EAGAIN, EAVAIL].contains(&read), "{read}");
             read == EAVAIL
         });
@@ -155,7 +156,7 @@ impl ConnectionFixture {
     }
 
     /// The context of the next operation to complete, if one has.
-    fn completion(&self) -> Option<usize> {
+    fn try_read_completion(&self) -> Option<usize> {
         let (cq, mut entry) = (self.cq.as_ptr(), FiCqTaggedEntry::EMPTY);
         // SAFETY: the queue is open, and has this format.
         match unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } {
@@ -165,21 +166,21 @@ impl ConnectionFixture {
     }
 
     /// The endpoints of a connection: requester and acceptor.
-    fn pair(&self) -> (Object<FidEp>, Object<FidEp>) {
-        let listener = self.listener();
-        let requester = self.requester(&listener, b"");
-        let request = self.event().info.expect("a request");
-        let acceptor = self.endpoint(request.as_ptr());
+    fn open_pair(&self) -> (Object<FidEp>, Object<FidEp>) {
+        let listener = self.open_listener();
+        let requester = self.open_requester(&listener, b"");
+        let request = self.next_event().info.expect("a request");
+        let acceptor = self.open_endpoint(request.as_ptr());
         assert_eq!(accept(&acceptor, b""), 0);
         for _ in 0..2 {
-            assert_eq!(self.event().number, FI_CONNECTED);
+            assert_eq!(self.next_event().number, FI_CONNECTED);
         }
         (requester, acceptor)
     }
 }
 
 /// `fi_eq_read`. Returns the number of bytes written, and the event's number.
-pub(crate) fn read(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u32) {
+pub(crate) fn read_eq(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u32) {
     let (eq, mut number) = (eq.as_ptr(), 0);
     // SAFETY: the queue is open, and there is as much room as is said.
     let read =
@@ -188,16 +189,16 @@ pub(crate) fn read(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u
 }
 
 /// An event that was read.
-pub(crate) fn event((read, number): (isize, u32), room: &[u8]) -> Event {
+pub(crate) fn parse_event((read, number): (isize, u32), room: &[u8]) -> Event {
     let len_bytes = usize::try_from(read).unwrap_or_else(|_| panic!("fi_eq_read says {read}"));
     assert!(len_bytes >= ENTRY_BYTES && len_bytes <= room.len());
     // SAFETY: an entry was written there.
     let FiEqCmEntry { fid, info } = unsafe { room.as_ptr().cast::<FiEqCmEntry>().read_unaligned() };
-    Event { number, fid, info: InfoList::of_event(info), data: room[ENTRY_BYTES..len_bytes].to_vec() }
+    Event { number, fid, info: InfoList::from_event(info), data: room[ENTRY_BYTES..len_bytes].to_vec() }
 }
 
 /// `fi_passive_ep`.
-pub(crate) fn passive(fabric: &Object<FidFabric>, info: *mut FiInfo) -> Result<Object<FidPep>, c_int> {
+pub(crate) fn open_passive(fabric: &Object<FidFabric>, info: *mut FiInfo) -> Result<Object<FidPep>, c_int> {
     let fabric = fabric.as_ptr();
     // SAFETY: the fabric is open and the info valid.
     Object::open(|pep| unsafe { ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut()) })
@@ -234,7 +235,7 @@ fn shutdown(endpoint: &Object<FidEp>, flags: u64) -> c_int {
 }
 
 /// `fi_getpeer`.
-fn peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
+fn get_peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
     let (ep, mut name, mut len_bytes) = (endpoint.as_ptr(), [0; 16], 16);
     // SAFETY: the endpoint is open, and there is as much room as is said.
     match unsafe { ((*(*ep).cm).getpeer)(ep, name.as_mut_ptr().cast(), &raw mut len_bytes) } {
@@ -263,45 +264,45 @@ impl Named for Object<FidPep> {
 }
 
 /// `fi_getname`.
-pub(crate) fn name(object: &impl Named) -> [u8; 16] {
+pub(crate) fn get_name(object: &impl Named) -> [u8; 16] {
     let (mut name, mut len_bytes) = ([0; 16], 16);
     assert_eq!(object.name_into(name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
     name
 }
 
 /// The address of an info.
-fn address(at: *const c_void) -> [u8; 16] {
+fn read_address(at: *const c_void) -> [u8; 16] {
     // SAFETY: infos of this format have addresses of this length.
     unsafe { at.cast::<[u8; 16]>().read_unaligned() }
 }
 
 /// A message without payload.
-fn send(from: &Object<FidEp>, number: usize) -> isize {
+fn send_empty(from: &Object<FidEp>, number: usize) -> isize {
     let ep = from.as_ptr();
     // SAFETY: the endpoint is open, and the message has no memory.
-    unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), 0, context(number)) }
+    unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), 0, numbered_context(number)) }
 }
 
-fn recv(at: &Object<FidEp>, number: usize) -> isize {
+fn post_empty_recv(at: &Object<FidEp>, number: usize) -> isize {
     let ep = at.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
-    unsafe { ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), 0, context(number)) }
+    unsafe { ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), 0, numbered_context(number)) }
 }
 
 #[test]
 fn accepted_request_carries_messages() {
     let desk = ConnectionFixture::open();
-    let listener = desk.listener();
-    let requester = desk.requester(&listener, b"may I?");
+    let listener = desk.open_listener();
+    let requester = desk.open_requester(&listener, b"may I?");
 
-    let seen = desk.event_in(1000, FI_PEEK);
+    let seen = desk.next_event_in_room(1000, FI_PEEK);
     let seen_at = seen.info.map(|info| {
         let at = info.as_ptr();
         // A read returns the same event.
         mem::forget(info);
         at
     });
-    let Event { number, fid, info, data } = desk.event();
+    let Event { number, fid, info, data } = desk.next_event();
     let info = info.expect("a request has an info");
     assert_eq!((number, fid, &data[..]), (FI_CONNREQ, listener.fid(), &b"may I?"[..]));
     assert_eq!((seen.number, seen.fid, seen_at, seen.data), (number, fid, Some(info.as_ptr()), data));
@@ -311,15 +312,18 @@ fn accepted_request_carries_messages() {
         assert_eq!((*info.ep_attr).r#type, FI_EP_MSG);
         assert_eq!((*info.handle).fclass, FI_CLASS_CONNREQ);
         assert_eq!((*info.fabric_attr).fabric, desk.fabric.as_ptr().cast());
-        assert_eq!((address(info.src_addr), address(info.dest_addr)), (name(&listener), name(&requester)));
+        assert_eq!(
+            (read_address(info.src_addr), read_address(info.dest_addr)),
+            (get_name(&listener), get_name(&requester))
+        );
     }
 
-    let acceptor = desk.endpoint(info.as_ptr());
-    assert_eq!(peer(&acceptor), Err(ENOTCONN));
-    assert_eq!(recv(&acceptor, 1), 0);
-    assert_eq!(send(&acceptor, 2), ENOTCONN as isize);
+    let acceptor = desk.open_endpoint(info.as_ptr());
+    assert_eq!(get_peer(&acceptor), Err(ENOTCONN));
+    assert_eq!(post_empty_recv(&acceptor, 1), 0);
+    assert_eq!(send_empty(&acceptor, 2), ENOTCONN as isize);
     assert_eq!(accept(&acceptor, b"you may"), 0);
-    let mut connected = [desk.event(), desk.event()];
+    let mut connected = [desk.next_event(), desk.next_event()];
     connected.sort_by_key(|event| event.fid == requester.fid());
     for (event, (fid, data)) in
         connected.iter().zip([(acceptor.fid(), &b""[..]), (requester.fid(), &b"you may"[..])])
@@ -327,12 +331,15 @@ fn accepted_request_carries_messages() {
         assert_eq!((event.number, event.fid, &event.data[..]), (FI_CONNECTED, fid, data));
         assert!(event.info.is_none());
     }
-    assert_eq!((peer(&requester), peer(&acceptor)), (Ok(name(&listener)), Ok(name(&requester))));
+    assert_eq!(
+        (get_peer(&requester), get_peer(&acceptor)),
+        (Ok(get_name(&listener)), Ok(get_name(&requester)))
+    );
 
-    assert_eq!(send(&requester, 3), 0);
+    assert_eq!(send_empty(&requester, 3), 0);
     let mut ended = Vec::new();
-    until(|| {
-        ended.extend(desk.completion());
+    wait_until(|| {
+        ended.extend(desk.try_read_completion());
         ended.len() == 2
     });
     ended.sort_unstable();
@@ -340,38 +347,38 @@ fn accepted_request_carries_messages() {
 
     assert_eq!(shutdown(&requester, 1), EBADFLAGS);
     assert_eq!(shutdown(&requester, 0), 0);
-    let mut shut = [desk.event(), desk.event()];
+    let mut shut = [desk.next_event(), desk.next_event()];
     shut.sort_by_key(|event| event.fid == requester.fid());
     for (event, fid) in shut.iter().zip([acceptor.fid(), requester.fid()]) {
         assert_eq!((event.number, event.fid, event.data.len()), (FI_SHUTDOWN, fid, 0));
     }
-    assert_eq!(send(&requester, 4), ENOTCONN as isize);
+    assert_eq!(send_empty(&requester, 4), ENOTCONN as isize);
 }
 
 #[test]
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
-    let (listener, other) = (desk.listener(), desk.listener());
+    let (listener, other) = (desk.open_listener(), desk.open_listener());
     // Into a shorter buffer of the application, and into the queue's memory.
     for room_bytes in [3, 0] {
-        let requester = desk.requester(&listener, b"please");
+        let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.
-        unsafe { (*requester.fid()).context = context(99) };
-        let request = desk.event().info.expect("a request");
+        unsafe { (*requester.fid()).context = numbered_context(99) };
+        let request = desk.next_event().info.expect("a request");
         let handle = request.first().handle;
         assert_eq!(reject(&other, handle, b""), EINVAL, "that is another's");
         assert_eq!(reject(&listener, ptr::null_mut(), b""), EINVAL);
         assert_eq!(reject(&listener, handle, &[0; 1000]), EINVAL);
         assert_eq!(reject(&listener, handle, b"never"), 0);
         assert_eq!(reject(&listener, handle, b"never"), EINVAL, "it is decided");
-        assert_eq!(desk.domain.endpoint(request.as_ptr()).err(), Some(EINVAL));
+        assert_eq!(desk.domain.open_endpoint(request.as_ptr()).err(), Some(EINVAL));
 
         let mut room = [0_u8; 3];
         // SAFETY: all zeroes are an entry.
         let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
         (entry.err_data, entry.err_data_size) = (room.as_mut_ptr().cast(), room_bytes);
-        desk.error(&mut entry);
-        assert_eq!((entry.fid, entry.context), (requester.fid(), context(99)));
+        desk.await_error(&mut entry);
+        assert_eq!((entry.fid, entry.context), (requester.fid(), numbered_context(99)));
         assert_eq!((entry.err, entry.prov_errno), (ECONNREFUSED, ECONNREFUSED));
         // SAFETY: the queue says how much there is, until it is read again.
         let data = unsafe { slice::from_raw_parts(entry.err_data.cast::<u8>(), entry.err_data_size) };
@@ -382,13 +389,13 @@ fn rejection_delivers_its_data() {
 #[test]
 fn read_request_is_accepted_after_its_passive_endpoint_closes() {
     let desk = ConnectionFixture::open();
-    let listener = desk.listener();
-    let requester = desk.requester(&listener, b"");
-    let request = desk.event().info.expect("a request");
+    let listener = desk.open_listener();
+    let requester = desk.open_requester(&listener, b"");
+    let request = desk.next_event().info.expect("a request");
     drop(listener);
-    let acceptor = desk.endpoint(request.as_ptr());
+    let acceptor = desk.open_endpoint(request.as_ptr());
     assert_eq!(accept(&acceptor, b""), 0);
-    let heard = [desk.event(), desk.event()].map(|event| (event.number, event.fid));
+    let heard = [desk.next_event(), desk.next_event()].map(|event| (event.number, event.fid));
     assert!(
         heard.contains(&(FI_CONNECTED, requester.fid())) && heard.contains(&(FI_CONNECTED, acceptor.fid()))
     );
@@ -397,18 +404,18 @@ fn read_request_is_accepted_after_its_passive_endpoint_closes() {
 #[test]
 fn undecided_request_is_rejected_when_its_fabric_closes() {
     let (asked, asking) = (ConnectionFixture::open(), ConnectionFixture::open());
-    let listener = asked.listener();
-    let requester = asking.requester(&listener, b"");
-    until(|| {
+    let listener = asked.open_listener();
+    let requester = asking.open_requester(&listener, b"");
+    wait_until(|| {
         // Each side makes progress only by reads of its queue.
-        asking.read(&mut [], FI_PEEK);
-        asked.read(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
+        asking.read_eq(&mut [], FI_PEEK);
+        asked.read_eq(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
     });
-    let request = asked.event().info.expect("a request");
+    let request = asked.next_event().info.expect("a request");
     drop((listener, asked));
     // SAFETY: all zeroes are an entry.
     let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
-    asking.error(&mut entry);
+    asking.await_error(&mut entry);
     assert_eq!((entry.fid, entry.err), (requester.fid(), ECONNREFUSED));
     drop(request);
 }
@@ -416,69 +423,73 @@ fn undecided_request_is_rejected_when_its_fabric_closes() {
 #[test]
 fn event_data_is_truncated_to_the_buffer() {
     let desk = ConnectionFixture::open();
-    let listener = desk.listener();
-    let _requester = desk.requester(&listener, b"please");
+    let listener = desk.open_listener();
+    let _requester = desk.open_requester(&listener, b"please");
     let mut room = [0; ENTRY_BYTES + 3];
-    until(|| desk.read(&mut [], FI_PEEK).0 != EAGAIN);
+    wait_until(|| desk.read_eq(&mut [], FI_PEEK).0 != EAGAIN);
     for short in [0, ENTRY_BYTES - 1] {
-        assert_eq!(desk.read(&mut room[..short], 0).0, ETOOSMALL as isize, "it stays");
+        assert_eq!(desk.read_eq(&mut room[..short], 0).0, ETOOSMALL as isize, "it stays");
     }
-    assert_eq!(desk.read(&mut room, 1).0, EBADFLAGS as isize);
-    let read = event(desk.read(&mut room, 0), &room);
+    assert_eq!(desk.read_eq(&mut room, 1).0, EBADFLAGS as isize);
+    let read = parse_event(desk.read_eq(&mut room, 0), &room);
     assert_eq!((read.number, &read.data[..]), (FI_CONNREQ, &b"ple"[..]));
 }
 
 #[test]
 fn endpoint_takes_over_address_of_passive_endpoint() {
     let desk = ConnectionFixture::open();
-    let (listener, passive) = (desk.listener(), desk.passive());
-    let address_of_passive = name(&passive);
-    let infos = infos();
+    let (listener, passive) = (desk.open_listener(), desk.open_passive());
+    let address_of_passive = get_name(&passive);
+    let infos = get_msg_infos();
     // SAFETY: only this thread uses the info, which does not own its handle.
     unsafe { (*infos.as_ptr()).handle = passive.fid() };
-    let requester = desk.endpoint(infos.as_ptr());
-    assert_eq!(name(&requester), address_of_passive);
+    let requester = desk.open_endpoint(infos.as_ptr());
+    assert_eq!(get_name(&requester), address_of_passive);
     assert_eq!(passive.bind(&desk.eq, 0), EOPBADSTATE);
-    assert_eq!(desk.domain.endpoint(infos.as_ptr()).err(), Some(EOPBADSTATE), "there is one already");
+    assert_eq!(desk.domain.open_endpoint(infos.as_ptr()).err(), Some(EOPBADSTATE), "there is one already");
     drop(passive);
-    assert_eq!(desk.domain.endpoint(infos.as_ptr()).err(), Some(EINVAL), "the handle means nothing any more");
-    assert_eq!(connect(&requester, &name(&listener), b""), 0);
-    let request = desk.event().info.expect("a request");
-    assert_eq!(address(request.first().dest_addr), address_of_passive);
+    assert_eq!(
+        desk.domain.open_endpoint(infos.as_ptr()).err(),
+        Some(EINVAL),
+        "the handle means nothing any more"
+    );
+    assert_eq!(connect(&requester, &get_name(&listener), b""), 0);
+    let request = desk.next_event().info.expect("a request");
+    assert_eq!(read_address(request.first().dest_addr), address_of_passive);
 }
 
 #[test]
 fn connection_calls_without_their_prerequisites_are_refused() {
     let desk = ConnectionFixture::open();
-    let (listener, mute) = (desk.listener(), desk.passive());
+    let (listener, mute) = (desk.open_listener(), desk.open_passive());
     assert_eq!(listen(&mute), ENOEQ);
     assert_eq!(listen(&listener), EOPBADSTATE, "it does already");
     assert_eq!(mute.bind(&desk.cq, 0), EINVAL);
     assert_eq!(mute.bind(&desk.eq, 1), EBADFLAGS);
-    let unconnected = Plugin::get().loopback();
-    assert_eq!(passive(&desk.fabric, unconnected.as_ptr()).err(), Some(EINVAL), "of another type");
+    let unconnected = Plugin::get().loopback_infos();
+    assert_eq!(open_passive(&desk.fabric, unconnected.as_ptr()).err(), Some(EINVAL), "of another type");
 
-    let endpoint = desk.domain.endpoint(desk.info()).expect("an endpoint");
+    let endpoint = desk.domain.open_endpoint(desk.info()).expect("an endpoint");
     assert_eq!(endpoint.bind(&desk.cq, FI_TRANSMIT | FI_RECV), 0);
-    assert_eq!(connect(&endpoint, &name(&listener), b""), ENOEQ);
+    assert_eq!(connect(&endpoint, &get_name(&listener), b""), ENOEQ);
     assert_eq!(endpoint.bind(&desk.eq, 0), 0);
-    assert_eq!((peer(&endpoint), shutdown(&endpoint, 0)), (Err(ENOTCONN), ENOTCONN));
+    assert_eq!((get_peer(&endpoint), shutdown(&endpoint, 0)), (Err(ENOTCONN), ENOTCONN));
     assert_eq!(accept(&endpoint, b""), EOPBADSTATE, "there is no request");
     assert_eq!(connect(&endpoint, &[0; 16], b""), EINVAL);
-    assert_eq!(connect(&endpoint, &name(&listener), &[0; 257]), EINVAL);
-    assert_eq!(connect(&endpoint, &name(&listener), &[7; 256]), 0);
-    assert_eq!(connect(&endpoint, &name(&listener), b""), EOPBADSTATE, "it has asked");
-    assert_eq!(desk.event().data, [7; 256]);
+    assert_eq!(connect(&endpoint, &get_name(&listener), &[0; 257]), EINVAL);
+    assert_eq!(connect(&endpoint, &get_name(&listener), &[7; 256]), 0);
+    assert_eq!(connect(&endpoint, &get_name(&listener), b""), EOPBADSTATE, "it has asked");
+    assert_eq!(desk.next_event().data, [7; 256]);
 
     let unconnected = Node::open();
-    assert_eq!(connect(&unconnected.ep, &name(&listener), b""), ENOSYS);
+    assert_eq!(connect(&unconnected.ep, &get_name(&listener), b""), ENOSYS);
     assert_eq!((accept(&unconnected.ep, b""), shutdown(&unconnected.ep, 0)), (ENOSYS, ENOSYS));
 }
 
 #[test]
 fn passive_endpoint_has_options_and_a_backlog() {
     let desk = ConnectionFixture::open();
-    let (listener, endpoint) = (desk.listener(), desk.endpoint(desk.info()));
+    let (listener, endpoint) = (desk.open_listener(), desk.open_endpoint(desk.info()));
     let unconnected = Node::open();
     // SAFETY: all of them are open.
     let (of_passive, of_endpoint, of_unconnected) =
@@ -506,13 +517,13 @@ fn passive_endpoint_has_options_and_a_backlog() {
         assert_eq!(listener.control::<c_int>(FI_BACKLOG, &raw mut requests), answer);
     }
     assert_eq!(listener.control::<c_int>(FI_BACKLOG, ptr::null_mut()), EINVAL);
-    let first = desk.requester(&listener, b"first");
-    assert_eq!(desk.event().data, b"first");
+    let first = desk.open_requester(&listener, b"first");
+    assert_eq!(desk.next_event().data, b"first");
     // The backlog has room for one undecided request.
-    let second = desk.requester(&listener, b"second");
+    let second = desk.open_requester(&listener, b"second");
     // SAFETY: all zeroes are an entry.
     let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
-    desk.error(&mut entry);
+    desk.await_error(&mut entry);
     assert_eq!((entry.fid, entry.err), (second.fid(), ECONNREFUSED));
     drop(first);
 }
@@ -520,17 +531,17 @@ fn passive_endpoint_has_options_and_a_backlog() {
 #[test]
 fn event_queue_with_bound_endpoints_is_busy() {
     let ConnectionFixture { cq, eq, domain, fabric, infos } = ConnectionFixture::open();
-    let listener = passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
+    let listener = open_passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
     assert_eq!(listener.bind(&eq, 0), 0);
     let (eq, error) = eq.close().expect_err("a passive endpoint is bound to it");
     assert_eq!(error, EBUSY);
     drop(listener);
-    let endpoint = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+    let endpoint = domain.open_endpoint(infos.as_ptr()).expect("an endpoint");
     assert_eq!(endpoint.bind(&eq, 0), 0);
     let (eq, error) = eq.close().expect_err("an endpoint is bound to it");
     assert_eq!(error, EBUSY);
     drop((endpoint, cq, eq, domain));
-    let listener = passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
+    let listener = open_passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
     let (fabric, error) = fabric.close().expect_err("a passive endpoint is open");
     assert_eq!(error, EBUSY);
     drop((listener, fabric));
@@ -554,7 +565,7 @@ impl Shared<'_> {
         if read < 0 {
             return Err(read);
         }
-        drop(event((read, number), &room));
+        drop(parse_event((read, number), &room));
         Ok(number)
     }
 }
@@ -562,10 +573,10 @@ impl Shared<'_> {
 #[test]
 fn blocking_reads_wake_for_events() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
-        let desk = ConnectionFixture::waiting_by(wait_obj);
+        let desk = ConnectionFixture::open_waiting_by(wait_obj);
         let shared = Shared(&desk);
         assert_eq!(shared.sread(1), Err(EAGAIN));
-        let (requester, _acceptor) = desk.pair();
+        let (requester, _acceptor) = desk.open_pair();
         thread::scope(|scope| {
             let read = scope.spawn(|| shared.sread(PATIENCE_MS));
             assert_eq!(shutdown(&requester, 0), 0);
@@ -585,8 +596,8 @@ fn trywait(desk: &ConnectionFixture) -> c_int {
 
 #[test]
 fn descriptor_wakes_a_polling_thread() {
-    let desk = ConnectionFixture::waiting_by(FI_WAIT_FD);
-    let (requester, _acceptor) = desk.pair();
+    let desk = ConnectionFixture::open_waiting_by(FI_WAIT_FD);
+    let (requester, _acceptor) = desk.open_pair();
     let mut fd: c_int = -1;
     assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
     let is_readable = |millis| {
@@ -594,26 +605,26 @@ fn descriptor_wakes_a_polling_thread() {
         // SAFETY: one descriptor is asked about.
         unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
     };
-    until(|| trywait(&desk) == 0);
+    wait_until(|| trywait(&desk) == 0);
     assert!(!is_readable(0), "nothing has happened");
     assert_eq!(shutdown(&requester, 0), 0);
     let mut room = [0; 1000];
     for _ in 0..2 {
-        let mut read = desk.read(&mut room, 0);
+        let mut read = desk.read_eq(&mut room, 0);
         while read.0 == EAGAIN {
             if trywait(&desk) == 0 {
                 assert!(is_readable(PATIENCE_MS), "it was not woken");
             }
-            read = desk.read(&mut room, 0);
+            read = desk.read_eq(&mut room, 0);
         }
-        assert_eq!(event(read, &room).number, FI_SHUTDOWN);
+        assert_eq!(parse_event(read, &room).number, FI_SHUTDOWN);
     }
 }
 
 #[test]
 fn getwait_returns_the_wait_object_of_an_event_queue() {
     for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
-        let desk = ConnectionFixture::waiting_by(wait_obj);
+        let desk = ConnectionFixture::open_waiting_by(wait_obj);
         let mut of = MaybeUninit::<FiMutexCond>::uninit();
         assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
         assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);

@@ -10,7 +10,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, Node, Object, Pair, context, counter_attr, cq_attr, until};
+use crate::host::{API_VERSION, Node, Object, Pair, counter_attr, cq_attr, numbered_context, wait_until};
 use crate::rma::reg;
 
 const READ: u64 = 1 << 8;
@@ -58,11 +58,11 @@ macro_rules! call {
 
 impl Counter {
     fn open(node: &Node, wait_obj: u32) -> Counter {
-        Counter(node.domain.counter(&mut counter_attr(wait_obj)).expect("a counter"))
+        Counter(node.domain.open_counter(&mut counter_attr(wait_obj)).expect("a counter"))
     }
 
     /// `fi_cntr_read`, `fi_cntr_readerr`.
-    fn values(&self) -> (u64, u64) {
+    fn read_values(&self) -> (u64, u64) {
         (call!(self.0, read), call!(self.0, readerr))
     }
 
@@ -73,18 +73,18 @@ impl Counter {
 }
 
 /// A node with counters of all events.
-fn counting(wait_obj: u32) -> (Node, Vec<Counter>) {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+fn open_counting_node(wait_obj: u32) -> (Node, Vec<Counter>) {
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let counters = EVENTS.map(|event| {
         let counter = Counter::open(&node, wait_obj);
         assert_eq!(node.ep.bind(&counter.0, event), 0);
         counter
     });
-    (node.enabled(), counters.into())
+    (node.bind_and_enable(), counters.into())
 }
 
 /// Closes a node, its endpoint before the counters.
-fn close(node: Node, counters: Vec<Counter>) {
+fn close_node(node: Node, counters: Vec<Counter>) {
     let Node { ep, cq, av, eq, domain, fabric } = node;
     drop(ep);
     drop(counters);
@@ -92,12 +92,12 @@ fn close(node: Node, counters: Vec<Counter>) {
 }
 
 /// A receive without room, for a message without payload.
-fn recv(node: &Node, number: usize) {
+fn post_empty_recv(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number))
     };
     assert_eq!(posted, 0);
 }
@@ -105,25 +105,25 @@ fn recv(node: &Node, number: usize) {
 fn cancel(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(number)) }, 0);
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) }, 0);
 }
 
 /// `fi_write`, of bytes that never change.
-fn write(node: &Node, to: u64, key: u64) {
+fn post_write(node: &Node, to: u64, key: u64) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open.
     let posted = unsafe {
         let write = (*(*ep).rma).write;
-        write(ep, b"1234".as_ptr().cast(), 4, ptr::null_mut(), to, 0, key, context(1))
+        write(ep, b"1234".as_ptr().cast(), 4, ptr::null_mut(), to, 0, key, numbered_context(1))
     };
     assert_eq!(posted, 0);
 }
 
 /// The next error of a node's queue.
-fn error(node: &Node) -> c_int {
+fn await_error(node: &Node) -> c_int {
     // SAFETY: all zeroes are an entry.
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-    until(|| {
+    wait_until(|| {
         let _: Result<(FiCqTaggedEntry, u64), isize> = node.try_read();
         node.read_error(&mut entry) == 1
     });
@@ -132,58 +132,62 @@ fn error(node: &Node) -> c_int {
 
 #[test]
 fn every_kind_of_event_is_counted() {
-    let ((left, of_left), (right, of_right)) = (counting(FI_WAIT_NONE), counting(FI_WAIT_NONE));
-    let pair: Pair = Pair::of(left, right);
+    let ((left, of_left), (right, of_right)) =
+        (open_counting_node(FI_WAIT_NONE), open_counting_node(FI_WAIT_NONE));
+    let pair: Pair = Pair::from_nodes(left, right);
     let mut memory = [0u8; 64];
     let region = reg(&pair.right.domain, &mut memory, KEY, 0).expect("a region");
     let of_region = Counter::open(&pair.right, FI_WAIT_NONE);
     assert_eq!(region.bind(&of_region.0, REMOTE_WRITE | REMOTE_READ), 0);
-    recv(&pair.right, 1);
-    recv(&pair.right, 2);
+    post_empty_recv(&pair.right, 1);
+    post_empty_recv(&pair.right, 2);
     let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
     let mut room = [0u8; 4];
     // SAFETY: the endpoint is open, and its room is not touched before everything was counted.
     unsafe {
         let msg = &*(*ep).msg;
-        assert_eq!((msg.send)(ep, ptr::null(), 0, ptr::null_mut(), to, context(3)), 0);
+        assert_eq!((msg.send)(ep, ptr::null(), 0, ptr::null_mut(), to, numbered_context(3)), 0);
         assert_eq!((msg.inject)(ep, ptr::null(), 0, to), 0);
         let read = (*(*ep).rma).read;
-        assert_eq!(read(ep, room.as_mut_ptr().cast(), 4, ptr::null_mut(), to, 0, KEY, context(4)), 0);
+        assert_eq!(
+            read(ep, room.as_mut_ptr().cast(), 4, ptr::null_mut(), to, 0, KEY, numbered_context(4)),
+            0
+        );
     }
-    write(&pair.left, to, KEY);
-    let values = |counters: &[Counter]| counters.iter().map(Counter::values).collect::<Vec<_>>();
-    until(|| {
+    post_write(&pair.left, to, KEY);
+    let values = |counters: &[Counter]| counters.iter().map(Counter::read_values).collect::<Vec<_>>();
+    wait_until(|| {
         let (left, right) = (values(&of_left), values(&of_right));
         left == [(2, 0), (0, 0), (1, 0), (1, 0), (0, 0), (0, 0)]
             && right == [(0, 0), (2, 0), (0, 0), (0, 0), (1, 0), (1, 0)]
-            && of_region.values() == (2, 0)
+            && of_region.read_values() == (2, 0)
     });
-    write(&pair.left, to, KEY + 1);
-    until(|| [of_left[3].values(), of_right[5].values()] == [(1, 1), (1, 0)]);
-    recv(&pair.right, 9);
+    post_write(&pair.left, to, KEY + 1);
+    wait_until(|| [of_left[3].read_values(), of_right[5].read_values()] == [(1, 1), (1, 0)]);
+    post_empty_recv(&pair.right, 9);
     cancel(&pair.right, 9);
-    assert_eq!(of_right[1].values(), (2, 1));
+    assert_eq!(of_right[1].read_values(), (2, 1));
     drop((region, of_region));
     let Pair { left, right, .. } = pair;
-    close(left, of_left);
-    close(right, of_right);
+    close_node(left, of_left);
+    close_node(right, of_right);
 }
 
 #[test]
 fn values_may_be_added_and_set() {
     let node = Node::open();
     let counter = Counter::open(&node, FI_WAIT_UNSPEC);
-    assert_eq!(counter.values(), (0, 0));
+    assert_eq!(counter.read_values(), (0, 0));
     assert_eq!([call!(counter.0, add, 5), call!(counter.0, adderr, 2)], [0; 2]);
-    assert_eq!(counter.values(), (5, 2));
+    assert_eq!(counter.read_values(), (5, 2));
     assert_eq!([call!(counter.0, set, 1), call!(counter.0, seterr, 9), call!(counter.0, add, 1)], [0; 3]);
-    assert_eq!(counter.values(), (2, 9));
+    assert_eq!(counter.read_values(), (2, 9));
 }
 
 #[test]
 fn waits_end_for_value_timeout_and_error() {
     for wait_obj in OBJECTS {
-        let (node, counters) = counting(wait_obj);
+        let (node, counters) = open_counting_node(wait_obj);
         let counter = &counters[1];
         assert_eq!(counter.wait(0, -1), 0);
         for timeout_ms in [0, 1, 20] {
@@ -195,16 +199,16 @@ fn waits_end_for_value_timeout_and_error() {
             assert_eq!(waits.join().expect("no panic"), 0);
             let waits = scope.spawn(|| counter.wait(4, PATIENCE_MS));
             // Only errors during the wait end it.
-            until(|| {
-                recv(&node, 1);
+            wait_until(|| {
+                post_empty_recv(&node, 1);
                 cancel(&node, 1);
                 waits.is_finished()
             });
             assert_eq!(waits.join().expect("no panic"), EAVAIL);
         });
-        assert!(counter.values().1 > 0);
+        assert!(counter.read_values().1 > 0);
         assert_eq!(counter.wait(3, -1), 0, "an error of before");
-        close(node, counters);
+        close_node(node, counters);
     }
 }
 
@@ -244,7 +248,7 @@ fn getwait_returns_the_wait_object_of_a_counter() {
 #[test]
 fn descriptors_of_counter_and_queue_are_polled_at_once() {
     let attr = homespun_fi::abi::eq::FiCqAttr { wait_obj: FI_WAIT_FD, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-    let node = Node::with_queue(&mut { attr });
+    let node = Node::open_with_cq_attr(&mut { attr });
     let counter = Counter::open(&node, FI_WAIT_FD);
     let trywait = |fids: &mut [_]| {
         let fabric = node.fabric.as_ptr();
@@ -253,7 +257,7 @@ fn descriptors_of_counter_and_queue_are_polled_at_once() {
         unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), count) }
     };
     let mut both = [node.cq.fid(), counter.0.fid()];
-    until(|| trywait(&mut both) == 0);
+    wait_until(|| trywait(&mut both) == 0);
     let mut fd: c_int = -1;
     assert_eq!(counter.0.control(FI_GETWAIT, &raw mut fd), 0);
     let is_readable = || {
@@ -274,7 +278,7 @@ fn descriptors_of_counter_and_queue_are_polled_at_once() {
 #[test]
 fn unsupported_attributes_are_refused() {
     let node = Node::open();
-    let refused = |attr: FiCntrAttr| node.domain.counter(&mut { attr }).err();
+    let refused = |attr: FiCntrAttr| node.domain.open_counter(&mut { attr }).err();
     let attr = || counter_attr(FI_WAIT_NONE);
     assert_eq!(refused(FiCntrAttr { events: 1, ..attr() }), Some(ENOSYS));
     assert_eq!(refused(FiCntrAttr { flags: 1, ..attr() }), Some(EBADFLAGS));
@@ -285,13 +289,13 @@ fn unsupported_attributes_are_refused() {
 
 #[test]
 fn bound_counter_is_not_closed() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let (counter, other) = (Counter::open(&node, FI_WAIT_NONE), Counter::open(&node, FI_WAIT_NONE));
     assert_eq!(node.ep.bind(&counter.0, SEND | WRITE), 0);
     assert_eq!(node.ep.bind(&other.0, READ | WRITE), EBUSY);
     assert_eq!(node.ep.bind(&other.0, 1 << 40), EBADFLAGS);
     assert_eq!(node.ep.bind(&other.0, 0), 0, "it counts nothing");
-    let node = node.enabled();
+    let node = node.bind_and_enable();
     assert_eq!(node.ep.bind(&other.0, WRITE), EBUSY);
     assert_eq!(node.ep.bind(&other.0, READ), 0, "an event without a counter may get one at any time");
     let mut memory = [0u8; 8];
@@ -317,19 +321,19 @@ fn region_with_events_is_accessible_after_it_is_enabled() {
     let mut memory = [0u8; 8];
     let region = reg(&pair.right.domain, &mut memory, KEY, RMA_EVENT).expect("a region");
     let counter = Counter::open(&pair.right, FI_WAIT_NONE);
-    write(&pair.left, pair.to_right, KEY);
-    until(|| {
+    post_write(&pair.left, pair.to_right, KEY);
+    wait_until(|| {
         let _: Result<(FiCqTaggedEntry, u64), isize> = pair.right.try_read();
         matches!(pair.left.try_read::<FiCqTaggedEntry>(), Err(error) if error == EAVAIL as isize)
     });
-    assert_eq!(error(&pair.left), EKEYREJECTED);
+    assert_eq!(await_error(&pair.left), EKEYREJECTED);
     assert_eq!((region.bind(&pair.right.ep, 0), region.bind(&counter.0, REMOTE_WRITE)), (0, 0));
     assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
     assert_eq!(region.bind(&counter.0, REMOTE_READ), EOPBADSTATE);
-    write(&pair.left, pair.to_right, KEY);
+    post_write(&pair.left, pair.to_right, KEY);
     // The counter drives the endpoint, though it is not bound to it.
-    until(|| pair.left.try_read::<FiCqTaggedEntry>().is_ok() | (counter.values().0 > 1));
-    until(|| counter.values() == (1, 0));
+    wait_until(|| pair.left.try_read::<FiCqTaggedEntry>().is_ok() | (counter.read_values().0 > 1));
+    wait_until(|| counter.read_values() == (1, 0));
     assert!(region.close().is_ok());
     assert_eq!(&memory, b"1234\0\0\0\0");
 }

@@ -5,7 +5,7 @@ use std::ptr;
 use homespun_fi::abi::FI_CQ_FORMAT_TAGGED;
 use homespun_fi::abi::eq::{FiEqErrEntry, FidEq};
 
-use crate::host::{API_VERSION, Node, Object, eq_attr, text};
+use crate::host::{API_VERSION, Node, Object, eq_attr, read_c_str};
 
 const FI_WRITE: u64 = 1 << 9;
 const FI_PEEK: u64 = 1 << 19;
@@ -42,8 +42,8 @@ impl Reader<'_> {
 
 #[test]
 fn events_are_read_as_written() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let eq = node.fabric.eq(&mut eq_attr(FI_WRITE)).expect("an event queue");
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let eq = node.fabric.open_eq(&mut eq_attr(FI_WRITE)).expect("an event queue");
     let queue = Reader(&eq);
     let mut buf = [0; 8];
     assert_eq!(queue.read(&mut buf, 0).0, EAGAIN);
@@ -61,19 +61,19 @@ fn events_are_read_as_written() {
 
 #[test]
 fn read_only_queue_refuses_writes() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     assert_eq!(Reader(&node.eq).write(1, b"event", 0), -258);
 }
 
 #[test]
 fn readerr_of_an_empty_queue_answers_eagain() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let eq = node.eq.as_ptr();
     // SAFETY: all zeroes are an entry; the queue is open.
     unsafe {
         let mut entry: FiEqErrEntry = std::mem::zeroed();
         assert_eq!(((*(*eq).ops).readerr)(eq, &raw mut entry, 0), EAGAIN);
         let described = ((*(*eq).ops).strerror)(eq, 125, ptr::null(), ptr::null_mut(), 0);
-        assert_eq!(text(described), "Operation canceled");
+        assert_eq!(read_c_str(described), "Operation canceled");
     }
 }

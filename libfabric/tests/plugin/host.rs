@@ -50,7 +50,7 @@ impl Plugin {
             // SAFETY: loading the plugin runs no code of it.
             let library = unsafe { Library::new(&path) };
             let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let provider = ini(&library);
+            let provider = call_prov_ini(&library);
             Plugin { library, provider }
         })
     }
@@ -61,8 +61,8 @@ impl Plugin {
     }
 
     /// Calls `fi_prov_ini` again, like a host that was unloaded and reloaded.
-    pub(crate) fn ini_again(&self) -> *mut FiProvider {
-        ini(&self.library)
+    pub(crate) fn call_prov_ini_again(&self) -> *mut FiProvider {
+        call_prov_ini(&self.library)
     }
 
     /// `fi_getinfo`.
@@ -89,13 +89,13 @@ impl Plugin {
     }
 
     /// Infos for endpoints on the loopback interface.
-    pub(crate) fn loopback(&self) -> InfoList {
+    pub(crate) fn loopback_infos(&self) -> InfoList {
         const FI_SOURCE: u64 = 1 << 57;
         self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, ptr::null()).expect("a loopback interface")
     }
 }
 
-fn ini(library: &Library) -> *mut FiProvider {
+fn call_prov_ini(library: &Library) -> *mut FiProvider {
     // SAFETY: this is the type that the plugin gives it.
     unsafe {
         let ini: libloading::Symbol<'_, extern "C" fn() -> *mut FiProvider> =
@@ -109,7 +109,7 @@ pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
     /// The info of an event, if it has one.
-    pub(crate) fn of_event(info: *mut FiInfo) -> Option<InfoList> {
+    pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
         (!info.is_null()).then_some(InfoList(info))
     }
 
@@ -232,46 +232,46 @@ pub(crate) fn open_fabric(info: &FiInfo, api_version: u32) -> Object<FidFabric> 
 }
 
 impl Object<FidFabric> {
-    pub(crate) fn domain(&self, info: *mut FiInfo) -> Result<Object<FidDomain>, c_int> {
+    pub(crate) fn open_domain(&self, info: *mut FiInfo) -> Result<Object<FidDomain>, c_int> {
         // SAFETY: the fabric is open and the info valid.
         Object::open(|domain| unsafe { ((*(*self.0).ops).domain)(self.0, info, domain, ptr::null_mut()) })
     }
 
-    pub(crate) fn eq(&self, attr: &mut FiEqAttr) -> Result<Object<FidEq>, c_int> {
+    pub(crate) fn open_eq(&self, attr: &mut FiEqAttr) -> Result<Object<FidEq>, c_int> {
         // SAFETY: the fabric is open.
         Object::open(|eq| unsafe { ((*(*self.0).ops).eq_open)(self.0, attr, eq, ptr::null_mut()) })
     }
 }
 
 impl Object<FidDomain> {
-    pub(crate) fn cq(&self, attr: &mut FiCqAttr) -> Result<Object<FidCq>, c_int> {
+    pub(crate) fn open_cq(&self, attr: &mut FiCqAttr) -> Result<Object<FidCq>, c_int> {
         // SAFETY: the domain is open.
         Object::open(|cq| unsafe { ((*(*self.0).ops).cq_open)(self.0, attr, cq, ptr::null_mut()) })
     }
 
-    pub(crate) fn counter(&self, attr: &mut FiCntrAttr) -> Result<Object<FidCntr>, c_int> {
+    pub(crate) fn open_counter(&self, attr: &mut FiCntrAttr) -> Result<Object<FidCntr>, c_int> {
         // SAFETY: the domain is open.
         Object::open(|cntr| unsafe { ((*(*self.0).ops).cntr_open)(self.0, attr, cntr, ptr::null_mut()) })
     }
 
-    pub(crate) fn av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
+    pub(crate) fn open_av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
         // SAFETY: the domain is open.
         Object::open(|av| unsafe { ((*(*self.0).ops).av_open)(self.0, attr, av, ptr::null_mut()) })
     }
 
     /// `fi_stx_context`.
-    pub(crate) fn transmit_context(&self, attr: *mut FiTxAttr) -> Result<Object<FidStx>, c_int> {
+    pub(crate) fn open_transmit_context(&self, attr: *mut FiTxAttr) -> Result<Object<FidStx>, c_int> {
         // SAFETY: the domain is open, and the attributes are null or valid.
-        Object::open(|stx| unsafe { ((*(*self.0).ops).stx_ctx)(self.0, attr, stx, context(3)) })
+        Object::open(|stx| unsafe { ((*(*self.0).ops).stx_ctx)(self.0, attr, stx, numbered_context(3)) })
     }
 
     /// `fi_srx_context`.
-    pub(crate) fn receive_context(&self, attr: *mut FiRxAttr) -> Result<Object<FidEp>, c_int> {
+    pub(crate) fn open_receive_context(&self, attr: *mut FiRxAttr) -> Result<Object<FidEp>, c_int> {
         // SAFETY: the domain is open, and the attributes are null or valid.
         Object::open(|srx| unsafe { ((*(*self.0).ops).srx_ctx)(self.0, attr, srx, ptr::null_mut()) })
     }
 
-    pub(crate) fn endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {
+    pub(crate) fn open_endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {
         // SAFETY: the domain is open and the info valid.
         Object::open(|ep| unsafe { ((*(*self.0).ops).endpoint)(self.0, info, ep, ptr::null_mut()) })
     }
@@ -321,34 +321,34 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn open() -> Node {
-        Node::with(API_VERSION, FI_CQ_FORMAT_TAGGED)
+        Node::open_with(API_VERSION, FI_CQ_FORMAT_TAGGED)
     }
 
-    pub(crate) fn with(api_version: u32, cq_format: u32) -> Node {
-        Node::disabled(api_version, cq_format).enabled()
+    pub(crate) fn open_with(api_version: u32, cq_format: u32) -> Node {
+        Node::open_disabled(api_version, cq_format).bind_and_enable()
     }
 
     /// An endpoint whose completion queue holds this much, in a domain without resource management.
-    pub(crate) fn unprotected(cq_depth_entries: usize) -> Node {
-        let infos = Plugin::get().loopback();
+    pub(crate) fn open_unprotected(cq_depth_entries: usize) -> Node {
+        let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe { (*infos.first().domain_attr).resource_mgmt = FI_RM_DISABLED };
         let mut cq_attr = FiCqAttr { size: cq_depth_entries, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-        Node::of(&infos, API_VERSION, &mut cq_attr).enabled()
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr).bind_and_enable()
     }
 
     /// An endpoint that reports senders outside its address vector.
-    pub(crate) fn reporting_unknown_sources(api_version: u32) -> Node {
+    pub(crate) fn open_reporting_unknown_sources(api_version: u32) -> Node {
         const FI_SOURCE_ERR: u64 = 1 << 50;
-        let infos = Plugin::get().loopback();
+        let infos = Plugin::get().loopback_infos();
         // SAFETY: the answer is valid, and only this thread uses it.
         unsafe { (*infos.as_ptr()).caps |= FI_SOURCE_ERR };
-        Node::of(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+        Node::open_with_infos(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
     /// An endpoint that lacks capabilities.
-    pub(crate) fn without(caps: u64) -> Node {
-        let infos = Plugin::get().loopback();
+    pub(crate) fn without_caps(caps: u64) -> Node {
+        let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe {
             let info = &mut *infos.as_ptr();
@@ -356,28 +356,28 @@ impl Node {
             (*info.tx_attr).caps &= !caps;
             (*info.rx_attr).caps &= !caps;
         }
-        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
     /// An endpoint with these capabilities alone.
-    pub(crate) fn with_caps(caps: u64) -> Node {
-        let infos = Plugin::get().loopback();
+    pub(crate) fn open_with_caps(caps: u64) -> Node {
+        let infos = Plugin::get().loopback_infos();
         // SAFETY: the answer is valid, and only this thread uses it.
         unsafe { (*infos.as_ptr()).caps = caps };
-        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
     /// An endpoint whose completion queue is opened with these attributes.
-    pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
-        Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
+    pub(crate) fn open_with_cq_attr(cq_attr: &mut FiCqAttr) -> Node {
+        Node::open_with_infos(&Plugin::get().loopback_infos(), API_VERSION, cq_attr).bind_and_enable()
     }
 
     /// An endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
     /// (`FI_PROGRESS_*`), which hints ask for.
-    pub(crate) fn in_domain(threading: Threading, data_progress: Progress) -> Node {
+    pub(crate) fn open_in_domain(threading: Threading, data_progress: Progress) -> Node {
         const FI_SOURCE: u64 = 1 << 57;
         let asked = (threading.raw(), data_progress.raw());
-        let hints = Plugin::get().loopback();
+        let hints = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
         unsafe {
             let attr = hints.first().domain_attr;
@@ -393,11 +393,11 @@ impl Node {
             ((*attr).threading, (*attr).data_progress)
         };
         assert_eq!(answered, asked);
-        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+        Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
     /// Binds the objects of an endpoint, and enables it.
-    pub(crate) fn enabled(self) -> Node {
+    pub(crate) fn bind_and_enable(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);
         assert_eq!(self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
         assert_eq!(self.ep.bind(&self.eq, 0), 0);
@@ -406,18 +406,18 @@ impl Node {
     }
 
     /// An endpoint without bindings, not enabled.
-    pub(crate) fn disabled(api_version: u32, cq_format: u32) -> Node {
-        Node::of(&Plugin::get().loopback(), api_version, &mut cq_attr(cq_format))
+    pub(crate) fn open_disabled(api_version: u32, cq_format: u32) -> Node {
+        Node::open_with_infos(&Plugin::get().loopback_infos(), api_version, &mut cq_attr(cq_format))
     }
 
     /// The same with these infos.
-    fn of(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
+    fn open_with_infos(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
-        let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
-        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-        let av = domain.av(&mut av_attr()).expect("an address vector");
-        let cq = domain.cq(cq_attr).expect("a completion queue");
-        let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+        let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
+        let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+        let av = domain.open_av(&mut av_attr()).expect("an address vector");
+        let cq = domain.open_cq(cq_attr).expect("a completion queue");
+        let ep = domain.open_endpoint(infos.as_ptr()).expect("an endpoint");
         Node { ep, cq, av, eq, domain, fabric }
     }
 
@@ -511,11 +511,11 @@ pub(crate) struct Pair<E = FiCqTaggedEntry> {
 
 impl<E: CqEntry> Pair<E> {
     pub(crate) fn open(api_version: u32, cq_format: u32) -> Pair<E> {
-        Pair::of(Node::with(api_version, cq_format), Node::with(api_version, cq_format))
+        Pair::from_nodes(Node::open_with(api_version, cq_format), Node::open_with(api_version, cq_format))
     }
 
     /// The same of two nodes.
-    pub(crate) fn of(left: Node, right: Node) -> Pair<E> {
+    pub(crate) fn from_nodes(left: Node, right: Node) -> Pair<E> {
         // Another address comes first, so that no peer's address is 0 by accident.
         left.insert(&left.name());
         right.insert(&right.name());
@@ -525,14 +525,14 @@ impl<E: CqEntry> Pair<E> {
     }
 
     /// Two connected nodes, which need no addresses.
-    pub(crate) fn connected(left: Node, right: Node) -> Pair<E> {
+    pub(crate) fn from_connected_nodes(left: Node, right: Node) -> Pair<E> {
         Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
 
     /// Reads completions of both until each has the expected number. Returns them in order.
-    pub(crate) fn completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
+    pub(crate) fn read_completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
         let mut found = [Vec::new(), Vec::new()];
-        self.until(|pair| {
+        self.wait_until(|pair| {
             for (node, found) in [&pair.left, &pair.right].into_iter().zip(&mut found) {
                 match node.try_read() {
                     Ok(entry) => found.push(entry),
@@ -545,13 +545,13 @@ impl<E: CqEntry> Pair<E> {
     }
 
     /// Repeats `step` with the pair until it returns true.
-    pub(crate) fn until(&self, mut is_done: impl FnMut(&Self) -> bool) {
-        until(|| is_done(self));
+    pub(crate) fn wait_until(&self, mut is_done: impl FnMut(&Self) -> bool) {
+        wait_until(|| is_done(self));
     }
 }
 
 /// Repeats `step` until it returns true.
-pub(crate) fn until(mut is_done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_done() {
         assert!(Instant::now() < deadline, "nothing happens any more");
@@ -560,12 +560,12 @@ pub(crate) fn until(mut is_done: impl FnMut() -> bool) {
 }
 
 /// A context with this number.
-pub(crate) fn context(number: usize) -> *mut c_void {
+pub(crate) fn numbered_context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
 }
 
 /// Reads a string that C code made.
-pub(crate) fn text<'a>(from: *const c_char) -> &'a str {
+pub(crate) fn read_c_str<'a>(from: *const c_char) -> &'a str {
     assert!(!from.is_null());
     // SAFETY: not null, so a string, says the test.
     unsafe { CStr::from_ptr(from) }.to_str().expect("ASCII")

@@ -6,7 +6,7 @@ use homespun::info::Threading;
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::{FI_RM_DISABLED, FI_RM_ENABLED, FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
 
-use crate::host::{API_VERSION, Plugin, open_fabric, text};
+use crate::host::{API_VERSION, Plugin, open_fabric, read_c_str};
 
 const ENODATA: i32 = -61;
 const EINVAL: i32 = -22;
@@ -53,12 +53,12 @@ impl Hints {
 #[test]
 fn provider_reports_its_name_and_versions() {
     let provider = Plugin::get().provider();
-    assert_eq!(text(provider.name), "homespun");
+    assert_eq!(read_c_str(provider.name), "homespun");
     // At least the newest API version that a host accepts.
     assert!(provider.fi_version >= fi_version(2, 6));
     assert!(provider.version > 0);
     // A reloaded host gets the same provider.
-    assert_eq!(Plugin::get().ini_again().cast_const(), ptr::from_ref(provider));
+    assert_eq!(Plugin::get().call_prov_ini_again().cast_const(), ptr::from_ref(provider));
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn getinfo_answers_complete_structures() {
         // SAFETY: answers have all their attributes.
         unsafe {
             let (ep, domain, fabric) = (&*info.ep_attr, &*info.domain_attr, &*info.fabric_attr);
-            assert_eq!(text(fabric.name), "homespun");
-            domains.push(text(domain.name).to_owned());
+            assert_eq!(read_c_str(fabric.name), "homespun");
+            domains.push(read_c_str(domain.name).to_owned());
             assert!(fabric.prov_name.is_null(), "the host writes it");
             types.push(ep.r#type);
             assert!(info.nic.is_null() && info.handle.is_null());
@@ -89,7 +89,7 @@ fn getinfo_answers_complete_structures() {
 /// A newer host copies structures of its own, longer size, which must stay within the allocation.
 #[test]
 fn answers_leave_room_for_newer_structures() {
-    let list = Plugin::get().loopback();
+    let list = Plugin::get().loopback_infos();
     let info = list.first();
     let room = |memory: *mut libc::c_void, size_bytes: usize, newest_bytes: usize| {
         // SAFETY: `memory` comes from `malloc`, and bytes up to the usable size may be read.
@@ -210,7 +210,7 @@ fn getinfo_with_a_secondary_capability_alone_grants_its_primary_one() {
 
 #[test]
 fn getinfo_with_capabilities_of_the_other_side_ignores_them() {
-    const FI_MULTICAST: u64 = 1 << 7;
+    const FI_MULTICAST: u64 = 1 << 5;
     const FI_SEND: u64 = 1 << 11;
     const FI_SOURCE_ERR: u64 = 1 << 50;
     let plain = Hints::new().getinfo().expect("an answer");
@@ -228,16 +228,16 @@ fn getinfo_with_capabilities_of_the_other_side_ignores_them() {
 
 #[test]
 fn endpoint_with_an_unspecified_domain_and_type_opens() {
-    let infos = Plugin::get().loopback();
+    let infos = Plugin::get().loopback_infos();
     let fabric = open_fabric(infos.first(), API_VERSION);
-    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+    let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
     // SAFETY: a copy of a valid info, which does not own its pointers.
     let (mut info, mut ep) = unsafe { (ptr::read(infos.first()), ptr::read(infos.first().ep_attr)) };
     info.domain_attr = ptr::null_mut();
     ep.r#type = 0;
     info.ep_attr = &raw mut ep;
-    let endpoint = domain.endpoint(&raw mut info).expect("an endpoint");
-    let second = domain.endpoint(&raw mut info).expect("another endpoint");
+    let endpoint = domain.open_endpoint(&raw mut info).expect("an endpoint");
+    let second = domain.open_endpoint(&raw mut info).expect("another endpoint");
     for endpoint in [endpoint, second] {
         assert!(endpoint.close().is_ok());
     }
@@ -246,10 +246,21 @@ fn endpoint_with_an_unspecified_domain_and_type_opens() {
 
 #[test]
 fn getinfo_with_unmet_hints_answers_enodata() {
-    let unmet: [fn(&mut Hints); 5] = [
-        |hints| hints.ep.r#type = 2,
+    const FI_MSG: u64 = 1 << 1;
+    const FI_MULTICAST: u64 = 1 << 5;
+    const FI_SOURCE: u64 = 1 << 57;
+    const FI_EP_DGRAM: u32 = 2;
+    const FI_EP_SOCK_STREAM: u32 = 4;
+    const FI_EP_SOCK_DGRAM: u32 = 5;
+    const FI_PROTO_SOCK_TCP: u32 = 6;
+    let unmet: [fn(&mut Hints); 9] = [
+        |hints| hints.ep.r#type = FI_EP_DGRAM,
+        |hints| hints.ep.r#type = FI_EP_SOCK_STREAM,
+        |hints| hints.ep.r#type = FI_EP_SOCK_DGRAM,
         |hints| hints.ep.r#type = 99,
-        |hints| hints.info.caps = 1 << 5,
+        |hints| hints.ep.protocol = FI_PROTO_SOCK_TCP,
+        |hints| hints.info.caps = FI_MULTICAST,
+        |hints| hints.info.caps = FI_MSG | FI_MULTICAST | FI_SOURCE,
         |hints| hints.info.addr_format = 9,
         |hints| hints.ep.auth_key_size = usize::MAX,
     ];
@@ -422,14 +433,17 @@ fn answer_has_a_source_address_for_every_destination() {
 }
 
 /// The answer of `fi_getinfo` to hints with these objects: the names of domains, and the objects returned.
-fn answered(fabric: *mut libc::c_void, domain: *mut libc::c_void) -> Result<Vec<[String; 3]>, i32> {
+fn getinfo_naming_objects(
+    fabric: *mut libc::c_void,
+    domain: *mut libc::c_void,
+) -> Result<Vec<[String; 3]>, i32> {
     let mut hints = Hints::new();
     (hints.fabric.fabric, hints.domain.domain) = (fabric, domain);
     let list = hints.getinfo()?;
     // SAFETY: answers have all their attributes.
     let described = list.iter().map(|info| unsafe {
         let (fabric, domain) = (&*info.fabric_attr, &*info.domain_attr);
-        [text(domain.name).to_owned(), format!("{:?}", fabric.fabric), format!("{:?}", domain.domain)]
+        [read_c_str(domain.name).to_owned(), format!("{:?}", fabric.fabric), format!("{:?}", domain.domain)]
     });
     Ok(described.collect())
 }
@@ -438,7 +452,8 @@ fn answered(fabric: *mut libc::c_void, domain: *mut libc::c_void) -> Result<Vec<
 #[test]
 fn getinfo_returns_open_fabrics_and_domains() {
     let mut test = std::process::Command::new(std::env::current_exe().expect("this test's path"));
-    test.args(["--exact", "info::open_objects", "--ignored"]).env_remove("FI_HOMESPUN_DOMAIN");
+    test.args(["--exact", "info::getinfo_returns_open_objects_in_own_process", "--ignored"])
+        .env_remove("FI_HOMESPUN_DOMAIN");
     let output = test.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains(" 1 passed"), "{said}");
@@ -446,18 +461,18 @@ fn getinfo_returns_open_fabrics_and_domains() {
 
 #[test]
 #[ignore = "another test runs it, in a process of its own"]
-fn open_objects() {
+fn getinfo_returns_open_objects_in_own_process() {
     let none: *mut libc::c_void = ptr::null_mut();
     let nothing = format!("{none:?}");
-    let first = answered(none, none).expect("an answer");
+    let first = getinfo_naming_objects(none, none).expect("an answer");
     assert!(first.iter().all(|[_, fabric, domain]| *fabric == nothing && *domain == nothing));
 
-    let infos = Plugin::get().loopback();
+    let infos = Plugin::get().loopback_infos();
     let fabric = open_fabric(infos.first(), API_VERSION);
-    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-    let second = fabric.domain(infos.as_ptr()).expect("another domain of the same name");
+    let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+    let second = fabric.open_domain(infos.as_ptr()).expect("another domain of the same name");
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
-    let found = answered(none, none).expect("an answer");
+    let found = getinfo_naming_objects(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
     // The first domain, in all answers with its name and address format, connected or not.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
@@ -465,10 +480,10 @@ fn open_objects() {
 
     // Hints with an object get that object alone.
     for (fabric, domain) in [(fabric.as_ptr().cast(), none), (none, none)] {
-        assert!(answered(fabric, domain).expect("an answer").len() > 1);
+        assert!(getinfo_naming_objects(fabric, domain).expect("an answer").len() > 1);
     }
     for named in [&domain, &second] {
-        let found = answered(fabric.as_ptr().cast(), named.as_ptr().cast()).expect("an answer");
+        let found = getinfo_naming_objects(fabric.as_ptr().cast(), named.as_ptr().cast()).expect("an answer");
         let expected = ["tcp".to_owned(), own_fabric.clone(), format!("{:?}", named.as_ptr())];
         assert_eq!(found, [expected.clone(), expected]);
     }
@@ -481,8 +496,8 @@ fn open_objects() {
     // A closed or unknown object is ignored; the next open one is returned.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
-    assert_eq!(answered(none, stale.cast()).err(), Some(ENODATA));
-    let [_, _, found] = &answered(none, none).expect("an answer")[0];
+    assert_eq!(getinfo_naming_objects(none, stale.cast()).err(), Some(ENODATA));
+    let [_, _, found] = &getinfo_naming_objects(none, none).expect("an answer")[0];
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
@@ -490,9 +505,14 @@ fn open_objects() {
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };
-    let without_locks = fabric.domain(infos.as_ptr()).expect("a domain");
-    assert!(answered(none, none).expect("an answer").iter().all(|[_, _, domain]| *domain == nothing));
-    let named = answered(none, without_locks.as_ptr().cast()).expect("an answer");
+    let without_locks = fabric.open_domain(infos.as_ptr()).expect("a domain");
+    assert!(
+        getinfo_naming_objects(none, none)
+            .expect("an answer")
+            .iter()
+            .all(|[_, _, domain]| *domain == nothing)
+    );
+    let named = getinfo_naming_objects(none, without_locks.as_ptr().cast()).expect("an answer");
     assert_eq!(named, [["tcp".to_owned(), own_fabric.clone(), format!("{:?}", without_locks.as_ptr())]]);
     let mut hints = Hints::new();
     hints.domain.domain = without_locks.as_ptr().cast();
@@ -502,6 +522,6 @@ fn open_objects() {
 
     let stale = fabric.as_ptr();
     assert!(fabric.close().is_ok());
-    assert_eq!(answered(stale.cast(), none).err(), Some(ENODATA));
-    assert_eq!(answered(none, none).expect("an answer"), first);
+    assert_eq!(getinfo_naming_objects(stale.cast(), none).err(), Some(ENODATA));
+    assert_eq!(getinfo_naming_objects(none, none).expect("an answer"), first);
 }

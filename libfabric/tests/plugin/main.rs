@@ -5,7 +5,7 @@ mod av;
 mod capabilities;
 mod connections;
 mod counters;
-mod cq_letter;
+mod cq_memory;
 mod eq;
 mod host;
 mod info;
@@ -37,7 +37,7 @@ fn plugin_tests_pass_over_shared_memory() {
             "capabilities::",
             "connections::",
             "counters::",
-            "cq_letter::",
+            "cq_memory::",
             "memory::",
             "messages::",
             "multi_receive::",

@@ -8,7 +8,7 @@ use homespun_fi::abi::domain::{FidDomain, FidMr};
 use homespun_fi::abi::memory::HomespunMemoryOps;
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, Node, Object, Pair, context};
+use crate::host::{API_VERSION, Node, Object, Pair, numbered_context};
 
 const REMOTE_READ: u64 = 1 << 12;
 const REMOTE_WRITE: u64 = 1 << 13;
@@ -16,7 +16,11 @@ const EINVAL: c_int = -22;
 const ENOSYS: c_int = -38;
 const EBADFLAGS: c_int = -260;
 
-fn open(domain: &Object<FidDomain>, name: &CStr, flags: u64) -> Result<*const HomespunMemoryOps, c_int> {
+fn open_memory_ops(
+    domain: &Object<FidDomain>,
+    name: &CStr,
+    flags: u64,
+) -> Result<*const HomespunMemoryOps, c_int> {
     let mut ops: *mut c_void = ptr::null_mut();
     // SAFETY: the domain is open, the name ends, and there is a place for the answer.
     let result = unsafe {
@@ -27,12 +31,12 @@ fn open(domain: &Object<FidDomain>, name: &CStr, flags: u64) -> Result<*const Ho
 
 /// The region, and where its memory begins.
 fn reg(domain: &Object<FidDomain>, len_bytes: usize) -> Result<(Object<FidMr>, *mut u8), c_int> {
-    let ops = open(domain, c"homespun_memory", 0)?;
+    let ops = open_memory_ops(domain, c"homespun_memory", 0)?;
     let mut memory: *mut c_void = ptr::null_mut();
     let access = REMOTE_READ | REMOTE_WRITE;
     // SAFETY: the domain is open, and there are places for the answers.
     let region = Object::open(|mr| unsafe {
-        ((*ops).reg)(domain.as_ptr(), len_bytes, access, 7, 0, &raw mut memory, mr, context(9))
+        ((*ops).reg)(domain.as_ptr(), len_bytes, access, 7, 0, &raw mut memory, mr, numbered_context(9))
     })?;
     Ok((region, memory.cast()))
 }
@@ -40,11 +44,11 @@ fn reg(domain: &Object<FidDomain>, len_bytes: usize) -> Result<(Object<FidMr>, *
 #[test]
 fn memory_operations_are_opened_by_name() {
     let node = Node::open();
-    let ops = open(&node.domain, c"homespun_memory", 0).expect("they are there");
+    let ops = open_memory_ops(&node.domain, c"homespun_memory", 0).expect("they are there");
     // SAFETY: operations are there as long as the library is.
     assert_eq!(unsafe { (*ops).size }, size_of::<HomespunMemoryOps>());
-    assert_eq!(open(&node.domain, c"homespun_memory2", 0).err(), Some(ENOSYS));
-    assert_eq!(open(&node.domain, c"homespun_memory", 1).err(), Some(EBADFLAGS));
+    assert_eq!(open_memory_ops(&node.domain, c"homespun_memory2", 0).err(), Some(ENOSYS));
+    assert_eq!(open_memory_ops(&node.domain, c"homespun_memory", 1).err(), Some(EBADFLAGS));
     // SAFETY: the domain is open, and null is checked.
     unsafe {
         let reg = (*ops).reg;
@@ -62,7 +66,7 @@ fn allocated_memory_is_accessed_in_place() {
     let (region, memory) = reg(&pair.right.domain, 100).expect("a region");
     // SAFETY: the region is open, and its memory is not accessed meanwhile.
     unsafe {
-        assert_eq!(((*region.as_ptr()).key, (*region.fid()).context), (7, context(9)));
+        assert_eq!(((*region.as_ptr()).key, (*region.fid()).context), (7, numbered_context(9)));
         assert_eq!(slice::from_raw_parts(memory, 100), [0; 100]);
         memory.add(50).copy_from(b"mine".as_ptr(), 4);
     }
@@ -75,15 +79,15 @@ fn allocated_memory_is_accessed_in_place() {
             let rma = &*(*left).rma;
             let bytes = [round, 1, 2, 3];
             assert_eq!(
-                (rma.write)(left, bytes.as_ptr().cast(), 4, none, pair.to_right, 10, 7, context(1)),
+                (rma.write)(left, bytes.as_ptr().cast(), 4, none, pair.to_right, 10, 7, numbered_context(1)),
                 0
             );
-            assert_eq!(pair.completions(1, 0)[0].len(), 1);
+            assert_eq!(pair.read_completions(1, 0)[0].len(), 1);
             assert_eq!(slice::from_raw_parts(memory.add(10), 4), bytes);
             let into = read.as_mut_ptr().cast();
-            assert_eq!((rma.read)(left, into, 4, none, pair.to_right, 50, 7, context(2)), 0);
+            assert_eq!((rma.read)(left, into, 4, none, pair.to_right, 50, 7, numbered_context(2)), 0);
         }
-        assert_eq!(pair.completions(1, 0)[0].len(), 1);
+        assert_eq!(pair.read_completions(1, 0)[0].len(), 1);
         assert_eq!(&read, b"mine");
     }
     assert!(region.close().is_ok());

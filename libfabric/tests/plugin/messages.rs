@@ -11,7 +11,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_void, iovec};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, context};
+use crate::host::{API_VERSION, CqEntry, Node, Pair, numbered_context};
 
 const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
@@ -35,7 +35,7 @@ impl CqEntry for FiCqDataEntry {
         FiCqDataEntry { op_context: ptr::null_mut(), flags: 0, len: 0, buf: ptr::null_mut(), data: 0 };
 }
 
-fn pair() -> Pair {
+fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
@@ -44,7 +44,14 @@ fn recv(node: &Node, buf: &mut [u8], number: usize) {
     // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, buf.as_mut_ptr().cast(), buf.len(), ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+        recv(
+            ep,
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            ptr::null_mut(),
+            FI_ADDR_UNSPEC,
+            numbered_context(number),
+        )
     };
     assert_eq!(posted, 0);
 }
@@ -54,13 +61,13 @@ fn send(node: &Node, message: &[u8], to: u64, number: usize) {
     // SAFETY: the endpoint is open, and the message lives until the completion was read.
     let posted = unsafe {
         let send = (*(*ep).msg).send;
-        send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, context(number))
+        send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, numbered_context(number))
     };
     assert_eq!(posted, 0);
 }
 
 /// An entry's fields, without the buffer, which is null.
-fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
+fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
     assert!(entry.buf.is_null());
     (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
 }
@@ -71,20 +78,20 @@ fn iov(part: &mut [u8]) -> iovec {
 
 #[test]
 fn message_arrives() {
-    let pair = pair();
+    let pair = open_pair();
     let mut buf = [0; 16];
     recv(&pair.right, &mut buf, 2);
     send(&pair.left, b"hello", pair.to_right, 1);
-    let [left, right] = pair.completions(1, 1);
+    let [left, right] = pair.read_completions(1, 1);
     assert_eq!(&buf[..6], b"hello\0");
-    assert_eq!(fields(&left[0].0), (1, SEND | MSG, 0, 0, 0));
-    assert_eq!(fields(&right[0].0), (2, RECV | MSG, 5, 0, 0));
+    assert_eq!(entry_fields(&left[0].0), (1, SEND | MSG, 0, 0, 0));
+    assert_eq!(entry_fields(&right[0].0), (2, RECV | MSG, 5, 0, 0));
     assert_eq!(right[0].1, pair.to_left, "the source");
 }
 
 #[test]
 fn every_untagged_call_delivers() {
-    let pair = pair();
+    let pair = open_pair();
     let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
     let mut bufs = [[0u8; 8]; 5];
     let mut gathered = [*b"ab", *b"cd"];
@@ -100,12 +107,19 @@ fn every_untagged_call_delivers() {
                 desc: none.cast(),
                 iov_count: 2,
                 addr: FI_ADDR_UNSPEC,
-                context: context(number),
+                context: numbered_context(number),
                 data: 0,
             };
             let posted = match number {
                 0 => (receive.recvmsg)(right, &raw const msg, 0),
-                _ => (receive.recvv)(right, parts.as_ptr(), none.cast(), 2, FI_ADDR_UNSPEC, context(number)),
+                _ => (receive.recvv)(
+                    right,
+                    parts.as_ptr(),
+                    none.cast(),
+                    2,
+                    FI_ADDR_UNSPEC,
+                    numbered_context(number),
+                ),
             };
             assert_eq!(posted, 0);
         }
@@ -116,17 +130,20 @@ fn every_untagged_call_delivers() {
             desc: none.cast(),
             iov_count: 2,
             addr: pair.to_right,
-            context: context(10),
+            context: numbered_context(10),
             data: 11,
         };
         assert_eq!((send.sendmsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
-        assert_eq!((send.sendv)(left, parts.as_ptr(), none.cast(), 2, pair.to_right, context(11)), 0);
+        assert_eq!(
+            (send.sendv)(left, parts.as_ptr(), none.cast(), 2, pair.to_right, numbered_context(11)),
+            0
+        );
         assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, pair.to_right), 0);
         let data = b"data".as_ptr().cast();
-        assert_eq!((send.senddata)(left, data, 4, none, 12, pair.to_right, context(12)), 0);
+        assert_eq!((send.senddata)(left, data, 4, none, 12, pair.to_right, numbered_context(12)), 0);
         assert_eq!((send.injectdata)(left, ptr::null(), 0, 13, pair.to_right), 0);
     }
-    let [sent, received] = pair.completions(3, 5);
+    let [sent, received] = pair.read_completions(3, 5);
     assert_eq!(sent.iter().map(|(entry, _)| entry.op_context.addr()).collect::<Vec<_>>(), [10, 11, 12]);
     let expected = [
         (0, RECV | MSG | REMOTE_CQ_DATA, 4, 11, 0),
@@ -135,13 +152,13 @@ fn every_untagged_call_delivers() {
         (3, RECV | MSG | REMOTE_CQ_DATA, 4, 12, 0),
         (4, RECV | MSG | REMOTE_CQ_DATA, 0, 13, 0),
     ];
-    assert_eq!(received.iter().map(|(entry, _)| fields(entry)).collect::<Vec<_>>(), expected);
+    assert_eq!(received.iter().map(|(entry, _)| entry_fields(entry)).collect::<Vec<_>>(), expected);
     assert_eq!(bufs, [*b"abcd\0\0\0\0", *b"abcd\0\0\0\0", *b"inject\0\0", *b"data\0\0\0\0", [0; 8]]);
 }
 
 #[test]
 fn every_tagged_call_delivers_by_its_tag() {
-    let pair = pair();
+    let pair = open_pair();
     let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
     let mut bufs = [[0u8; 8]; 5];
     let mut message = *b"message";
@@ -152,7 +169,7 @@ fn every_tagged_call_delivers_by_its_tag() {
         // Buffer n takes the message of tag n, in any order of arrival.
         for (number, buf) in bufs.iter_mut().enumerate() {
             let (tag, ignore) = (0xff00 | number as u64, 0xff00);
-            let (address, op_context) = (FI_ADDR_UNSPEC, context(number));
+            let (address, op_context) = (FI_ADDR_UNSPEC, numbered_context(number));
             let part = iov(buf);
             let msg = FiMsgTagged {
                 msg_iov: &raw const part,
@@ -181,17 +198,17 @@ fn every_tagged_call_delivers_by_its_tag() {
             addr: pair.to_right,
             tag: 4,
             ignore: 0,
-            context: context(14),
+            context: numbered_context(14),
             data: 0,
         };
         let to = pair.to_right;
         assert_eq!((send.sendmsg)(left, &raw const msg, 0), 0);
-        assert_eq!((send.sendv)(left, &raw const part, none.cast(), 1, to, 3, context(13)), 0);
+        assert_eq!((send.sendv)(left, &raw const part, none.cast(), 1, to, 3, numbered_context(13)), 0);
         assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, to, 2), 0);
-        assert_eq!((send.senddata)(left, part.iov_base, 7, none, 21, to, 1, context(11)), 0);
+        assert_eq!((send.senddata)(left, part.iov_base, 7, none, 21, to, 1, numbered_context(11)), 0);
         assert_eq!((send.injectdata)(left, b"x".as_ptr().cast(), 1, 20, to, 0), 0);
     }
-    let [sent, mut received] = pair.completions(3, 5);
+    let [sent, mut received] = pair.read_completions(3, 5);
     assert!(sent.iter().all(|(entry, _)| entry.flags == SEND | TAGGED));
     received.sort_by_key(|(entry, _)| entry.op_context.addr());
     let expected = [
@@ -201,28 +218,39 @@ fn every_tagged_call_delivers_by_its_tag() {
         (3, RECV | TAGGED, 7, 0, 3),
         (4, RECV | TAGGED, 7, 0, 4),
     ];
-    assert_eq!(received.iter().map(|(entry, _)| fields(entry)).collect::<Vec<_>>(), expected);
+    assert_eq!(received.iter().map(|(entry, _)| entry_fields(entry)).collect::<Vec<_>>(), expected);
     assert_eq!(bufs, [*b"x\0\0\0\0\0\0\0", *b"message\0", *b"inject\0\0", *b"message\0", *b"message\0"]);
 }
 
-/// Sends a message through queues of one format and returns the receiver's entry.
-fn through<E: CqEntry>(format: u32) -> E {
+/// Sends a message with remote data through queues of one format and returns the receiver's entry.
+fn transfer_in_format<E: CqEntry>(format: u32) -> E {
     let pair = Pair::<E>::open(API_VERSION, format);
     let mut buf = [0; 16];
     recv(&pair.right, &mut buf, 7);
-    send(&pair.left, b"hello", pair.to_right, 1);
-    let [_, mut received] = pair.completions(1, 1);
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message lives for ever.
+    let posted = unsafe {
+        let senddata = (*(*ep).msg).senddata;
+        let text = b"hello".as_ptr().cast();
+        senddata(ep, text, 5, ptr::null_mut(), 0xfeed, pair.to_right, numbered_context(1))
+    };
+    assert_eq!(posted, 0);
+    let [_, mut received] = pair.read_completions(1, 1);
     assert_eq!(&buf[..5], b"hello");
     received.remove(0).0
 }
 
 #[test]
 fn entries_have_the_format_of_their_queue() {
-    assert_eq!(through::<FiCqEntry>(FI_CQ_FORMAT_CONTEXT).op_context, context(7));
-    let entry: FiCqMsgEntry = through(FI_CQ_FORMAT_MSG);
-    assert_eq!((entry.op_context, entry.flags, entry.len), (context(7), RECV | MSG, 5));
-    let entry: FiCqDataEntry = through(FI_CQ_FORMAT_DATA);
-    assert_eq!((entry.op_context, entry.flags, entry.len, entry.data), (context(7), RECV | MSG, 5, 0));
+    assert_eq!(transfer_in_format::<FiCqEntry>(FI_CQ_FORMAT_CONTEXT).op_context, numbered_context(7));
+    let flags = RECV | MSG | REMOTE_CQ_DATA;
+    let entry: FiCqMsgEntry = transfer_in_format(FI_CQ_FORMAT_MSG);
+    assert_eq!((entry.op_context, entry.flags, entry.len), (numbered_context(7), flags, 5));
+    let entry: FiCqDataEntry = transfer_in_format(FI_CQ_FORMAT_DATA);
+    assert_eq!(
+        (entry.op_context, entry.flags, entry.len, entry.data),
+        (numbered_context(7), flags, 5, 0xfeed)
+    );
 }
 
 /// An application with `FI_CQ_FORMAT_UNSPEC` cannot learn the format, and has room for the smallest entry.
@@ -230,17 +258,18 @@ fn entries_have_the_format_of_their_queue() {
 fn unspecified_format_writes_the_smallest_entry() {
     let pair = Pair::<FiCqEntry>::open(API_VERSION, FI_CQ_FORMAT_UNSPEC);
     send(&pair.left, b"hello", pair.to_right, 7);
-    let mut room = [FiCqEntry { op_context: ptr::null_mut() }, FiCqEntry { op_context: context(99) }];
+    let mut room =
+        [FiCqEntry { op_context: ptr::null_mut() }, FiCqEntry { op_context: numbered_context(99) }];
     // SAFETY: the queue is open, and there is room for one entry of the smallest format.
     let count =
         unsafe { ((*(*pair.left.cq.as_ptr()).ops).read)(pair.left.cq.as_ptr(), room.as_mut_ptr().cast(), 1) };
     assert_eq!(count, 1);
-    assert_eq!([room[0].op_context, room[1].op_context], [context(7), context(99)]);
+    assert_eq!([room[0].op_context, room[1].op_context], [numbered_context(7), numbered_context(99)]);
 }
 
 #[test]
 fn read_returns_at_most_the_entries_asked_for() {
-    let pair = pair();
+    let pair = open_pair();
     let mut bufs = [[0; 1]; 4];
     for (number, buf) in bufs.iter_mut().enumerate() {
         recv(&pair.right, buf, number);
@@ -249,7 +278,7 @@ fn read_returns_at_most_the_entries_asked_for() {
     let mut entries = [FiCqTaggedEntry::EMPTY; 8];
     let mut found = Vec::new();
     let (right, left) = (pair.right.cq.as_ptr(), pair.left.cq.as_ptr());
-    pair.until(|_| {
+    pair.wait_until(|_| {
         // SAFETY: the queues are open, and there is room for more entries than are asked for.
         let read = unsafe {
             // A read of no entries only drives progress.
@@ -269,7 +298,7 @@ fn read_returns_at_most_the_entries_asked_for() {
 }
 
 /// An error entry filled with a known pattern.
-pub(crate) fn untouched() -> FiCqErrEntry {
+pub(crate) fn patterned_error_entry() -> FiCqErrEntry {
     FiCqErrEntry {
         op_context: ptr::null_mut(),
         flags: 0,
@@ -287,11 +316,11 @@ pub(crate) fn untouched() -> FiCqErrEntry {
 }
 
 /// A pair whose right side has the error of a truncated message at the head of its queue.
-fn truncated(api_version: u32, buf: &mut [u8; 3]) -> Pair {
+fn pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
     let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
     recv(&pair.right, buf, 7);
     send(&pair.left, b"too long", pair.to_right, 1);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         let _ = pair.left.try_read::<FiCqTaggedEntry>();
         match pair.right.try_read::<FiCqTaggedEntry>() {
             Err(EAGAIN) => false,
@@ -307,11 +336,11 @@ fn truncated(api_version: u32, buf: &mut [u8; 3]) -> Pair {
 #[test]
 fn truncation_error_gives_the_excess_length() {
     let mut buf = [0; 3];
-    let pair = truncated(fi_version(1, 20), &mut buf);
-    let mut entry = untouched();
+    let pair = pair_with_truncation_error(fi_version(1, 20), &mut buf);
+    let mut entry = patterned_error_entry();
     assert_eq!(pair.right.read_error(&mut entry), 1);
     assert_eq!((entry.err, entry.olen, entry.len), (265, 5, 3));
-    assert_eq!((entry.op_context, entry.flags, entry.tag), (context(7), RECV | MSG, 0));
+    assert_eq!((entry.op_context, entry.flags, entry.tag), (numbered_context(7), RECV | MSG, 0));
     assert!(entry.buf.is_null() && entry.err_data.is_null());
     assert_eq!((entry.err_data_size, entry.src_addr), (0, pair.to_left));
     assert_eq!(&buf, b"too");
@@ -323,43 +352,43 @@ fn truncation_error_gives_the_excess_length() {
 
 #[test]
 fn receive_into_null_has_no_room() {
-    let pair = pair();
+    let pair = open_pair();
     let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());
     // SAFETY: the endpoint is open; there is no memory to write to.
     unsafe {
-        assert_eq!(((*(*right).msg).recv)(right, none, 1024, none, FI_ADDR_UNSPEC, context(7)), 0);
+        assert_eq!(((*(*right).msg).recv)(right, none, 1024, none, FI_ADDR_UNSPEC, numbered_context(7)), 0);
         let parts = [const { iovec { iov_base: ptr::null_mut(), iov_len: 1024 } }; 2];
         let recvv = (*(*right).msg).recvv;
-        assert_eq!(recvv(right, parts.as_ptr(), none.cast(), 2, FI_ADDR_UNSPEC, context(8)), 0);
+        assert_eq!(recvv(right, parts.as_ptr(), none.cast(), 2, FI_ADDR_UNSPEC, numbered_context(8)), 0);
     }
     send(&pair.left, b"", pair.to_right, 1);
-    let [_, received] = pair.completions(1, 1);
-    assert_eq!((received[0].0.op_context, received[0].0.len), (context(7), 0));
+    let [_, received] = pair.read_completions(1, 1);
+    assert_eq!((received[0].0.op_context, received[0].0.len), (numbered_context(7), 0));
     send(&pair.left, b"too long", pair.to_right, 2);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         let _ = pair.left.try_read::<FiCqTaggedEntry>();
         pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
     });
-    let mut entry = untouched();
+    let mut entry = patterned_error_entry();
     assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.olen, entry.op_context), (265, 8, context(8)));
+    assert_eq!((entry.err, entry.olen, entry.op_context), (265, 8, numbered_context(8)));
 }
 
 #[test]
 fn error_entry_is_written_to_the_size_of_the_api_version() {
     let mut buf = [0; 3];
-    let mut entry = untouched();
+    let mut entry = patterned_error_entry();
     let mut data = [0u8; 4];
     // Since 1.5 the entry may have a buffer, which stays unused here.
     entry.err_data = data.as_mut_ptr().cast();
     entry.err_data_size = data.len();
-    assert_eq!(truncated(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
+    assert_eq!(pair_with_truncation_error(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
     assert_eq!((entry.err_data.cast_const(), entry.err_data_size), (data.as_ptr().cast::<c_void>(), 0));
     assert_eq!(entry.src_addr, 99);
 
-    entry = untouched();
+    entry = patterned_error_entry();
     entry.err_data_size = 99;
-    assert_eq!(truncated(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
+    assert_eq!(pair_with_truncation_error(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
     assert!(entry.err_data.is_null());
     assert_eq!((entry.err_data_size, entry.src_addr), (99, 99));
 }
@@ -371,13 +400,13 @@ fn cancelled_receive_is_an_error_entry() {
     recv(&node, &mut buf, 7);
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open.
-    let cancel = |number| unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(number)) };
+    let cancel = |number| unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) };
     assert_eq!(cancel(8), -2);
     assert_eq!(cancel(7), 0);
     assert_eq!(node.try_read::<FiCqTaggedEntry>().err(), Some(EAVAIL));
-    let mut entry = untouched();
+    let mut entry = patterned_error_entry();
     assert_eq!(node.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.op_context), (125, context(7)));
+    assert_eq!((entry.err, entry.op_context), (125, numbered_context(7)));
 }
 
 #[test]

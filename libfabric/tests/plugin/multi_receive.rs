@@ -11,7 +11,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void, iovec};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, Plugin, context};
+use crate::host::{API_VERSION, CqEntry, Node, Pair, Plugin, numbered_context};
 
 const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
@@ -40,14 +40,14 @@ fn recvmsg(node: &Node, memory: &mut [u8], pieces: usize, number: usize) -> isiz
         desc: ptr::null_mut(),
         iov_count: parts.len(),
         addr: FI_ADDR_UNSPEC,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     // SAFETY: the endpoint is open, and the memory lives until the buffer is released.
     unsafe { ((*(*ep).msg).recvmsg)(ep, &raw const msg, MULTI_RECV) }
 }
 
-fn send<E: CqEntry>(pair: &Pair<E>, message: &'static [u8]) {
+fn inject<E: CqEntry>(pair: &Pair<E>, message: &'static [u8]) {
     let ep = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the message lives for ever.
     let sent = unsafe {
@@ -75,7 +75,7 @@ fn set_minimum(node: &Node, bytes: usize) {
 }
 
 /// The offset and length of an entry's message in its buffer.
-fn place(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
+fn offset_and_len(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
     (buf.addr() - memory.0.as_ptr().addr(), len)
 }
 
@@ -86,14 +86,14 @@ fn entries_point_at_their_messages() {
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
     for message in [&b"first"[..], b"", b"the second", b"3rd"] {
-        send(&pair, message);
+        inject(&pair, message);
     }
-    let [_, received] = pair.completions(0, 4);
+    let [_, received] = pair.read_completions(0, 4);
     let told: Vec<_> = received
         .iter()
         .map(|(entry, source)| {
-            assert_eq!((entry.op_context, *source), (context(5), pair.to_left));
-            (entry.flags, place(&memory, entry.buf, entry.len))
+            assert_eq!((entry.op_context, *source), (numbered_context(5), pair.to_left));
+            (entry.flags, offset_and_len(&memory, entry.buf, entry.len))
         })
         .collect();
     let last = RECV | MSG | MULTI_RECV;
@@ -101,10 +101,10 @@ fn entries_point_at_their_messages() {
     assert_eq!(told, expected);
     assert_eq!(&memory.0[8..18], b"the second");
 
-    send(&pair, b"and the last one");
-    let [_, received] = pair.completions(0, 1);
+    inject(&pair, b"and the last one");
+    let [_, received] = pair.read_completions(0, 1);
     let entry = &received[0].0;
-    assert_eq!((entry.flags, place(&memory, entry.buf, entry.len)), (last, (32, 16)));
+    assert_eq!((entry.flags, offset_and_len(&memory, entry.buf, entry.len)), (last, (32, 16)));
     assert_eq!(&memory.0[32..48], b"and the last one");
 }
 
@@ -114,16 +114,19 @@ fn data_format_points_at_the_message_and_msg_format_does_not() {
     let pair: Pair<FiCqDataEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_DATA);
     set_minimum(&pair.right, 64);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
-    send(&pair, b"data");
-    let [_, received] = pair.completions(0, 1);
+    inject(&pair, b"data");
+    let [_, received] = pair.read_completions(0, 1);
     let entry = &received[0].0;
-    assert_eq!((entry.flags, place(&memory, entry.buf, entry.len)), (RECV | MSG | MULTI_RECV, (0, 4)));
+    assert_eq!(
+        (entry.flags, offset_and_len(&memory, entry.buf, entry.len)),
+        (RECV | MSG | MULTI_RECV, (0, 4))
+    );
 
     let pair: Pair<FiCqMsgEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_MSG);
     set_minimum(&pair.right, 64);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 6), 0);
-    send(&pair, b"msg");
-    let [_, received] = pair.completions(0, 1);
+    inject(&pair, b"msg");
+    let [_, received] = pair.read_completions(0, 1);
     assert_eq!((received[0].0.flags, received[0].0.len), (RECV | MSG | MULTI_RECV, 3));
     assert_eq!(&memory.0[..4], b"msga");
 }
@@ -135,9 +138,9 @@ fn release_without_a_message_has_no_buffer() {
     let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
     assert_eq!(recvmsg(&pair.right, &mut first.0, 1, 5), 0);
     assert_eq!(recvmsg(&pair.right, &mut second.0, 1, 6), 0);
-    send(&pair, &[1; 60]);
-    send(&pair, &[2; 60]);
-    let [_, received] = pair.completions(0, 3);
+    inject(&pair, &[1; 60]);
+    inject(&pair, &[2; 60]);
+    let [_, received] = pair.read_completions(0, 3);
     let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect();
     assert_eq!(told, [(5, RECV | MSG), (5, MULTI_RECV), (6, RECV | MSG)]);
     let release = &received[1].0;
@@ -148,12 +151,12 @@ fn release_without_a_message_has_no_buffer() {
     // Cancelling the other buffer releases it with an error.
     let ep = pair.right.ep.as_ptr();
     // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(6)) }, 0);
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(6)) }, 0);
     // SAFETY: all zeroes are an entry.
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-    pair.until(|pair| pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL));
+    pair.wait_until(|pair| pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL));
     assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.op_context, entry.err), (context(6), ECANCELED));
+    assert_eq!((entry.op_context, entry.err), (numbered_context(6), ECANCELED));
     assert_eq!(entry.flags, RECV | MSG | MULTI_RECV);
     assert!(entry.buf.is_null());
 }
@@ -163,8 +166,8 @@ fn error_entry_points_at_its_message() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
-    send(&pair, &[7; 100]);
-    pair.until(|pair| {
+    inject(&pair, &[7; 100]);
+    pair.wait_until(|pair| {
         assert!(pair.left.try_read::<FiCqTaggedEntry>().is_err(), "what was injected reports nothing");
         pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
     });
@@ -172,10 +175,10 @@ fn error_entry_points_at_its_message() {
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
     assert_eq!(pair.right.read_error(&mut entry), 1);
     assert_eq!((entry.err, entry.olen, entry.flags), (ETRUNC, 36, RECV | MSG));
-    assert_eq!(place(&memory, entry.buf, entry.len), (0, 64));
+    assert_eq!(offset_and_len(&memory, entry.buf, entry.len), (0, 64));
     assert_eq!(memory.0, [7; 64]);
-    let [_, received] = pair.completions(0, 1);
-    assert_eq!((received[0].0.op_context, received[0].0.flags), (context(5), MULTI_RECV));
+    let [_, received] = pair.read_completions(0, 1);
+    assert_eq!((received[0].0.op_context, received[0].0.flags), (numbered_context(5), MULTI_RECV));
 }
 
 #[test]
@@ -188,13 +191,16 @@ fn multi_recv_may_be_the_default_of_untagged_receives() {
     let mut memory = Memory([0; 64]);
     let buf = memory.0.as_mut_ptr().cast();
     // SAFETY: the endpoint is open, and the memory lives until the buffer is released.
-    let posted = unsafe { ((*(*ep).msg).recv)(ep, buf, 64, ptr::null_mut(), FI_ADDR_UNSPEC, context(5)) };
+    let posted =
+        unsafe { ((*(*ep).msg).recv)(ep, buf, 64, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(5)) };
     assert_eq!(posted, 0);
-    send(&pair, &[1; 30]);
-    send(&pair, &[2; 30]);
-    let [_, received] = pair.completions(0, 2);
-    let places: Vec<_> =
-        received.iter().map(|(entry, _)| (entry.flags, place(&memory, entry.buf, entry.len))).collect();
+    inject(&pair, &[1; 30]);
+    inject(&pair, &[2; 30]);
+    let [_, received] = pair.read_completions(0, 2);
+    let places: Vec<_> = received
+        .iter()
+        .map(|(entry, _)| (entry.flags, offset_and_len(&memory, entry.buf, entry.len)))
+        .collect();
     assert_eq!(places, [(RECV | MSG, (0, 30)), (RECV | MSG | MULTI_RECV, (32, 30))]);
 }
 
@@ -217,7 +223,7 @@ fn tagged_receive_ignores_multi_recv() {
         addr: FI_ADDR_UNSPEC,
         tag: 1,
         ignore: 0,
-        context: context(5),
+        context: numbered_context(5),
         data: 0,
     };
     let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
@@ -227,10 +233,10 @@ fn tagged_receive_ignores_multi_recv() {
     // SAFETY: the endpoint is open, and the message lives until the completion was read.
     let sent = unsafe {
         let buf = message.as_ptr().cast();
-        ((*(*left).tagged).send)(left, buf, 30, ptr::null_mut(), pair.to_right, 1, context(6))
+        ((*(*left).tagged).send)(left, buf, 30, ptr::null_mut(), pair.to_right, 1, numbered_context(6))
     };
     assert_eq!(sent, 0);
-    let [_, received] = pair.completions(1, 1);
+    let [_, received] = pair.read_completions(1, 1);
     let entry = &received[0].0;
     assert_eq!((entry.op_context.addr(), entry.flags, entry.len), (5, RECV | TAGGED, 30));
     assert_eq!(memory.0[..30], message);
@@ -238,7 +244,7 @@ fn tagged_receive_ignores_multi_recv() {
 
 #[test]
 fn min_multi_recv_is_an_endpoint_option() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let (mut value, mut len) = (0, size_of::<usize>());
     let read = |value: &mut usize, len: &mut usize| {
         getopt(&node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, len)
@@ -268,7 +274,7 @@ fn min_multi_recv_is_an_endpoint_option() {
 
 #[test]
 fn getinfo_offers_multi_recv() {
-    for info in Plugin::get().loopback().iter() {
+    for info in Plugin::get().loopback_infos().iter() {
         // SAFETY: answers have all their attributes.
         let rx_caps = unsafe { (*info.rx_attr).caps };
         assert!(info.caps & MULTI_RECV != 0 && rx_caps & MULTI_RECV != 0);

@@ -8,7 +8,9 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, Node, Object, Plugin, av_attr, context, cq_attr, eq_attr, open_fabric};
+use crate::host::{
+    API_VERSION, Node, Object, Plugin, av_attr, cq_attr, eq_attr, numbered_context, open_fabric,
+};
 
 const EINVAL: c_int = -22;
 const EBUSY: c_int = -16;
@@ -43,7 +45,7 @@ fn object_in_use_is_not_closed_by_the_plugin() {
 
 #[test]
 fn queue_is_busy_once_bound() {
-    let Node { ep, cq, av, eq, domain, fabric } = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let Node { ep, cq, av, eq, domain, fabric } = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     assert_eq!(ep.bind(&cq, FI_RECV), 0);
     let cq = assert_busy(cq);
     drop((ep, cq, av, eq, domain, fabric));
@@ -51,7 +53,7 @@ fn queue_is_busy_once_bound() {
 
 #[test]
 fn object_of_another_class_is_refused() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     for wrong in [node.fabric.fid(), node.domain.fid(), node.ep.fid(), ptr::null_mut()] {
         let ep = node.ep.fid();
         // SAFETY: the objects are open.
@@ -68,7 +70,7 @@ fn object_of_another_class_is_refused() {
 
 #[test]
 fn fabric_attributes_name_the_fabric() {
-    let infos = Plugin::get().loopback();
+    let infos = Plugin::get().loopback_infos();
     let open = Plugin::get().provider().fabric;
     let attr = infos.first().fabric_attr;
     let mut name = *b"elsewhere\0";
@@ -90,32 +92,35 @@ fn fabric_attributes_name_the_fabric() {
 
 #[test]
 fn objects_keep_the_applications_context() {
-    let infos = Plugin::get().loopback();
+    let infos = Plugin::get().loopback_infos();
     let fabric = open_fabric(infos.first(), API_VERSION);
     let open = |domain| {
         // SAFETY: the fabric is open and the info valid.
-        unsafe { ((*(*fabric.as_ptr()).ops).domain)(fabric.as_ptr(), infos.as_ptr(), domain, context(77)) }
+        unsafe {
+            ((*(*fabric.as_ptr()).ops).domain)(fabric.as_ptr(), infos.as_ptr(), domain, numbered_context(77))
+        }
     };
     let domain = Object::open(open).expect("a domain");
     // SAFETY: the domain is open.
-    assert_eq!(unsafe { (*domain.fid()).context }, context(77));
+    assert_eq!(unsafe { (*domain.fid()).context }, numbered_context(77));
     let (at, mut attr) = (domain.as_ptr(), cq_attr(FI_CQ_FORMAT_TAGGED));
     // SAFETY: the domain is open.
-    let cq = Object::open(|cq| unsafe { ((*(*at).ops).cq_open)(at, &raw mut attr, cq, context(78)) });
+    let cq =
+        Object::open(|cq| unsafe { ((*(*at).ops).cq_open)(at, &raw mut attr, cq, numbered_context(78)) });
     let cq = cq.expect("a completion queue");
     // SAFETY: the queue is open.
-    assert_eq!(unsafe { (*cq.fid()).context }, context(78));
+    assert_eq!(unsafe { (*cq.fid()).context }, numbered_context(78));
     drop(cq);
     drop(domain);
 }
 
 #[test]
 fn unsupported_attributes_are_refused() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused_cq = |change: fn(&mut homespun_fi::abi::eq::FiCqAttr)| {
         let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
         change(&mut attr);
-        node.domain.cq(&mut attr).err()
+        node.domain.open_cq(&mut attr).err()
     };
     assert_eq!(refused_cq(|attr| attr.wait_obj = FI_WAIT_SET), Some(EINVAL), "there is no set");
     assert_eq!(refused_cq(|attr| attr.wait_obj = 99), Some(EINVAL));
@@ -126,7 +131,7 @@ fn unsupported_attributes_are_refused() {
     let refused_av = |change: fn(&mut homespun_fi::abi::domain::FiAvAttr)| {
         let mut attr = av_attr();
         change(&mut attr);
-        node.domain.av(&mut attr).err()
+        node.domain.open_av(&mut attr).err()
     };
     assert_eq!(refused_av(|attr| attr.r#type = 99), Some(ENODATA));
     assert_eq!(refused_av(|attr| attr.rx_ctx_bits = -1), None, "endpoints have one receive context");
@@ -135,24 +140,24 @@ fn unsupported_attributes_are_refused() {
 
     let mut attr = eq_attr(0);
     attr.wait_obj = FI_WAIT_SET;
-    assert_eq!(node.fabric.eq(&mut attr).err(), Some(EINVAL), "there is no set");
+    assert_eq!(node.fabric.open_eq(&mut attr).err(), Some(EINVAL), "there is no set");
     attr.wait_obj = 99;
-    assert_eq!(node.fabric.eq(&mut attr).err(), Some(EINVAL));
-    assert_eq!(node.fabric.eq(&mut eq_attr(1 << 42)).err(), Some(EBADFLAGS));
-    assert_eq!(node.fabric.eq(&mut eq_attr(FI_PEER)).err(), Some(EINVAL), "fi_peer(3)");
+    assert_eq!(node.fabric.open_eq(&mut attr).err(), Some(EINVAL));
+    assert_eq!(node.fabric.open_eq(&mut eq_attr(1 << 42)).err(), Some(EBADFLAGS));
+    assert_eq!(node.fabric.open_eq(&mut eq_attr(FI_PEER)).err(), Some(EINVAL), "fi_peer(3)");
 }
 
 #[test]
 fn signaling_vector_is_ignored() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
     (attr.flags, attr.signaling_vector) = (FI_AFFINITY, 1_000_000);
-    assert!(node.domain.cq(&mut attr).is_ok());
+    assert!(node.domain.open_cq(&mut attr).is_ok());
 }
 
 #[test]
 fn enable_needs_address_vector_and_queues() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let enable = || node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut());
     assert_eq!(enable(), ENOAV);
     assert_eq!(node.ep.bind(&node.av, 1), EBADFLAGS);
@@ -197,7 +202,7 @@ fn getname_with_a_short_buffer_answers_etoosmall() {
 
 #[test]
 fn setname_is_refused_once_the_endpoint_has_an_address() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let ep = node.ep.as_ptr();
     // SAFETY: all zeroes are an address.
     let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };

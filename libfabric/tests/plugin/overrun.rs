@@ -5,34 +5,36 @@ use std::{mem, ptr};
 use homespun_fi::abi::FI_ADDR_UNSPEC;
 use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
 
-use crate::host::{Node, context, until};
+use crate::host::{Node, numbered_context, wait_until};
 
 const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 const EOVERRUN: isize = -268;
 
 /// Posts and cancels a receive, which writes an error entry at once.
-fn fail(node: &Node, number: usize) {
+fn write_error_entry(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
     unsafe {
         let recv = (*(*ep).tagged).recv;
-        let posted = recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, 0, 0, context(number));
+        let posted =
+            recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, 0, 0, numbered_context(number));
         assert_eq!(posted, 0);
-        assert_eq!(((*(*ep).ops).cancel)(ep.cast(), context(number)), 0);
+        assert_eq!(((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)), 0);
     }
 }
 
 /// Sends an empty message without a tag.
-fn send(node: &Node, to: u64, number: usize) {
+fn send_empty(node: &Node, to: u64, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the message has no memory.
-    let posted = unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), to, context(number)) };
+    let posted =
+        unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), to, numbered_context(number)) };
     assert_eq!(posted, 0);
 }
 
 /// `fi_cq_read` of no entries, which drives progress and returns the state of the queue.
-fn look(node: &Node) -> isize {
+fn progress(node: &Node) -> isize {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and no room is needed.
     unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) }
@@ -44,17 +46,17 @@ fn try_read(node: &Node) -> Result<usize, isize> {
 
 #[test]
 fn overrun_queue_returns_its_entries_then_eoverrun_for_good() {
-    let node = Node::unprotected(2);
+    let node = Node::open_unprotected(2);
     let to = node.insert(&node.name());
-    send(&node, to, 1);
-    until(|| {
-        let seen = look(&node);
+    send_empty(&node, to, 1);
+    wait_until(|| {
+        let seen = progress(&node);
         assert!([0, EAGAIN].contains(&seen), "{seen}");
         seen == 0
     });
-    fail(&node, 2);
-    fail(&node, 3);
-    send(&node, to, 4);
+    write_error_entry(&node, 2);
+    write_error_entry(&node, 3);
+    send_empty(&node, to, 4);
 
     // SAFETY: all zeroes are an entry.
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
@@ -62,13 +64,13 @@ fn overrun_queue_returns_its_entries_then_eoverrun_for_good() {
     assert_eq!(try_read(&node), Ok(1));
     assert_eq!(try_read(&node), Err(EAVAIL));
     assert_eq!(node.read_error(&mut entry), 1);
-    assert_eq!((entry.op_context, entry.err), (context(2), 125));
+    assert_eq!((entry.op_context, entry.err), (numbered_context(2), 125));
     for number in 5..8 {
         assert_eq!(try_read(&node), Err(EOVERRUN));
-        assert_eq!(look(&node), EOVERRUN);
+        assert_eq!(progress(&node), EOVERRUN);
         assert_eq!(node.read_error(&mut entry), EOVERRUN);
         // Posts still succeed, but report nothing.
-        fail(&node, number);
+        write_error_entry(&node, number);
     }
 }
 
@@ -77,14 +79,14 @@ fn errors_wait_for_room_under_resource_management() {
     let node = Node::open();
     // The queue has 64 entries.
     for number in 1..=100 {
-        fail(&node, number);
+        write_error_entry(&node, number);
     }
     // SAFETY: all zeroes are an entry.
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
     for number in 1..=100 {
         assert_eq!(try_read(&node), Err(EAVAIL));
         assert_eq!(node.read_error(&mut entry), 1);
-        assert_eq!(entry.op_context, context(number));
+        assert_eq!(entry.op_context, numbered_context(number));
     }
     assert_eq!((try_read(&node), node.read_error(&mut entry)), (Err(EAGAIN), EAGAIN));
 }

@@ -10,8 +10,8 @@ use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_SETOPSFLAG, FI_TRANSMIT};
 use libc::iovec;
 
-use crate::host::{API_VERSION, Node, Pair, context};
-use crate::messages::untouched;
+use crate::host::{API_VERSION, Node, Pair, numbered_context};
+use crate::messages::patterned_error_entry;
 
 const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
@@ -42,12 +42,12 @@ const SILENT_READS: usize = 400;
 /// How often a test peeks before it sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
-fn pair() -> Pair {
+fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
 /// Memory for a receive; or none, with a count that must not be read.
-fn parts(room: Option<&mut [u8]>) -> (iovec, usize) {
+fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
         None => (iovec { iov_base: ptr::null_mut(), iov_len: 0 }, usize::MAX),
@@ -56,7 +56,7 @@ fn parts(room: Option<&mut [u8]>) -> (iovec, usize) {
 
 /// `fi_trecvmsg` of the tag. The room must live until the completion was read.
 fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
-    let (part, iov_count) = parts(room);
+    let (part, iov_count) = iov_and_count(room);
     let msg = FiMsgTagged {
         msg_iov: if iov_count == 1 { &raw const part } else { ptr::null() },
         desc: ptr::null_mut(),
@@ -64,7 +64,7 @@ fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> 
         addr: FI_ADDR_UNSPEC,
         tag: TAG,
         ignore: 0,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     let ep = node.ep.as_ptr();
@@ -74,13 +74,13 @@ fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> 
 
 /// `fi_recvmsg`. The room must live until the completion was read.
 fn recvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
-    let (part, iov_count) = parts(room);
+    let (part, iov_count) = iov_and_count(room);
     let msg = FiMsg {
         msg_iov: if iov_count == 1 { &raw const part } else { ptr::null() },
         desc: ptr::null_mut(),
         iov_count,
         addr: FI_ADDR_UNSPEC,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     let ep = node.ep.as_ptr();
@@ -98,7 +98,7 @@ fn tsendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> i
         addr: pair.to_right,
         tag: TAG,
         ignore: 0,
-        context: context(number),
+        context: numbered_context(number),
         data: 99,
     };
     let ep = pair.left.ep.as_ptr();
@@ -114,7 +114,7 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
         desc: ptr::null_mut(),
         iov_count: 1,
         addr: pair.to_right,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
@@ -125,13 +125,13 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
 /// The right side's next entry with its source, or the number and context of an error.
 fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
     let mut answer = None;
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         match pair.right.try_read() {
             Ok(entry) => answer = Some(Ok(entry)),
             Err(EAGAIN) => {}
             Err(error) => {
                 assert_eq!(error, EAVAIL);
-                let mut entry = untouched();
+                let mut entry = patterned_error_entry();
                 assert_eq!(pair.right.read_error(&mut entry), 1);
                 assert_eq!((entry.flags, entry.len, entry.olen), (RECV | TAGGED, 0, 0));
                 answer = Some(Err((entry.err, entry.op_context.addr())));
@@ -145,7 +145,7 @@ fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
 }
 
 /// Peeks until a message is found.
-fn found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
+fn peek_until_found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
     loop {
         assert_eq!(trecvmsg(&pair.right, None, PEEK | flags, number), 0);
         match next(pair) {
@@ -161,14 +161,14 @@ fn check_nothing_waits(pair: &Pair) {
     assert_eq!(next(pair).err(), Some((ENOMSG, 99)));
 }
 
-fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
+fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
     assert!(entry.buf.is_null(), "no data is there");
     (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
 }
 
 #[test]
 fn peek_without_a_message_fails() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(trecvmsg(&pair.right, None, PEEK, 7), 0);
     assert_eq!(next(&pair).err(), Some((ENOMSG, 7)));
     assert_eq!(pair.right.error_text(ENOMSG), c"No message of desired type");
@@ -177,7 +177,7 @@ fn peek_without_a_message_fails() {
 
 #[test]
 fn peeks_that_read_no_queue_make_progress() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
     // A context with a claimed message is refused, which shows without a queue that one was found.
@@ -197,59 +197,59 @@ fn peeks_that_read_no_queue_make_progress() {
 
 #[test]
 fn peek_finds_a_message_and_leaves_it() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", REMOTE_CQ_DATA, 1), 0);
     for number in [2, 3] {
-        let (entry, source) = found(&pair, 0, number);
-        assert_eq!(fields(&entry), (number, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
+        let (entry, source) = peek_until_found(&pair, 0, number);
+        assert_eq!(entry_fields(&entry), (number, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
         assert_eq!(source, pair.to_left);
     }
     let mut room = [0; 8];
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), 0, 4), 0);
     let (entry, _) = next(&pair).expect("the message");
-    assert_eq!(fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
+    assert_eq!(entry_fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
     assert_eq!(&room, b"hello\0\0\0");
     check_nothing_waits(&pair);
 }
 
 #[test]
 fn claimed_message_is_received_only_by_its_claim() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"first", 0, 1), 0);
     assert_eq!(tsendmsg(&pair, b"second", 0, 1), 0);
-    assert_eq!(fields(&found(&pair, CLAIM, 2).0), (2, RECV | TAGGED, 5, 0, TAG));
+    assert_eq!(entry_fields(&peek_until_found(&pair, CLAIM, 2).0), (2, RECV | TAGGED, 5, 0, TAG));
     assert_eq!(trecvmsg(&pair.right, None, PEEK | CLAIM, 2), EINVAL, "one message for a context");
 
     let (mut other, mut room) = ([0; 8], [0; 8]);
     assert_eq!(trecvmsg(&pair.right, Some(&mut other), 0, 3), 0);
-    assert_eq!(fields(&next(&pair).expect("the other message").0), (3, RECV | TAGGED, 6, 0, TAG));
+    assert_eq!(entry_fields(&next(&pair).expect("the other message").0), (3, RECV | TAGGED, 6, 0, TAG));
     assert_eq!(&other, b"second\0\0");
 
     assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "a tagged message was claimed");
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(fields(&next(&pair).expect("the claimed message").0), (2, RECV | TAGGED, 5, 0, TAG));
+    assert_eq!(entry_fields(&next(&pair).expect("the claimed message").0), (2, RECV | TAGGED, 5, 0, TAG));
     assert_eq!(&room, b"first\0\0\0");
     assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "received already");
 }
 
 #[test]
 fn discarded_message_is_never_received() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"not wanted", 0, 1), 0);
-    assert_eq!(fields(&found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
+    assert_eq!(entry_fields(&peek_until_found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
     check_nothing_waits(&pair);
 
     assert_eq!(tsendmsg(&pair, b"nor this", 0, 1), 0);
-    found(&pair, CLAIM, 3);
+    peek_until_found(&pair, CLAIM, 3);
     assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), 0);
-    assert_eq!(fields(&next(&pair).expect("the discarded message").0), (3, RECV | TAGGED, 8, 0, TAG));
+    assert_eq!(entry_fields(&next(&pair).expect("the discarded message").0), (3, RECV | TAGGED, 8, 0, TAG));
     check_nothing_waits(&pair);
     assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), ENOENT);
 }
 
 #[test]
 fn untagged_messages_may_be_claimed() {
-    let pair = pair();
+    let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"tagged", 0, 1), 0);
     assert_eq!(sendmsg(&pair, b"untagged", 0, 1), 0);
     // Messages of one peer arrive in order, so the untagged one arrives last.
@@ -257,12 +257,12 @@ fn untagged_messages_may_be_claimed() {
     let entry = loop {
         assert_eq!(recvmsg(&pair.right, None, PEEK | CLAIM, 2), 0);
         let mut answer = None;
-        pair.until(|pair| {
+        pair.wait_until(|pair| {
             let _ = pair.left.try_read::<FiCqTaggedEntry>();
             match pair.right.try_read::<FiCqTaggedEntry>() {
                 Ok((entry, _)) => answer = Some(Some(entry)),
                 Err(EAVAIL) => {
-                    let mut error = untouched();
+                    let mut error = patterned_error_entry();
                     assert_eq!(pair.right.read_error(&mut error), 1);
                     assert_eq!((error.err, error.flags), (ENOMSG, RECV | MSG));
                     answer = Some(None);
@@ -275,16 +275,16 @@ fn untagged_messages_may_be_claimed() {
             break entry;
         }
     };
-    assert_eq!(fields(&entry), (2, RECV | MSG, 8, 0, 0));
+    assert_eq!(entry_fields(&entry), (2, RECV | MSG, 8, 0, 0));
     assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
-    assert_eq!(fields(&next(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
+    assert_eq!(entry_fields(&next(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
     assert_eq!(&room, b"untagged");
-    assert_eq!(found(&pair, DISCARD, 3).0.len, 6, "the tagged one is still there");
+    assert_eq!(peek_until_found(&pair, DISCARD, 3).0.len, 6, "the tagged one is still there");
 }
 
 #[test]
 fn contradictory_flags_are_refused() {
-    let pair = pair();
+    let pair = open_pair();
     for receive in [trecvmsg, recvmsg] {
         assert_eq!(receive(&pair.right, None, PEEK | CLAIM | DISCARD, 1), EINVAL);
         assert_eq!(receive(&pair.right, None, CLAIM | DISCARD, 1), ENOENT);
@@ -305,7 +305,7 @@ fn contradictory_flags_are_refused() {
 
 #[test]
 fn meaningless_flags_are_ignored() {
-    let pair = pair();
+    let pair = open_pair();
     let for_sends = [1 << 40, 1 << 63, PEEK, CLAIM, DISCARD, COMMIT_COMPLETE];
     let for_receives = [1 << 40, 1 << 63, FENCE, MATCH_COMPLETE, DISCARD, REMOTE_CQ_DATA];
     type Send = fn(&Pair, &'static [u8], u64, usize) -> isize;
@@ -316,19 +316,19 @@ fn meaningless_flags_are_ignored() {
             let mut room = [0; 8];
             assert_eq!(receive(&pair.right, Some(&mut room), receive_flag, 2), 0);
             assert_eq!(send(&pair, b"8 bytes!", send_flag, 1), 0);
-            let [sent, received] = pair.completions(1, 1);
+            let [sent, received] = pair.read_completions(1, 1);
             assert_eq!(sent[0].0.op_context.addr(), 1);
             assert_eq!((received[0].0.op_context.addr(), received[0].0.len), (2, 8));
             assert_eq!(&room, b"8 bytes!");
         }
     }
     assert_eq!(tsendmsg(&pair, b"8 bytes!", 0, 3), 0);
-    assert_eq!(found(&pair, FENCE | MATCH_COMPLETE | 1 << 40, 4).0.len, 8);
+    assert_eq!(peek_until_found(&pair, FENCE | MATCH_COMPLETE | 1 << 40, 4).0.len, 8);
 }
 
 #[test]
 fn fenced_sends_wait_for_preceding_matches() {
-    let pair = pair();
+    let pair = open_pair();
     let mut rooms = [[0; 8]; 3];
     assert_eq!(tsendmsg(&pair, b"first", MATCH_COMPLETE, 1), 0);
     assert_eq!(tsendmsg(&pair, b"second", FENCE | MATCH_COMPLETE, 2), 0);
@@ -345,11 +345,11 @@ fn fenced_sends_wait_for_preceding_matches() {
     };
     nothing_ends();
     assert_eq!(trecvmsg(&pair.right, Some(first), 0, 4), 0);
-    let [sent, received] = pair.completions(1, 1);
+    let [sent, received] = pair.read_completions(1, 1);
     assert_eq!((told(&sent), told(&received)), (vec![(1, SEND | TAGGED)], vec![(4, RECV | TAGGED)]));
     nothing_ends();
     assert_eq!(trecvmsg(&pair.right, Some(second), 0, 5), 0);
-    let [sent, received] = pair.completions(2, 2);
+    let [sent, received] = pair.read_completions(2, 2);
     assert_eq!(told(&sent), [(2, SEND | TAGGED), (3, SEND | MSG)]);
     assert_eq!(told(&received), [(5, RECV | TAGGED), (6, RECV | MSG)]);
     assert_eq!(rooms, [*b"first\0\0\0", *b"second\0\0", *b"third\0\0\0"]);

@@ -8,7 +8,7 @@ use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::FiCqTaggedEntry;
 use libc::iovec;
 
-use crate::host::{Node, context, until};
+use crate::host::{Node, numbered_context, wait_until};
 
 /// A length that no eager protocol covers.
 const LEN_BYTES: usize = 200_000;
@@ -17,9 +17,9 @@ const LEN_BYTES: usize = 200_000;
 const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
 /// Two endpoints; the first has the address of the second.
-fn pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64) {
+fn open_pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64) {
     let (left, right) =
-        (Node::in_domain(threading, data_progress), Node::in_domain(threading, data_progress));
+        (Node::open_in_domain(threading, data_progress), Node::open_in_domain(threading, data_progress));
     let to_right = left.insert(&right.name());
     (left, right, to_right)
 }
@@ -29,7 +29,7 @@ fn recv(node: &Node, room: &mut [u8]) {
     // SAFETY: the endpoint is open, and the room lives until the completion was read.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, room.as_mut_ptr().cast(), room.len(), ptr::null_mut(), FI_ADDR_UNSPEC, context(1))
+        recv(ep, room.as_mut_ptr().cast(), room.len(), ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(1))
     };
     assert_eq!(posted, 0);
 }
@@ -42,7 +42,7 @@ fn send(node: &Node, message: &[u8], to: u64) {
         desc: ptr::null_mut(),
         iov_count: 1,
         addr: to,
-        context: context(2),
+        context: numbered_context(2),
         data: 0,
     };
     // SAFETY: the endpoint is open, and the message lives until the completion was read.
@@ -62,36 +62,36 @@ fn read(node: &Node) -> Option<usize> {
 
 #[test]
 fn idle_peer_receives_under_automatic_progress() {
-    let (left, right, to_right) = pair(Threading::Safe, Progress::Auto);
+    let (left, right, to_right) = open_pair(Threading::Safe, Progress::Auto);
     let (message, mut room) = (vec![7; LEN_BYTES], vec![0; LEN_BYTES]);
     recv(&right, &mut room);
     send(&left, &message, to_right);
-    until(|| read(&left) == Some(2));
+    wait_until(|| read(&left) == Some(2));
     // The application has not called it before.
-    until(|| read(&right) == Some(1));
+    wait_until(|| read(&right) == Some(1));
     assert!(room == message);
 }
 
 #[test]
 fn automatic_progress_accepts_any_threading() {
-    let (left, right, to_right) = pair(Threading::Domain, Progress::Auto);
+    let (left, right, to_right) = open_pair(Threading::Domain, Progress::Auto);
     let (message, mut room) = (vec![7; LEN_BYTES], vec![0; LEN_BYTES]);
     recv(&right, &mut room);
     send(&left, &message, to_right);
-    until(|| read(&left) == Some(2));
-    until(|| read(&right) == Some(1));
+    wait_until(|| read(&left) == Some(2));
+    wait_until(|| read(&right) == Some(1));
     assert!(room == message);
 }
 
 #[test]
 fn domain_threading_delivers_messages_without_locks() {
-    let (left, right, to_right) = pair(Threading::Domain, Progress::Manual);
+    let (left, right, to_right) = open_pair(Threading::Domain, Progress::Manual);
     for len_bytes in [0, 8, LEN_BYTES] {
         let (message, mut room) = (vec![7; len_bytes], vec![0; len_bytes]);
         recv(&right, &mut room);
         send(&left, &message, to_right);
         let (mut is_sent, mut is_received) = (false, false);
-        until(|| {
+        wait_until(|| {
             is_sent |= read(&left) == Some(2);
             is_received |= read(&right) == Some(1);
             is_sent && is_received

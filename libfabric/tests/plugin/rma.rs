@@ -13,7 +13,7 @@ use homespun_fi::abi::{
 use libc::{c_int, c_void, iovec};
 use tempfile::NamedTempFile;
 
-use crate::host::{API_VERSION, Node, Object, Pair, context};
+use crate::host::{API_VERSION, Node, Object, Pair, numbered_context};
 
 const RMA: u64 = 1 << 2;
 const READ: u64 = 1 << 8;
@@ -36,7 +36,7 @@ const EOPNOTSUPP: c_int = 95;
 
 const KEY: u64 = 77;
 
-fn pair() -> Pair {
+fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn reg(
 }
 
 /// A file of so many bytes, and its mapping.
-pub(crate) fn mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
+pub(crate) fn make_mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
     let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     file.as_file().set_len(len_bytes as u64).expect("room for it");
     // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone,
@@ -90,7 +90,7 @@ fn reg_at(
 /// Languages with global memory register all of it (`FI_MR_ALLOCATED` is not required).
 #[test]
 fn region_may_span_the_whole_address_space() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
     let region = reg_at(&pair.right.domain, ptr::null_mut(), usize::MAX, KEY).expect("a region");
     let mut memory = *b"here and now";
@@ -100,14 +100,23 @@ fn region_may_span_the_whole_address_space() {
     unsafe {
         let rma = &*(*left).rma;
         assert_eq!(
-            (rma.write)(left, b"then".as_ptr().cast(), 4, none, pair.to_right, place, KEY, context(1)),
+            (rma.write)(
+                left,
+                b"then".as_ptr().cast(),
+                4,
+                none,
+                pair.to_right,
+                place,
+                KEY,
+                numbered_context(1)
+            ),
             0
         );
-        assert_eq!(pair.completions(1, 0)[0].len(), 1);
+        assert_eq!(pair.read_completions(1, 0)[0].len(), 1);
         let into = read.as_mut_ptr().cast();
-        assert_eq!((rma.read)(left, into, 4, none, pair.to_right, place + 5, KEY, context(2)), 0);
+        assert_eq!((rma.read)(left, into, 4, none, pair.to_right, place + 5, KEY, numbered_context(2)), 0);
     }
-    assert_eq!(pair.completions(1, 0)[0].len(), 1);
+    assert_eq!(pair.read_completions(1, 0)[0].len(), 1);
     assert!(region.close().is_ok());
     assert_eq!((&memory, &read), (b"then and now", b"and "));
 }
@@ -117,14 +126,14 @@ fn iov(part: &mut [u8]) -> iovec {
 }
 
 /// An entry's fields, without the buffer, which is null.
-fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64) {
+fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64) {
     assert!(entry.buf.is_null() && entry.tag == 0);
     (entry.op_context.addr(), entry.flags, entry.len, entry.data)
 }
 
 #[test]
 fn every_write_call_changes_the_region() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
     let mut memory = [0u8; 60];
     let region = reg(&pair.right.domain, &mut memory, KEY, 0).expect("a region");
@@ -146,22 +155,22 @@ fn every_write_call_changes_the_region() {
             addr: to,
             rma_iov: &raw const target,
             rma_iov_count: 1,
-            context: context(4),
+            context: numbered_context(4),
             data: 14,
         };
         let bytes = |text: &'static [u8]| text.as_ptr().cast();
-        assert_eq!((rma.write)(left, bytes(b"write"), 5, none, to, 0, KEY, context(1)), 0);
-        assert_eq!((rma.writev)(left, parts.as_ptr(), none.cast(), 2, to, 10, KEY, context(2)), 0);
-        assert_eq!((rma.writedata)(left, bytes(b"data"), 4, none, 12, to, 20, KEY, context(3)), 0);
+        assert_eq!((rma.write)(left, bytes(b"write"), 5, none, to, 0, KEY, numbered_context(1)), 0);
+        assert_eq!((rma.writev)(left, parts.as_ptr(), none.cast(), 2, to, 10, KEY, numbered_context(2)), 0);
+        assert_eq!((rma.writedata)(left, bytes(b"data"), 4, none, 12, to, 20, KEY, numbered_context(3)), 0);
         assert_eq!((rma.inject)(left, bytes(b"inject"), 6, to, 30, KEY), 0);
         assert_eq!((rma.writemsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
         assert_eq!((rma.injectdata)(left, bytes(b"last"), 4, 13, to, 50, KEY), 0);
     }
-    let [written, told] = pair.completions(4, 3);
-    let written: Vec<_> = written.iter().map(|(entry, _)| fields(entry)).collect();
+    let [written, told] = pair.read_completions(4, 3);
+    let written: Vec<_> = written.iter().map(|(entry, _)| entry_fields(entry)).collect();
     assert_eq!(written, [1, 2, 3, 4].map(|number| (number, RMA | WRITE, 0, 0)));
     let flags = RMA | REMOTE_WRITE | REMOTE_CQ_DATA;
-    let told: Vec<_> = told.iter().map(|(entry, _)| fields(entry)).collect();
+    let told: Vec<_> = told.iter().map(|(entry, _)| entry_fields(entry)).collect();
     assert_eq!(told, [(0, flags, 4, 12), (0, flags, 4, 14), (0, flags, 4, 13)]);
     assert!(region.close().is_ok());
     let expected =
@@ -171,7 +180,7 @@ fn every_write_call_changes_the_region() {
 
 #[test]
 fn every_read_call_returns_the_region() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
     let mut halves = [*b"01234567", *b"89abcdef"];
     let domain = pair.right.domain.as_ptr();
@@ -191,10 +200,10 @@ fn every_read_call_returns_the_region() {
     unsafe {
         let rma = &*(*left).rma;
         let [one, two, three] = &mut rooms;
-        assert_eq!((rma.read)(left, one.as_mut_ptr().cast(), 6, none, from, 5, KEY, context(1)), 0);
+        assert_eq!((rma.read)(left, one.as_mut_ptr().cast(), 6, none, from, 5, KEY, numbered_context(1)), 0);
         let (start, end) = two.split_at_mut(1);
         let parts = [iov(start), iov(end)];
-        assert_eq!((rma.readv)(left, parts.as_ptr(), none.cast(), 2, from, 0, KEY, context(2)), 0);
+        assert_eq!((rma.readv)(left, parts.as_ptr(), none.cast(), 2, from, 0, KEY, numbered_context(2)), 0);
         let parts = [iov(three)];
         let target = FiRmaIov { addr: 10, len: 6, key: KEY };
         let msg = FiMsgRma {
@@ -204,20 +213,20 @@ fn every_read_call_returns_the_region() {
             addr: from,
             rma_iov: &raw const target,
             rma_iov_count: 1,
-            context: context(3),
+            context: numbered_context(3),
             data: 0,
         };
         assert_eq!((rma.readmsg)(left, &raw const msg, 0), 0);
     }
-    let [read, _] = pair.completions(3, 0);
-    let read: Vec<_> = read.iter().map(|(entry, _)| fields(entry)).collect();
+    let [read, _] = pair.read_completions(3, 0);
+    let read: Vec<_> = read.iter().map(|(entry, _)| entry_fields(entry)).collect();
     assert_eq!(read, [1, 2, 3].map(|number| (number, RMA | READ, 0, 0)));
     assert_eq!(rooms, [*b"56789a", *b"012345", *b"abcdef"]);
 }
 
 #[test]
 fn refusal_by_the_target_is_an_error_entry() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the buffer lives for ever.
     let posted = unsafe {
@@ -229,11 +238,11 @@ fn refusal_by_the_target_is_an_error_entry() {
             pair.to_right,
             0,
             1,
-            context(5),
+            numbered_context(5),
         )
     };
     assert_eq!(posted, 0);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
         pair.left.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
     });
@@ -245,9 +254,9 @@ fn refusal_by_the_target_is_an_error_entry() {
 
 #[test]
 fn committed_write_is_in_the_file() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
-    let (file, mapped) = mapped_file(8192);
+    let (file, mapped) = make_mapped_file(8192);
     let _region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
     let mut other = [0u8; 8];
     assert_eq!(reg(&pair.right.domain, &mut other, 1, RMA_PMEM).err(), Some(EINVAL), "no file's memory");
@@ -263,18 +272,18 @@ fn committed_write_is_in_the_file() {
             addr: pair.to_right,
             rma_iov: &raw const target,
             rma_iov_count: 1,
-            context: context(number),
+            context: numbered_context(number),
             data: 0,
         };
         // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
         assert_eq!(unsafe { ((*(*left).rma).writemsg)(left, &raw const msg, COMMIT_COMPLETE) }, 0);
     };
     post(4092, KEY, 1);
-    let [written, _] = pair.completions(1, 0);
-    assert_eq!(fields(&written[0].0), (1, RMA | WRITE, 0, 0));
+    let [written, _] = pair.read_completions(1, 0);
+    assert_eq!(entry_fields(&written[0].0), (1, RMA | WRITE, 0, 0));
     assert_eq!(fs::read(file.path()).expect("the file")[4092..4100], *b"for good");
     post(0, 1, 2);
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
         pair.left.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
     });
@@ -316,7 +325,7 @@ fn remote_segment_must_be_single_and_match_the_local_length() {
 
 #[test]
 fn access_of_no_bytes_needs_no_remote_segment() {
-    let pair = pair();
+    let pair = open_pair();
     let left = pair.left.ep.as_ptr();
     let target = FiRmaIov { addr: 0, len: 0, key: KEY };
     let none = FiMsgRma {
@@ -326,7 +335,7 @@ fn access_of_no_bytes_needs_no_remote_segment() {
         addr: pair.to_right,
         rma_iov: ptr::null(),
         rma_iov_count: 0,
-        context: context(1),
+        context: numbered_context(1),
         data: 5,
     };
     let one = FiMsgRma { rma_iov: &raw const target, rma_iov_count: 1, ..none };
@@ -337,13 +346,13 @@ fn access_of_no_bytes_needs_no_remote_segment() {
         unsafe {
             let rma = &*(*left).rma;
             assert_eq!((rma.readmsg)(left, &raw const msg, 0), 0);
-            let [read, _] = pair.completions(1, 0);
-            assert_eq!(fields(&read[0].0), (1, RMA | READ, 0, 0));
+            let [read, _] = pair.read_completions(1, 0);
+            assert_eq!(entry_fields(&read[0].0), (1, RMA | READ, 0, 0));
             assert_eq!((rma.writemsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
         }
-        let [written, told] = pair.completions(1, 1);
-        assert_eq!(fields(&written[0].0), (1, RMA | WRITE, 0, 0));
-        assert_eq!(fields(&told[0].0), (0, RMA | REMOTE_WRITE | REMOTE_CQ_DATA, 0, 5));
+        let [written, told] = pair.read_completions(1, 1);
+        assert_eq!(entry_fields(&written[0].0), (1, RMA | WRITE, 0, 0));
+        assert_eq!(entry_fields(&told[0].0), (0, RMA | REMOTE_WRITE | REMOTE_CQ_DATA, 0, 5));
     }
 }
 
@@ -367,20 +376,21 @@ fn registration_follows_the_manual_page() {
         access: REMOTE_READ,
         offset: 0,
         requested_key: 5,
-        context: context(9),
+        context: numbered_context(9),
         auth_key_size: 0,
         auth_key: ptr::null_mut(),
         iface: 0,
         device: 0,
     };
     let domain = node.domain.as_ptr();
-    let regattr = |attr: &FiMrAttr| {
+    let regattr_with = |attr: &FiMrAttr, flags| {
         // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
-        Object::<FidMr>::open(|mr| unsafe { ((*(*domain).mr).regattr)(domain.cast(), attr, 0, mr) })
+        Object::<FidMr>::open(|mr| unsafe { ((*(*domain).mr).regattr)(domain.cast(), attr, flags, mr) })
     };
+    let regattr = |attr: &FiMrAttr| regattr_with(attr, 0);
     let other = regattr(&attr).expect("a region");
     // SAFETY: the region is open.
-    unsafe { assert_eq!(((*other.as_ptr()).key, (*other.fid()).context), (5, context(9))) };
+    unsafe { assert_eq!(((*other.as_ptr()).key, (*other.fid()).context), (5, numbered_context(9))) };
     attr.requested_key = 6;
     // FI_MSG, FI_RMA, FI_TAGGED and FI_ATOMIC, which are capabilities.
     for capability in [1 << 1, RMA, 1 << 3, 1 << 4] {
@@ -392,11 +402,12 @@ fn registration_follows_the_manual_page() {
     }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
     // With FI_MR_DMABUF the memory is described by another structure, which is not read as vectors.
-    // SAFETY: the domain is open.
-    let dmabuf = Object::<FidMr>::open(|mr| unsafe {
-        ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, 1 << 40, mr)
-    });
-    assert_eq!(dmabuf.err(), Some(EBADFLAGS));
+    assert_eq!(regattr_with(&attr, 1 << 40).err(), Some(EBADFLAGS));
+    // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and one of no header.
+    for flag in [1 << 41, 1 << 45, 1 << 46, 1 << 33] {
+        let region = regattr_with(&attr, flag);
+        assert!(region.is_ok_and(|region| region.close().is_ok()), "{flag:#x} is ignored");
+    }
     assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
     assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
 

@@ -3,8 +3,8 @@
 use std::{ptr, thread};
 
 use homespun_fi::abi::eq::{
-    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidCq,
-    FidPoll, FidWait,
+    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr,
+    FidCntr, FidCq, FidPoll, FidWait,
 };
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
@@ -14,7 +14,9 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, Node, Object, context, counter_attr, cq_attr, eq_attr, until};
+use crate::host::{
+    API_VERSION, CqEntry, Node, Object, counter_attr, cq_attr, eq_attr, numbered_context, wait_until,
+};
 
 const EAGAIN: c_int = -11;
 const EBUSY: c_int = -16;
@@ -37,35 +39,51 @@ macro_rules! call {
 }
 
 /// `fi_wait_open`.
-fn wait_set(node: &Node, wait_obj: u32, flags: u64) -> Result<Object<FidWait>, c_int> {
+fn open_wait_set(node: &Node, wait_obj: u32, flags: u64) -> Result<Object<FidWait>, c_int> {
     let mut attr = FiWaitAttr { wait_obj, flags };
     Object::open(|set| call!(node.fabric, wait_open, &raw mut attr, set))
 }
 
 /// `fi_poll_open`.
-fn poll_set(node: &Node) -> Object<FidPoll> {
+fn open_poll_set(node: &Node) -> Object<FidPoll> {
     let mut attr = FiPollAttr { flags: 0 };
     Object::open(|set| call!(node.domain, poll_open, &raw mut attr, set)).expect("a poll set")
 }
 
 /// A queue and a counter that are members of a set, with these contexts.
-fn members(node: &Node, set: &Object<FidWait>, contexts: [usize; 2]) -> (Object<FidCq>, Object<FidCntr>) {
+fn open_members(
+    node: &Node,
+    set: &Object<FidWait>,
+    contexts: [usize; 2],
+) -> (Object<FidCq>, Object<FidCntr>) {
     let wait_set = set.as_ptr();
     let mut cq = FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
     let mut cntr = FiCntrAttr { wait_set, ..counter_attr(FI_WAIT_SET) };
-    let [of_cq, of_cntr] = contexts.map(context);
+    let [of_cq, of_cntr] = contexts.map(numbered_context);
     let cq = Object::open(|opened| call!(node.domain, cq_open, &raw mut cq, opened, of_cq));
     let cntr = Object::open(|opened| call!(node.domain, cntr_open, &raw mut cntr, opened, of_cntr));
     (cq.expect("a completion queue"), cntr.expect("a counter"))
 }
 
 /// Writes the error of a cancelled receive to the queue of an endpoint.
-fn fail(node: &Node) {
+fn write_cq_error(node: &Node) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
     unsafe {
-        let posted = ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, context(1));
-        assert_eq!((posted, ((*(*ep).ops).cancel)(ep.cast(), context(1))), (0, 0));
+        let posted =
+            ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(1));
+        assert_eq!((posted, ((*(*ep).ops).cancel)(ep.cast(), numbered_context(1))), (0, 0));
+    }
+}
+
+/// Receives a message of the endpoint's own, of which it injects the other end: one entry.
+fn receive_from_itself(node: &Node) {
+    let (ep, to) = (node.ep.as_ptr(), node.insert(&node.name()));
+    // SAFETY: the endpoint is open, and the message has no memory.
+    unsafe {
+        let posted =
+            ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(1));
+        assert_eq!((posted, ((*(*ep).msg).inject)(ep, ptr::null(), 0, to)), (0, 0));
     }
 }
 
@@ -76,7 +94,7 @@ fn readerr(cq: &Object<FidCq>) {
 }
 
 /// A node whose endpoint reports to this queue.
-fn reporting_to(node: &Node, cq: &Object<FidCq>) {
+fn bind_and_enable(node: &Node, cq: &Object<FidCq>) {
     assert_eq!(node.ep.bind(&node.av, 0), 0);
     assert_eq!(node.ep.bind(cq, FI_TRANSMIT | FI_RECV), 0);
     assert_eq!(node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
@@ -88,7 +106,7 @@ fn trywait(node: &Node, fid: *mut Fid) -> c_int {
 }
 
 /// Closes a node's endpoint before the queue that it reports to, and all objects in order of dependence.
-fn close(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: Object<FidWait>) {
+fn close_all(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: Object<FidWait>) {
     let Node { ep, cq: unused, av, eq, domain, fabric } = node;
     drop(ep);
     drop((cq, cntr, set, unused, av, eq, domain, fabric));
@@ -109,10 +127,10 @@ impl Shared<'_> {
 #[test]
 fn wait_ends_for_an_event_of_any_member() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
-        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
-        let (cq, cntr) = members(&node, &set, [1, 2]);
-        reporting_to(&node, &cq);
+        let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
+        let (cq, cntr) = open_members(&node, &set, [1, 2]);
+        bind_and_enable(&node, &cq);
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
         thread::scope(|scope| {
@@ -122,7 +140,7 @@ fn wait_ends_for_an_event_of_any_member() {
             assert_eq!(waits.join().expect("no panic"), 0);
         });
         assert_eq!(call!(set, wait, 0), ETIMEDOUT, "that was told");
-        fail(&node);
+        write_cq_error(&node);
         assert_eq!(call!(set, wait, -1), 0);
         readerr(&cq);
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
@@ -130,37 +148,40 @@ fn wait_ends_for_an_event_of_any_member() {
         assert_eq!(call!(cq, sread, entry.as_mut_ptr().cast(), 1, ptr::null(), -1), EINVAL as isize);
         let Err((set, error)) = set.close() else { panic!("it has members") };
         assert_eq!(error, EBUSY);
-        close(node, cq, Some(cntr), set);
+        close_all(node, cq, Some(cntr), set);
     }
 }
 
 #[test]
 fn condition_of_a_member_does_not_delay_the_set() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
-        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
+        let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
         // A threshold is passed to blocking reads, which a member of a set has not.
         let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
         let mut attr =
             FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-        let cq = node.domain.cq(&mut attr).expect("a completion queue");
-        reporting_to(&node, &cq);
+        let cq = node.domain.open_cq(&mut attr).expect("a completion queue");
+        bind_and_enable(&node, &cq);
         assert_eq!(call!(set, wait, 5), ETIMEDOUT);
-        fail(&node);
+        receive_from_itself(&node);
+        // A success, since an error would end a wait for any number of entries.
         assert_eq!(call!(set, wait, PATIENCE_MS), 0, "one entry is enough");
-        readerr(&cq);
+        let mut entries = [FiCqTaggedEntry::EMPTY; 2];
+        assert_eq!(call!(cq, read, entries.as_mut_ptr().cast(), 2), 1, "there is only one");
+        assert_eq!(entries[0].op_context, numbered_context(1));
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
-        close(node, cq, None, set);
+        close_all(node, cq, None, set);
     }
 }
 
 #[test]
 fn wait_object_of_a_set_signals_its_members() {
     for wait_obj in [FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_UNSPEC] {
-        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
-        let (cq, cntr) = members(&node, &set, [1, 2]);
-        reporting_to(&node, &cq);
+        let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
+        let (cq, cntr) = open_members(&node, &set, [1, 2]);
+        bind_and_enable(&node, &cq);
         let mut said = 0_u32;
         assert_eq!((set.control(FI_GETWAITOBJ, &raw mut said), said), (0, wait_obj));
         assert_eq!((cq.control(FI_GETWAITOBJ, &raw mut said), said), (0, FI_WAIT_SET));
@@ -170,7 +191,7 @@ fn wait_object_of_a_set_signals_its_members() {
         assert_eq!(answer, if is_had { 0 } else { ENODATA });
         assert_eq!(cq.control(FI_GETWAIT, room.as_mut_ptr()), ENODATA);
         assert_eq!(set.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
-        until(|| trywait(&node, set.fid()) == 0);
+        wait_until(|| trywait(&node, set.fid()) == 0);
         assert_eq!(trywait(&node, cq.fid()), 0);
         call!(cntr, add, 1);
         assert_eq!(trywait(&node, cq.fid()), EAGAIN, "it speaks for all members");
@@ -183,9 +204,9 @@ fn wait_object_of_a_set_signals_its_members() {
                 unsafe { libc::poll(&raw mut pollfd, 1, at_most_ms) == 1 }
             };
             assert_eq!(call!(cntr, read), 1);
-            until(|| trywait(&node, set.fid()) == 0);
+            wait_until(|| trywait(&node, set.fid()) == 0);
             assert!(!is_readable(0));
-            fail(&node);
+            write_cq_error(&node);
             assert!(is_readable(PATIENCE_MS));
             assert_eq!(trywait(&node, set.fid()), EAGAIN);
         } else if is_had {
@@ -193,17 +214,17 @@ fn wait_object_of_a_set_signals_its_members() {
             assert_eq!(set.control(FI_GETWAIT, &raw mut pair), 0);
             assert!(!pair.mutex.is_null() && !pair.cond.is_null());
         }
-        close(node, cq, Some(cntr), set);
+        close_all(node, cq, Some(cntr), set);
     }
 }
 
 #[test]
 fn wait_set_accepts_an_event_queue() {
     const FI_WRITE: u64 = 1 << 9;
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let set = wait_set(&node, FI_WAIT_UNSPEC, 0).expect("a wait set");
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let set = open_wait_set(&node, FI_WAIT_UNSPEC, 0).expect("a wait set");
     let mut attr = FiEqAttr { wait_obj: FI_WAIT_SET, wait_set: set.as_ptr(), ..eq_attr(FI_WRITE) };
-    let eq = node.fabric.eq(&mut attr).expect("an event queue");
+    let eq = node.fabric.open_eq(&mut attr).expect("an event queue");
     assert_eq!(call!(set, wait, 0), ETIMEDOUT);
     assert_eq!(call!(eq, write, 7, ptr::null(), 0, 0), 0);
     assert_eq!(call!(set, wait, -1), 0);
@@ -218,8 +239,8 @@ fn wait_set_accepts_an_event_queue() {
 
 #[test]
 fn invalid_wait_set_attributes_are_refused() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused = |wait_obj, flags| wait_set(&node, wait_obj, flags).err();
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |wait_obj, flags| open_wait_set(&node, wait_obj, flags).err();
     assert_eq!(refused(FI_WAIT_NONE, 0), Some(EINVAL));
     assert_eq!(refused(FI_WAIT_SET, 0), Some(EINVAL));
     assert_eq!(refused(99, 0), Some(EINVAL));
@@ -230,25 +251,25 @@ fn invalid_wait_set_attributes_are_refused() {
     assert_eq!(null.err(), Some(EINVAL));
     // An object of another class is no set.
     let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_SET) };
-    assert_eq!(node.domain.counter(&mut attr).err(), Some(EINVAL));
+    assert_eq!(node.domain.open_counter(&mut attr).err(), Some(EINVAL));
     let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_NONE) };
-    assert!(node.domain.counter(&mut attr).is_ok(), "it is ignored otherwise");
+    assert!(node.domain.open_counter(&mut attr).is_ok(), "it is ignored otherwise");
     let wait_set = node.av.as_ptr().cast();
     for (wait_obj, refused) in
         [(FI_WAIT_SET, Some(EINVAL)), (FI_WAIT_NONE, None), (FI_WAIT_UNSPEC, None), (FI_WAIT_FD, None)]
     {
         let mut attr = FiCqAttr { wait_obj, wait_set, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-        assert_eq!(node.domain.cq(&mut attr).err(), refused);
+        assert_eq!(node.domain.open_cq(&mut attr).err(), refused);
     }
 }
 
 #[test]
 fn poll_returns_the_members_with_events() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let waits = wait_set(&node, FI_WAIT_YIELD, 0).expect("a wait set");
-    let (cq, cntr) = members(&node, &waits, [11, 12]);
-    reporting_to(&node, &cq);
-    let set = poll_set(&node);
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let waits = open_wait_set(&node, FI_WAIT_YIELD, 0).expect("a wait set");
+    let (cq, cntr) = open_members(&node, &waits, [11, 12]);
+    bind_and_enable(&node, &cq);
+    let set = open_poll_set(&node);
     for fid in [cq.fid(), cntr.fid()] {
         assert_eq!(call!(set, poll_add, fid, 1), EBADFLAGS);
         assert_eq!(call!(set, poll_add, fid, 0), 0);
@@ -257,12 +278,12 @@ fn poll_returns_the_members_with_events() {
     let mut contexts = [ptr::null_mut(); 2];
     let mut poll = |room| (call!(set, poll, contexts.as_mut_ptr(), room), contexts);
     assert_eq!(poll(2).0, 0);
-    fail(&node);
-    assert_eq!(poll(2), (1, [context(11), ptr::null_mut()]));
+    write_cq_error(&node);
+    assert_eq!(poll(2), (1, [numbered_context(11), ptr::null_mut()]));
     call!(cntr, add, 1);
     let (found, mut both) = poll(2);
     both.sort_unstable();
-    assert_eq!((found, both), (2, [context(11), context(12)]));
+    assert_eq!((found, both), (2, [numbered_context(11), numbered_context(12)]));
     assert_eq!(poll(2).0, 1, "a counter that has not changed since has nothing to tell");
     readerr(&cq);
     assert_eq!(poll(2).0, 0);
@@ -283,5 +304,5 @@ fn poll_returns_the_members_with_events() {
     assert_eq!(call!(set, poll_del, cq.fid(), 0), 0);
     drop(cntr);
     drop(set);
-    close(node, cq, None, waits);
+    close_all(node, cq, None, waits);
 }

@@ -14,7 +14,7 @@ use homespun_fi::abi::{
 use libc::{c_int, c_void, iovec};
 
 use crate::host::{
-    API_VERSION, CqEntry, InfoList, Node, Object, Pair, Plugin, av_attr, context, cq_attr, eq_attr,
+    API_VERSION, CqEntry, InfoList, Node, Object, Pair, Plugin, av_attr, cq_attr, eq_attr, numbered_context,
     open_fabric,
 };
 
@@ -32,8 +32,8 @@ const EBADFLAGS: c_int = -260;
 const FI_SHARED_CONTEXT: usize = usize::MAX;
 
 /// Infos for endpoints that share a transmit context.
-fn sharing_transmit() -> InfoList {
-    let infos = Plugin::get().loopback();
+fn infos_sharing_transmit() -> InfoList {
+    let infos = Plugin::get().loopback_infos();
     for info in infos.iter() {
         // SAFETY: answers have all their attributes, and nothing else uses these.
         unsafe { (*info.ep_attr).tx_ctx_cnt = FI_SHARED_CONTEXT };
@@ -42,14 +42,14 @@ fn sharing_transmit() -> InfoList {
 }
 
 /// An endpoint in its own domain with a transmit context, bound to all its objects but that context.
-fn open(infos: &InfoList) -> (Node, Object<FidStx>) {
+fn open_with_transmit_context(infos: &InfoList) -> (Node, Object<FidStx>) {
     let fabric = open_fabric(infos.first(), API_VERSION);
-    let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
-    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-    let stx = domain.transmit_context(infos.first().tx_attr).expect("a transmit context");
-    let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
-    let av = domain.av(&mut av_attr()).expect("an address vector");
-    let cq = domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
+    let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
+    let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+    let stx = domain.open_transmit_context(infos.first().tx_attr).expect("a transmit context");
+    let ep = domain.open_endpoint(infos.as_ptr()).expect("an endpoint");
+    let av = domain.open_av(&mut av_attr()).expect("an address vector");
+    let cq = domain.open_cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
     assert_eq!(ep.bind(&av, 0), 0);
     assert_eq!(ep.bind(&cq, FI_TRANSMIT | FI_RECV), 0);
     assert_eq!(ep.bind(&eq, 0), 0);
@@ -62,7 +62,7 @@ fn enable(ep: &Object<FidEp>) -> c_int {
 
 #[test]
 fn getinfo_grants_a_shared_transmit_context() {
-    let infos = sharing_transmit();
+    let infos = infos_sharing_transmit();
     let answer = Plugin::get().getinfo(None, None, 0, infos.as_ptr()).expect("an answer");
     for info in answer.iter() {
         // SAFETY: answers have all their attributes.
@@ -74,25 +74,25 @@ fn getinfo_grants_a_shared_transmit_context() {
 
 #[test]
 fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
-    let (node, stx) = open(&sharing_transmit());
+    let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(enable(&node.ep), 0);
-    let pair: Pair<FiCqTaggedEntry> = Pair::of(node, Node::open());
+    let pair: Pair<FiCqTaggedEntry> = Pair::from_nodes(node, Node::open());
     // The `fid` of a context is valid, as that of every object.
     // SAFETY: the context is open.
-    assert_eq!(unsafe { (*stx.fid()).context }, context(3));
+    assert_eq!(unsafe { (*stx.fid()).context }, numbered_context(3));
     let (mut received, sent) = ([0_u8; 8], *b"homespun");
     let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
     // SAFETY: the endpoints are open; buffers outlive the operations.
     unsafe {
         let (buf, none) = (received.as_mut_ptr().cast(), ptr::null_mut());
-        assert_eq!(((*(*right).msg).recv)(right, buf, 8, none, u64::MAX, context(1)), 0);
+        assert_eq!(((*(*right).msg).recv)(right, buf, 8, none, u64::MAX, numbered_context(1)), 0);
         let buf = sent.as_ptr().cast();
-        assert_eq!(((*(*left).msg).send)(left, buf, 8, none, pair.to_right, context(2)), 0);
+        assert_eq!(((*(*left).msg).send)(left, buf, 8, none, pair.to_right, numbered_context(2)), 0);
     }
-    let [sent_entries, received_entries] = pair.completions(1, 1);
-    assert_eq!(sent_entries[0].0.op_context, context(2));
-    assert_eq!(received_entries[0].0.op_context, context(1));
+    let [sent_entries, received_entries] = pair.read_completions(1, 1);
+    assert_eq!(sent_entries[0].0.op_context, numbered_context(2));
+    assert_eq!(received_entries[0].0.op_context, numbered_context(1));
     assert_eq!(received, sent);
     drop(pair.left.ep);
     assert!(stx.close().is_ok());
@@ -100,14 +100,14 @@ fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
 
 #[test]
 fn invalid_uses_of_a_transmit_context_are_refused() {
-    let infos = sharing_transmit();
-    let (node, stx) = open(&infos);
+    let infos = infos_sharing_transmit();
+    let (node, stx) = open_with_transmit_context(&infos);
     assert_eq!(enable(&node.ep), EOPBADSTATE, "no context is bound");
     assert_eq!(node.ep.bind(&stx, FI_TRANSMIT), EBADFLAGS);
     assert_eq!(stx.bind(&node.cq, FI_TRANSMIT) as isize, ENOSYS, "queues are those of its endpoints");
-    let (other_node, other_stx) = open(&infos);
+    let (other_node, other_stx) = open_with_transmit_context(&infos);
     assert_eq!(node.ep.bind(&other_stx, 0), EDOMAIN);
-    let own = node.domain.endpoint(Plugin::get().loopback().as_ptr()).expect("an endpoint");
+    let own = node.domain.open_endpoint(Plugin::get().loopback_infos().as_ptr()).expect("an endpoint");
     assert_eq!(own.bind(&stx, 0), EINVAL, "it has a context of its own");
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(node.ep.bind(&stx, 0), EBUSY);
@@ -118,7 +118,7 @@ fn invalid_uses_of_a_transmit_context_are_refused() {
 
 #[test]
 fn transmit_context_is_busy_while_an_endpoint_is_bound() {
-    let (node, stx) = open(&sharing_transmit());
+    let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
     let (domain, busy) = node.domain.close().expect_err("the context depends on it");
     assert_eq!(busy, EBUSY);
     assert_eq!(node.ep.bind(&stx, 0), 0);
@@ -131,14 +131,14 @@ fn transmit_context_is_busy_while_an_endpoint_is_bound() {
 
 #[test]
 fn transmit_context_attributes_are_optional_and_bounded() {
-    let infos = Plugin::get().loopback();
+    let infos = Plugin::get().loopback_infos();
     let fabric = open_fabric(infos.first(), API_VERSION);
-    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-    drop(domain.transmit_context(ptr::null_mut()).expect("a context with all that there is"));
+    let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+    drop(domain.open_transmit_context(ptr::null_mut()).expect("a context with all that there is"));
     // SAFETY: answers have all their attributes, and nothing else uses these.
     let attr = unsafe { &mut *infos.first().tx_attr };
     attr.iov_limit = 1000;
-    assert_eq!(domain.transmit_context(attr).err(), Some(ENODATA));
+    assert_eq!(domain.open_transmit_context(attr).err(), Some(ENODATA));
     let domain = domain.as_ptr();
     // SAFETY: the domain is open; a context without a place to go is refused.
     let refused =
@@ -147,8 +147,8 @@ fn transmit_context_attributes_are_optional_and_bounded() {
 }
 
 /// Infos for endpoints that share a receive context.
-fn sharing_receive() -> InfoList {
-    let infos = Plugin::get().loopback();
+fn shared_receive_infos() -> InfoList {
+    let infos = Plugin::get().loopback_infos();
     for info in infos.iter() {
         // SAFETY: answers have all their attributes, and nothing else uses these.
         unsafe { (*info.ep_attr).rx_ctx_cnt = FI_SHARED_CONTEXT };
@@ -169,17 +169,17 @@ struct Sharers {
 
 impl Sharers {
     fn open() -> Sharers {
-        Sharers::with(&sharing_receive())
+        Sharers::open_with(&shared_receive_infos())
     }
 
-    fn with(infos: &InfoList) -> Sharers {
+    fn open_with(infos: &InfoList) -> Sharers {
         let fabric = open_fabric(infos.first(), API_VERSION);
-        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
-        let srx = domain.receive_context(infos.first().rx_attr).expect("a receive context");
-        let av = domain.av(&mut av_attr()).expect("an address vector");
-        let cq = [(), ()].map(|()| domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a queue"));
+        let domain = fabric.open_domain(infos.as_ptr()).expect("a domain");
+        let srx = domain.open_receive_context(infos.first().rx_attr).expect("a receive context");
+        let av = domain.open_av(&mut av_attr()).expect("an address vector");
+        let cq = [(), ()].map(|()| domain.open_cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a queue"));
         let ep = [&cq[0], &cq[1]].map(|cq| {
-            let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+            let ep = domain.open_endpoint(infos.as_ptr()).expect("an endpoint");
             assert_eq!(ep.bind(&av, 0), 0);
             assert_eq!(ep.bind(cq, FI_TRANSMIT | FI_RECV), 0);
             assert_eq!(enable(&ep), EOPBADSTATE, "no context is bound");
@@ -193,7 +193,7 @@ impl Sharers {
     /// Reads the next entry of one of the queues, driving both and the sender.
     fn next(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
         let mut found = FiCqTaggedEntry::EMPTY;
-        crate::host::until(|| {
+        crate::host::wait_until(|| {
             let _ = sender.try_read::<FiCqTaggedEntry>();
             let cq = self.cq[index].as_ptr();
             // SAFETY: the queue is open and has this format; there is room for an entry.
@@ -209,7 +209,7 @@ impl Sharers {
     }
 }
 
-fn name_of(ep: &Object<FidEp>) -> [u8; 16] {
+fn get_name(ep: &Object<FidEp>) -> [u8; 16] {
     let (mut name, mut len_bytes) = ([0; 16], 16);
     // SAFETY: the endpoint is open, and there is as much room as is said.
     let answer =
@@ -225,17 +225,17 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
 
 #[test]
 fn receive_context_without_directed_receives_ignores_the_source() {
-    let infos = sharing_receive();
+    let infos = shared_receive_infos();
     for info in infos.iter() {
         // SAFETY: answers have all their attributes, and nothing else uses these.
         unsafe { (*info.rx_attr).caps &= !FI_DIRECTED_RECV };
     }
-    check_every_receive(&Sharers::with(&infos), 12345);
+    check_every_receive(&Sharers::open_with(&infos), 12345);
 }
 
 fn check_every_receive(sharers: &Sharers, from: u64) {
     let sender = Node::open();
-    let to = [0, 1].map(|index| sender.insert(&name_of(&sharers.ep[index])));
+    let to = [0, 1].map(|index| sender.insert(&get_name(&sharers.ep[index])));
     let srx = sharers.srx.as_ptr();
     let mut room = [[0_u8; 8]; 6];
     let mut parts = room.each_mut().map(|room| iovec { iov_base: room.as_mut_ptr().cast(), iov_len: 8 });
@@ -244,19 +244,22 @@ fn check_every_receive(sharers: &Sharers, from: u64) {
     // SAFETY: the context is open; the buffers outlive the receives, and each is used once.
     unsafe {
         let (msg, tagged) = (&*(*srx).msg, &*(*srx).tagged);
-        assert_eq!((msg.recv)(srx, at(0), 8, none, from, context(10)), 0);
-        assert_eq!((msg.recvv)(srx, &raw const parts[1], none.cast(), 1, from, context(11)), 0);
+        assert_eq!((msg.recv)(srx, at(0), 8, none, from, numbered_context(10)), 0);
+        assert_eq!((msg.recvv)(srx, &raw const parts[1], none.cast(), 1, from, numbered_context(11)), 0);
         let message = FiMsg {
             msg_iov: &raw mut parts[2],
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: from,
-            context: context(12),
+            context: numbered_context(12),
             data: 0,
         };
         assert_eq!((msg.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
-        assert_eq!((tagged.recv)(srx, parts[3].iov_base, 8, none, from, 3, 0, context(13)), 0);
-        assert_eq!((tagged.recvv)(srx, &raw const parts[4], none.cast(), 1, from, 4, 0, context(14)), 0);
+        assert_eq!((tagged.recv)(srx, parts[3].iov_base, 8, none, from, 3, 0, numbered_context(13)), 0);
+        assert_eq!(
+            (tagged.recvv)(srx, &raw const parts[4], none.cast(), 1, from, 4, 0, numbered_context(14)),
+            0
+        );
         let message = FiMsgTagged {
             msg_iov: &raw mut parts[5],
             desc: ptr::null_mut(),
@@ -264,7 +267,7 @@ fn check_every_receive(sharers: &Sharers, from: u64) {
             addr: from,
             tag: 5,
             ignore: 0,
-            context: context(15),
+            context: numbered_context(15),
             data: 0,
         };
         assert_eq!((tagged.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
@@ -285,7 +288,11 @@ fn check_every_receive(sharers: &Sharers, from: u64) {
         };
         assert_eq!(sent, 0);
         let entry = sharers.next(number % 2, &sender);
-        assert_eq!((entry.op_context, entry.len), (context(10 + number), 8), "in the queue of its endpoint");
+        assert_eq!(
+            (entry.op_context, entry.len),
+            (numbered_context(10 + number), 8),
+            "in the queue of its endpoint"
+        );
         assert_eq!(room[number], message);
     }
 }
@@ -316,18 +323,18 @@ fn receive_context_takes_options_flags_and_cancels() {
     let none = ptr::null_mut::<c_void>();
     // SAFETY: the context is open.
     unsafe {
-        assert_eq!(((*(*srx).msg).recv)(srx, none, 0, none, FI_ADDR_UNSPEC, context(7)), 0);
-        assert_eq!(((*(*srx).ops).cancel)(fid, context(8)), ENOENT as isize);
-        assert_eq!(((*(*srx).ops).cancel)(fid, context(7)), 0);
+        assert_eq!(((*(*srx).msg).recv)(srx, none, 0, none, FI_ADDR_UNSPEC, numbered_context(7)), 0);
+        assert_eq!(((*(*srx).ops).cancel)(fid, numbered_context(8)), ENOENT as isize);
+        assert_eq!(((*(*srx).ops).cancel)(fid, numbered_context(7)), 0);
     }
 }
 
 #[test]
 fn invalid_uses_of_a_receive_context_are_refused() {
     let Sharers { ep: [first, second], srx, cq, av, domain, fabric } = Sharers::open();
-    let own = domain.endpoint(Plugin::get().loopback().as_ptr()).expect("an endpoint");
+    let own = domain.open_endpoint(Plugin::get().loopback_infos().as_ptr()).expect("an endpoint");
     assert_eq!(own.bind(&srx, 0), EINVAL, "it has a context of its own");
-    let sharer = domain.endpoint(sharing_receive().as_ptr()).expect("an endpoint");
+    let sharer = domain.open_endpoint(shared_receive_infos().as_ptr()).expect("an endpoint");
     assert_eq!(sharer.bind(&srx, FI_RECV), EBADFLAGS);
     assert_eq!(srx.bind(&cq[0], FI_RECV) as isize, ENOSYS, "queues are those of its endpoints");
     let other = Sharers::open();
@@ -346,4 +353,26 @@ fn invalid_uses_of_a_receive_context_are_refused() {
     drop(sharer);
     assert!(srx.close().is_ok());
     drop((cq, av, domain, fabric));
+}
+
+#[test]
+fn queue_of_an_endpoint_with_a_shared_context_is_busy() {
+    let (node, stx) = open_with_transmit_context(&infos_sharing_transmit());
+    assert_eq!(node.ep.bind(&stx, 0), 0);
+    assert_eq!(enable(&node.ep), 0);
+    let Node { ep, cq, av, eq, domain, fabric } = node;
+    let (cq, busy) = cq.close().expect_err("an endpoint reports to it");
+    assert_eq!(busy, EBUSY);
+    drop(ep);
+    assert!(cq.close().is_ok(), "though the context is there");
+    drop((stx, av, eq, domain, fabric));
+
+    let Sharers { ep: [first, second], srx, cq: [of_first, of_second], av, domain, fabric } = Sharers::open();
+    let (of_first, busy) = of_first.close().expect_err("an endpoint reports to it");
+    assert_eq!(busy, EBUSY);
+    drop(first);
+    assert!(of_first.close().is_ok(), "though the context is there, and another endpoint");
+    let (of_second, busy) = of_second.close().expect_err("an endpoint reports to it");
+    assert_eq!(busy, EBUSY);
+    drop((second, of_second, srx, av, domain, fabric));
 }

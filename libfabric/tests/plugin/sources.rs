@@ -2,11 +2,16 @@
 
 use std::ptr;
 
+use homespun_fi::abi::domain::FiAvAttr;
 use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
 use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, fi_version};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, context, until};
-use crate::messages::untouched;
+use crate::host::{API_VERSION, CqEntry, Node, Pair, av_attr, numbered_context, wait_until};
+use crate::messages::patterned_error_entry;
+
+/// `enum fi_av_type`.
+const FI_AV_MAP: u32 = 1;
+const FI_AV_TABLE: u32 = 2;
 
 const EADDRNOTAVAIL: i32 = 99;
 const EAGAIN: isize = -11;
@@ -14,14 +19,14 @@ const EAVAIL: isize = -259;
 const FI_RECV_MSG_DATA: u64 = 1 << 10 | 1 << 1 | 1 << 17;
 
 /// Sends a message with remote data, to be received with this context.
-fn message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
+fn send_message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
     let peer = from.insert(&to.name());
     let (left, right) = (from.ep.as_ptr(), to.ep.as_ptr());
     // SAFETY: the endpoints are open, and the memory lives until the completions were read.
     unsafe {
         let recv = (*(*right).msg).recv;
         let room = buf.as_mut_ptr().cast();
-        let posted = recv(right, room, buf.len(), ptr::null_mut(), FI_ADDR_UNSPEC, context(number));
+        let posted = recv(right, room, buf.len(), ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number));
         assert_eq!(posted, 0);
         let injectdata = (*(*left).msg).injectdata;
         assert_eq!(injectdata(left, b"stranger".as_ptr().cast(), 8, 0xfeed, peer), 0);
@@ -29,8 +34,8 @@ fn message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
 }
 
 /// Waits until an error is at the head of the receiver's queue.
-fn until_told(from: &Node, to: &Node) {
-    until(|| {
+fn await_error_at_head(from: &Node, to: &Node) {
+    wait_until(|| {
         assert_eq!(from.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
         match to.try_read::<FiCqTaggedEntry>() {
             Err(EAGAIN) => false,
@@ -44,25 +49,25 @@ fn until_told(from: &Node, to: &Node) {
 
 /// A sender, a receiver with the error of an unknown source at the head of its queue, and the buffer of
 /// that receive.
-fn told(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
-    let (stranger, receiver) = (Node::open(), Node::reporting_unknown_sources(api_version));
+fn open_with_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
+    let (stranger, receiver) = (Node::open(), Node::open_reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);
-    message(&stranger, &receiver, &mut *buf, 7);
-    until_told(&stranger, &receiver);
+    send_message(&stranger, &receiver, &mut *buf, 7);
+    await_error_at_head(&stranger, &receiver);
     (stranger, receiver, buf)
 }
 
 fn check_completion(entry: &FiCqErrEntry, buf: &[u8; 16]) {
     assert_eq!((entry.err, entry.olen), (EADDRNOTAVAIL, 0));
-    assert_eq!((entry.op_context, entry.flags), (context(7), FI_RECV_MSG_DATA));
+    assert_eq!((entry.op_context, entry.flags), (numbered_context(7), FI_RECV_MSG_DATA));
     assert_eq!((entry.len, entry.data, entry.tag), (8, 0xfeed, 0));
     assert_eq!(buf, b"stranger\0\0\0\0\0\0\0\0");
 }
 
 #[test]
 fn unknown_source_error_has_an_address_for_the_vector() {
-    let (stranger, receiver, buf) = told(fi_version(1, 20));
-    let mut entry = untouched();
+    let (stranger, receiver, buf) = open_with_source_error(fi_version(1, 20));
+    let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);
     check_completion(&entry, &buf);
     assert_eq!((entry.err_data_size, entry.src_addr), (16, FI_ADDR_NOTAVAIL));
@@ -76,12 +81,12 @@ fn unknown_source_error_has_an_address_for_the_vector() {
         unsafe { ((*(*av).ops).insert)(av, entry.err_data, 1, &raw mut known, 0, ptr::null_mut()) };
     assert_eq!((inserted, known), (1, 0));
     let mut buf = [0; 16];
-    message(&stranger, &receiver, &mut buf, 8);
-    until(|| {
+    send_message(&stranger, &receiver, &mut buf, 8);
+    wait_until(|| {
         let _ = stranger.try_read::<FiCqTaggedEntry>();
         match receiver.try_read::<FiCqTaggedEntry>() {
             Ok((entry, source)) => {
-                assert_eq!((entry.op_context, source), (context(8), known));
+                assert_eq!((entry.op_context, source), (numbered_context(8), known));
                 true
             }
             Err(error) => error != EAGAIN,
@@ -92,9 +97,9 @@ fn unknown_source_error_has_an_address_for_the_vector() {
 #[test]
 fn error_data_goes_into_the_applications_buffer() {
     for room_bytes in [28, 16, 4] {
-        let (stranger, receiver, buf) = told(API_VERSION);
+        let (stranger, receiver, buf) = open_with_source_error(API_VERSION);
         let mut data = [0xffu8; 32];
-        let mut entry = untouched();
+        let mut entry = patterned_error_entry();
         (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), room_bytes);
         assert_eq!(receiver.read_error(&mut entry), 1);
         check_completion(&entry, &buf);
@@ -109,14 +114,14 @@ fn error_data_goes_into_the_applications_buffer() {
 #[test]
 fn error_data_without_a_buffer_stays_until_the_next_readerr() {
     for (api_version, has_size) in [(API_VERSION, true), (fi_version(1, 4), false)] {
-        let (stranger, receiver, buf) = told(api_version);
-        let mut entry = untouched();
+        let (stranger, receiver, buf) = open_with_source_error(api_version);
+        let mut entry = patterned_error_entry();
         entry.err_data_size = if has_size { 0 } else { 99 };
         assert_eq!(receiver.read_error(&mut entry), 1);
         check_completion(&entry, &buf);
         assert_eq!(entry.err_data_size, if has_size { 16 } else { 99 });
         // Reads without an error leave the data alone.
-        assert_eq!(receiver.read_error(&mut untouched()), EAGAIN);
+        assert_eq!(receiver.read_error(&mut patterned_error_entry()), EAGAIN);
         // SAFETY: the provider keeps it until the next error is read.
         assert_eq!(unsafe { entry.err_data.cast::<[u8; 16]>().read() }, stranger.name());
     }
@@ -128,12 +133,12 @@ fn readfrom_returns_the_source_of_each_entry() {
     let mut bufs = [[0; 16]; 4];
     let [first @ .., last] = &mut bufs;
     for (number, buf) in first.iter_mut().enumerate() {
-        message(&pair.left, &pair.right, buf, number);
+        send_message(&pair.left, &pair.right, buf, number);
     }
     let cq = pair.right.cq.as_ptr();
     let mut entries = [FiCqTaggedEntry::EMPTY; 8];
     let mut found = 0;
-    pair.until(|pair| {
+    pair.wait_until(|pair| {
         assert_eq!(pair.left.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
         let mut sources = [99; 8];
         // SAFETY: the queue is open, and there is room for as many entries and sources.
@@ -147,8 +152,8 @@ fn readfrom_returns_the_source_of_each_entry() {
         found == 3
     });
     // Without an array for sources, `fi_cq_readfrom` returns entries alone.
-    message(&pair.left, &pair.right, last, 4);
-    pair.until(|pair| {
+    send_message(&pair.left, &pair.right, last, 4);
+    pair.wait_until(|pair| {
         assert_eq!(pair.left.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
         // SAFETY: the queue is open, and there is room for as many entries.
         unsafe {
@@ -159,9 +164,37 @@ fn readfrom_returns_the_source_of_each_entry() {
 }
 
 #[test]
+fn unknown_source_is_notavail_for_either_vector_type() {
+    for av_type in [FI_AV_MAP, FI_AV_TABLE] {
+        let mut attr = FiAvAttr { r#type: av_type, ..av_attr() };
+        let node = || Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let (stranger, Node { ep, cq, av, eq, domain, fabric }) = (Node::open(), node());
+        drop(av);
+        let av = domain.open_av(&mut attr).expect("an address vector of either type");
+        let receiver = Node { ep, cq, av, eq, domain, fabric }.bind_and_enable();
+        let receive = |number| {
+            let mut buf = [0; 16];
+            send_message(&stranger, &receiver, &mut buf, number);
+            let mut found = None;
+            wait_until(|| {
+                assert_eq!(stranger.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
+                found = receiver.try_read::<FiCqTaggedEntry>().ok();
+                found.is_some()
+            });
+            let (entry, source) = found.expect("it was waited for");
+            assert_eq!((entry.op_context, &buf[..8]), (numbered_context(number), &b"stranger"[..]));
+            source
+        };
+        assert_eq!(receive(1), FI_ADDR_NOTAVAIL, "type {av_type}");
+        let known = receiver.insert(&stranger.name());
+        assert_eq!((known, receive(2)), (0, known), "type {av_type}: the first place of the vector");
+    }
+}
+
+#[test]
 fn strerror_truncates_its_text_to_the_buffer() {
-    let (_stranger, receiver, _buf) = told(API_VERSION);
-    let mut entry = untouched();
+    let (_stranger, receiver, _buf) = open_with_source_error(API_VERSION);
+    let mut entry = patterned_error_entry();
     assert_eq!(receiver.read_error(&mut entry), 1);
     let whole = receiver.error_text(entry.prov_errno);
     for room_bytes in [0, 1, 5, 500] {

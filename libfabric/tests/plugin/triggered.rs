@@ -20,7 +20,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void, iovec};
 
-use crate::host::{API_VERSION, Node, Object, Pair, counter_attr, until};
+use crate::host::{API_VERSION, Node, Object, Pair, counter_attr, wait_until};
 use crate::rma::reg;
 
 const TRIGGER: u64 = 1 << 20;
@@ -39,17 +39,17 @@ const SUM: u32 = 2;
 const CSWAP: u32 = 12;
 
 /// Two nodes with each other's address and the trigger capability.
-fn pair() -> Pair {
+fn open_pair() -> Pair {
     const EVERYTHING: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | TRIGGER;
-    Pair::of(Node::with_caps(EVERYTHING), Node::with_caps(EVERYTHING))
+    Pair::from_nodes(Node::open_with_caps(EVERYTHING), Node::open_with_caps(EVERYTHING))
 }
 
-fn counter(node: &Node) -> Object<FidCntr> {
-    node.domain.counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter")
+fn open_counter(node: &Node) -> Object<FidCntr> {
+    node.domain.open_counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter")
 }
 
 /// `fi_cntr_read`, `fi_cntr_readerr`.
-fn values(counter: &Object<FidCntr>) -> (u64, u64) {
+fn read_values(counter: &Object<FidCntr>) -> (u64, u64) {
     let counter = counter.as_ptr();
     // SAFETY: the counter is open.
     unsafe { (((*(*counter).ops).read)(counter), ((*(*counter).ops).readerr)(counter)) }
@@ -62,7 +62,7 @@ fn add(counter: &Object<FidCntr>, value: u64) {
     assert_eq!(unsafe { ((*(*counter).ops).add)(counter, value) }, 0);
 }
 
-fn work<O>(
+fn make_work<O>(
     op_type: u32,
     op: &O,
     trigger: &Object<FidCntr>,
@@ -76,26 +76,26 @@ fn work<O>(
     work
 }
 
-fn queue(node: &Node, work: &mut FiDeferredWork) -> c_int {
+fn queue_work(node: &Node, work: &mut FiDeferredWork) -> c_int {
     node.domain.control(FI_QUEUE_WORK, ptr::from_mut(work))
 }
 
-fn vector<T>(memory: &mut [T]) -> iovec {
+fn make_iov<T>(memory: &mut [T]) -> iovec {
     iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: size_of_val(memory) }
 }
 
-fn message(iov: &iovec, addr: u64) -> FiMsg {
+fn make_msg(iov: &iovec, addr: u64) -> FiMsg {
     FiMsg { msg_iov: iov, desc: ptr::null_mut(), iov_count: 1, addr, context: ptr::null_mut(), data: 0 }
 }
 
 #[test]
 fn every_kind_of_deferred_work_runs() {
-    let pair = pair();
+    let pair = open_pair();
     let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
     let mut region = [0_u8; 8];
     let mr = reg(&right.domain, &mut region, KEY, 0).expect("a region");
-    let (trigger, done) = (counter(left), counter(left));
-    let (changed, set) = (counter(left), counter(left));
+    let (trigger, done) = (open_counter(left), open_counter(left));
+    let (changed, set) = (open_counter(left), open_counter(left));
     let ep = left.ep.as_ptr();
     let (mut sent, mut tagged, mut written) = (*b"deferred", *b"tagged  ", [40_u64]);
     let (mut received, mut received_tagged, mut read) = ([0_u8; 8], [0_u8; 8], [0_u64]);
@@ -140,27 +140,27 @@ fn every_kind_of_deferred_work_runs() {
         let ioc = |memory: &mut [u64]| FiIoc { addr: memory.as_mut_ptr().cast(), count: memory.len() };
         let from = |ioc: &mut FiIoc| FiMsgFetch { msg_iov: ioc, desc: ptr::null_mut(), iov_count: 1 };
 
-        let iov = vector(&mut received);
-        let op = FiOpMsg { ep, msg: message(&iov, to), flags: 0 };
-        assert_eq!(queue(left, &mut work(FI_OP_RECV, &op, &trigger, Some(&done))), 0);
-        let iov = vector(&mut received_tagged);
+        let iov = make_iov(&mut received);
+        let op = FiOpMsg { ep, msg: make_msg(&iov, to), flags: 0 };
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_RECV, &op, &trigger, Some(&done))), 0);
+        let iov = make_iov(&mut received_tagged);
         let op = FiOpTagged { ep, msg: tagged_message(&iov), flags: 0 };
-        assert_eq!(queue(left, &mut work(FI_OP_TRECV, &op, &trigger, Some(&done))), 0);
-        let iov = vector(&mut sent);
-        let op = FiOpMsg { ep, msg: message(&iov, to), flags: COMPLETION };
-        assert_eq!(queue(left, &mut work(FI_OP_SEND, &op, &trigger, Some(&done))), 0);
-        let iov = vector(&mut tagged);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_TRECV, &op, &trigger, Some(&done))), 0);
+        let iov = make_iov(&mut sent);
+        let op = FiOpMsg { ep, msg: make_msg(&iov, to), flags: COMPLETION };
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_SEND, &op, &trigger, Some(&done))), 0);
+        let iov = make_iov(&mut tagged);
         let op = FiOpTagged { ep, msg: tagged_message(&iov), flags: 0 };
-        assert_eq!(queue(left, &mut work(FI_OP_TSEND, &op, &trigger, Some(&done))), 0);
-        let iov = vector(&mut written);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_TSEND, &op, &trigger, Some(&done))), 0);
+        let iov = make_iov(&mut written);
         let op = FiOpRma { ep, msg: rma(&iov), flags: 0 };
-        assert_eq!(queue(left, &mut work(FI_OP_WRITE, &op, &trigger, Some(&done))), 0);
-        let iov = vector(&mut read);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_WRITE, &op, &trigger, Some(&done))), 0);
+        let iov = make_iov(&mut read);
         let op = FiOpRma { ep, msg: rma(&iov), flags: FENCE };
-        assert_eq!(queue(left, &mut work(FI_OP_READ, &op, &trigger, Some(&done))), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_READ, &op, &trigger, Some(&done))), 0);
         let (one, mut result) = (ioc(&mut operand), ioc(&mut fetched));
         let op = FiOpFetchAtomic { ep, msg: atomic(&one, SUM), fetch: from(&mut result), flags: FENCE };
-        assert_eq!(queue(left, &mut work(FI_OP_FETCH_ATOMIC, &op, &trigger, Some(&done))), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_FETCH_ATOMIC, &op, &trigger, Some(&done))), 0);
         let (one, with, mut result) = (ioc(&mut swapped), ioc(&mut compare), ioc(&mut compared));
         let op = FiOpCompareAtomic {
             ep,
@@ -169,18 +169,18 @@ fn every_kind_of_deferred_work_runs() {
             compare: FiMsgCompare { msg_iov: &raw const with, desc: ptr::null_mut(), iov_count: 1 },
             flags: FENCE,
         };
-        assert_eq!(queue(left, &mut work(FI_OP_COMPARE_ATOMIC, &op, &trigger, Some(&done))), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_COMPARE_ATOMIC, &op, &trigger, Some(&done))), 0);
         let one = ioc(&mut operand);
         let op = FiOpAtomic { ep, msg: atomic(&one, SUM), flags: FENCE };
-        assert_eq!(queue(left, &mut work(FI_OP_ATOMIC, &op, &trigger, Some(&done))), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_ATOMIC, &op, &trigger, Some(&done))), 0);
         let op = FiOpCntr { cntr: changed.as_ptr(), value: 5 };
-        assert_eq!(queue(left, &mut work(FI_OP_CNTR_ADD, &op, &trigger, None)), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_CNTR_ADD, &op, &trigger, None)), 0);
         let op = FiOpCntr { cntr: set.as_ptr(), value: 6 };
-        assert_eq!(queue(left, &mut work(FI_OP_CNTR_SET, &op, &trigger, None)), 0);
+        assert_eq!(queue_work(left, &mut make_work(FI_OP_CNTR_SET, &op, &trigger, None)), 0);
     }
-    assert_eq!((values(&done), values(&changed)), ((0, 0), (0, 0)));
+    assert_eq!((read_values(&done), read_values(&changed)), ((0, 0), (0, 0)));
     add(&trigger, 1);
-    assert_eq!((values(&changed), values(&set)), ((5, 0), (6, 0)));
+    assert_eq!((read_values(&changed), read_values(&set)), ((5, 0), (6, 0)));
     // The right side responds, and receives the messages.
     let (ep, mut bytes) = (right.ep.as_ptr(), [[0_u8; 8]; 2]);
     // SAFETY: the endpoint is open, and the memory stays until all has arrived.
@@ -193,12 +193,12 @@ fn every_kind_of_deferred_work_runs() {
         assert_eq!(((*(*ep).tagged).inject)(ep, b"likewise".as_ptr().cast(), 8, place, 5), 0);
     }
     let mut reported = 0;
-    until(|| {
+    wait_until(|| {
         let _: Result<(FiCqTaggedEntry, u64), isize> = right.try_read();
         reported += u32::from(left.try_read::<FiCqTaggedEntry>().is_ok());
-        values(&done) == (9, 0)
+        read_values(&done) == (9, 0)
     });
-    until(|| {
+    wait_until(|| {
         let _: Result<(FiCqTaggedEntry, u64), isize> = left.try_read();
         let _: Result<(FiCqTaggedEntry, u64), isize> = right.try_read();
         bytes == [*b"deferred", *b"tagged  "]
@@ -215,13 +215,13 @@ fn every_kind_of_deferred_work_runs() {
 
 #[test]
 fn deferred_work_may_be_cancelled_flushed_or_refused() {
-    let pair = pair();
+    let pair = open_pair();
     let (left, mut byte) = (&pair.left, [1_u8]);
-    let (trigger, other, changed) = (counter(left), counter(left), counter(left));
+    let (trigger, other, changed) = (open_counter(left), open_counter(left), open_counter(left));
     let adding = FiOpCntr { cntr: changed.as_ptr(), value: 1 };
-    let mut first = work(FI_OP_CNTR_ADD, &adding, &trigger, None);
-    let mut second = work(FI_OP_CNTR_ADD, &adding, &other, None);
-    assert_eq!((queue(left, &mut first), queue(left, &mut second)), (0, 0));
+    let mut first = make_work(FI_OP_CNTR_ADD, &adding, &trigger, None);
+    let mut second = make_work(FI_OP_CNTR_ADD, &adding, &other, None);
+    assert_eq!((queue_work(left, &mut first), queue_work(left, &mut second)), (0, 0));
     let Err((trigger, EBUSY)) = trigger.close() else { panic!("work waits for it") };
     assert_eq!(left.domain.control(FI_CANCEL_WORK, &raw mut *first), 0);
     assert_eq!(left.domain.control(FI_CANCEL_WORK, &raw mut *first), ENOENT);
@@ -230,30 +230,30 @@ fn deferred_work_may_be_cancelled_flushed_or_refused() {
     assert_eq!(left.domain.control::<c_void>(FI_FLUSH_WORK, ptr::null_mut()), 0);
     add(&trigger, 9);
     add(&other, 9);
-    assert_eq!(values(&changed), (0, 0));
+    assert_eq!(read_values(&changed), (0, 0));
 
     assert_eq!(left.domain.control::<c_void>(FI_QUEUE_WORK, ptr::null_mut()), EINVAL);
     assert_eq!(left.domain.control::<c_void>(FI_CANCEL_WORK, ptr::null_mut()), EINVAL);
-    let mut refused = work(11, &adding, &trigger, None);
-    assert_eq!(queue(left, &mut refused), ENOSYS, "a kind of work that there is not");
-    let mut refused = work(FI_OP_CNTR_ADD, &adding, &trigger, None);
+    let mut refused = make_work(11, &adding, &trigger, None);
+    assert_eq!(queue_work(left, &mut refused), ENOSYS, "a kind of work that there is not");
+    let mut refused = make_work(FI_OP_CNTR_ADD, &adding, &trigger, None);
     refused.triggering_cntr = ptr::null_mut();
-    assert_eq!(queue(left, &mut refused), EINVAL, "no counter");
-    refused = work(FI_OP_CNTR_ADD, &adding, &trigger, Some(&other));
-    assert_eq!(queue(left, &mut refused), EINVAL, "a counter of completions for a change");
+    assert_eq!(queue_work(left, &mut refused), EINVAL, "no counter");
+    refused = make_work(FI_OP_CNTR_ADD, &adding, &trigger, Some(&other));
+    assert_eq!(queue_work(left, &mut refused), EINVAL, "a counter of completions for a change");
     for op_type in FI_OP_RECV..=FI_OP_CNTR_ADD {
-        refused = work(op_type, &adding, &trigger, None);
+        refused = make_work(op_type, &adding, &trigger, None);
         refused.op = ptr::null_mut();
-        assert_eq!(queue(left, &mut refused), EINVAL, "no operation {op_type}");
+        assert_eq!(queue_work(left, &mut refused), EINVAL, "no operation {op_type}");
     }
-    let iov = vector(&mut byte);
-    let op = FiOpMsg { ep: ptr::null_mut(), msg: message(&iov, pair.to_right), flags: 0 };
-    assert_eq!(queue(left, &mut work(FI_OP_SEND, &op, &trigger, None)), EINVAL, "no endpoint");
+    let iov = make_iov(&mut byte);
+    let op = FiOpMsg { ep: ptr::null_mut(), msg: make_msg(&iov, pair.to_right), flags: 0 };
+    assert_eq!(queue_work(left, &mut make_work(FI_OP_SEND, &op, &trigger, None)), EINVAL, "no endpoint");
     assert!(trigger.close().is_ok() && other.close().is_ok() && changed.close().is_ok());
 }
 
 /// `fi_ep_alias`.
-fn alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
+fn open_alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
     Object::open(|ep: *mut *mut FidEp| {
         let mut fid: *mut Fid = ptr::null_mut();
         let result = node.ep.control(FI_ALIAS, &mut FiAlias { fid: &raw mut fid, flags });
@@ -265,10 +265,10 @@ fn alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
 
 #[test]
 fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
-    let pair = pair();
+    let pair = open_pair();
     let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
-    let trigger = counter(left);
-    let alias = alias(left, FI_TRANSMIT | TRIGGER).expect("an alias");
+    let trigger = open_counter(left);
+    let alias = open_alias(left, FI_TRANSMIT | TRIGGER).expect("an alias");
     let context = |threshold| FiTriggeredContext {
         event_type: FI_TRIGGER_THRESHOLD,
         trigger: FiTriggerDetails {
@@ -291,17 +291,17 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
         assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, (&raw mut xpu).cast()), ENOSYS as isize);
         // By the flags of the call.
         let (ep, mut byte) = (left.ep.as_ptr(), *b"a");
-        let iov = vector(&mut byte);
-        let mut msg = message(&iov, to);
+        let iov = make_iov(&mut byte);
+        let mut msg = make_msg(&iov, to);
         msg.context = (&raw mut first).cast();
         assert_eq!(((*(*ep).msg).sendmsg)(ep, &raw const msg, TRIGGER), 0);
         let mut rest = *b"d";
-        let iov = vector(&mut rest);
-        let mut msg = message(&iov, to);
+        let iov = make_iov(&mut rest);
+        let mut msg = make_msg(&iov, to);
         msg.context = (&raw mut third).cast();
         assert_eq!(((*(*ep).msg).recvmsg)(ep, &raw const msg, TRIGGER), 0);
         add(&trigger, 2);
-        let [of_left, _] = pair.completions(2, 2);
+        let [of_left, _] = pair.read_completions(2, 2);
         let contexts: Vec<_> = of_left.iter().map(|(entry, _)| entry.op_context).collect();
         assert_eq!(contexts, [(&raw mut first).cast::<c_void>(), (&raw mut second).cast()]);
         // A waiting operation is cancelled by its context.
@@ -327,8 +327,8 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
 
 #[test]
 fn alias_needs_one_direction_and_supported_flags() {
-    let node = Node::with(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused = |flags| alias(&node, flags).err();
+    let node = Node::open_with(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |flags| open_alias(&node, flags).err();
     assert_eq!(refused(0), Some(EINVAL));
     assert_eq!(refused(FI_TRANSMIT | FI_RECV), Some(EINVAL));
     assert_eq!(
@@ -338,5 +338,5 @@ fn alias_needs_one_direction_and_supported_flags() {
     );
     assert_eq!(node.ep.control::<c_void>(FI_ALIAS, ptr::null_mut()), EINVAL);
     assert_eq!(node.ep.control(FI_ALIAS, &mut FiAlias { fid: ptr::null_mut(), flags: FI_RECV }), EINVAL);
-    assert!(alias(&node, FI_RECV | COMPLETION).is_ok());
+    assert!(open_alias(&node, FI_RECV | COMPLETION).is_ok());
 }

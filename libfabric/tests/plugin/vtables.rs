@@ -20,29 +20,29 @@ trait Slot {
 
 /// The return type of such functions.
 trait Answer {
-    fn number(self) -> i64;
+    fn into_number(self) -> i64;
 }
 
 impl Answer for i32 {
-    fn number(self) -> i64 {
+    fn into_number(self) -> i64 {
         self.into()
     }
 }
 
 impl Answer for u64 {
-    fn number(self) -> i64 {
+    fn into_number(self) -> i64 {
         self.cast_signed()
     }
 }
 
 impl Answer for isize {
-    fn number(self) -> i64 {
+    fn into_number(self) -> i64 {
         self as i64
     }
 }
 
 impl<T> Answer for *const T {
-    fn number(self) -> i64 {
+    fn into_number(self) -> i64 {
         self.addr() as i64
     }
 }
@@ -55,7 +55,7 @@ macro_rules! slots {
                 // SAFETY: all parameters of the interface are integers and pointers, so zeroes are values of
                 // theirs, and the function bears them, says the caller.
                 unsafe {
-                    self(std::mem::zeroed::<$first>(), $(std::mem::zeroed::<$rest>()),*).number()
+                    self(std::mem::zeroed::<$first>(), $(std::mem::zeroed::<$rest>()),*).into_number()
                 }
             }
         }
@@ -95,7 +95,7 @@ unsafe fn assert_full<T>(ops: *const T) {
 #[test]
 fn no_slot_is_empty() {
     let node = Node::open();
-    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
+    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
     // SAFETY: the objects are open, and all these are their vtables.
     unsafe {
         for fid in
@@ -132,7 +132,7 @@ fn unsupported_calls_answer_enosys() {
         scalable_ep query_collective endpoint2 xpu_ctx
     );
     assert_answers!((*node.cq.as_ptr()).ops, ENOSYS, export_xpu);
-    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
+    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
     assert_answers!((*counter.as_ptr()).ops, ENOSYS, export_xpu);
     assert_answers!((*counter.fid()).ops, ENOSYS, bind ops_open tostr ops_set);
     assert_answers!(
@@ -182,7 +182,7 @@ fn null_is_refused_everywhere() {
     assert_answers!((*node.eq.as_ptr()).ops, 0, strerror);
     assert_answers!((*node.cq.as_ptr()).ops, EINVAL, read readfrom readerr sread sreadfrom signal);
     assert_answers!((*node.cq.as_ptr()).ops, 0, strerror);
-    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
+    let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
     assert_answers!((*counter.fid()).ops, EINVAL, close control);
     assert_answers!((*counter.as_ptr()).ops, EINVAL, add adderr set seterr wait);
     // They can only return null.
@@ -218,7 +218,8 @@ fn unsupported_control_commands_answer_enosys() {
     let known =
         |name: &str| CONSTANTS.iter().find(|(known, _)| *known == name).map(|&(_, value)| value as i32);
     let (alias, getwait) = (known("FI_ALIAS").expect("a command"), known("FI_GETWAIT").expect("a command"));
-    for command in [alias, getwait, 1000, -1] {
+    // FI_GETFIDFLAG, FI_SETFIDFLAG, FI_DUP, and FI_GET_VAL to FI_GET_MR_XPU_DESC.
+    for command in [0, 1, alias, getwait, 15, 17, 18, 19, 20, 21, 1000, -1] {
         for result in [
             node.fabric.control(command, &raw mut arg),
             node.domain.control(command, &raw mut arg),

@@ -14,7 +14,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_int, c_void};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, context, cq_attr, until};
+use crate::host::{API_VERSION, CqEntry, Node, Pair, cq_attr, numbered_context, wait_until};
 
 const EAGAIN: isize = -11;
 const EINVAL: isize = -22;
@@ -26,13 +26,13 @@ const PATIENCE_MS: c_int = 60_000;
 
 const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
 
-fn attr(wait_obj: u32, wait_cond: u32) -> FiCqAttr {
+fn make_cq_attr(wait_obj: u32, wait_cond: u32) -> FiCqAttr {
     FiCqAttr { wait_obj, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) }
 }
 
-fn pair(wait_obj: u32, wait_cond: u32) -> Pair {
-    let node = || Node::with_queue(&mut attr(wait_obj, wait_cond));
-    Pair::of(node(), node())
+fn open_pair(wait_obj: u32, wait_cond: u32) -> Pair {
+    let node = || Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, wait_cond));
+    Pair::from_nodes(node(), node())
 }
 
 /// Objects that another thread may use too.
@@ -79,42 +79,43 @@ fn trywait(node: &Node, fids: &mut [*mut Fid]) -> c_int {
 }
 
 /// A receive without room, for a message without payload.
-fn recv(node: &Node, number: usize) {
+fn post_empty_recv(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number))
     };
     assert_eq!(posted, 0);
 }
 
 /// A message without payload to the right one.
-fn send(pair: &Pair, number: usize) {
+fn send_empty(pair: &Pair, number: usize) {
     let ep = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the message has no memory.
-    let posted =
-        unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), pair.to_right, context(number)) };
+    let posted = unsafe {
+        ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), pair.to_right, numbered_context(number))
+    };
     assert_eq!(posted, 0);
 }
 
 fn cancel(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(number)) }, 0);
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) }, 0);
 }
 
 #[test]
 fn blocking_reads_wake_for_messages_and_errors() {
     for wait_obj in OBJECTS {
-        let pair = pair(wait_obj, FI_CQ_COND_NONE);
+        let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
         let right = Shared(&pair.right);
-        recv(&pair.right, 1);
-        recv(&pair.right, 2);
+        post_empty_recv(&pair.right, 1);
+        post_empty_recv(&pair.right, 2);
         thread::scope(|scope| {
             // The queue has no condition, so the argument is ignored.
             let read = scope.spawn(|| right.sread(8, 99, -1));
-            send(&pair, 7);
+            send_empty(&pair, 7);
             assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(read.join().expect("no panic"), (1, vec![1]));
             // However negative, it is no timeout.
@@ -124,22 +125,22 @@ fn blocking_reads_wake_for_messages_and_errors() {
         });
         // SAFETY: all zeroes are an entry.
         let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, context(2)));
+        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, numbered_context(2)));
     }
 }
 
 #[test]
 fn blocking_reads_end_at_the_timeout_or_a_signal() {
     for wait_obj in OBJECTS {
-        let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
+        let node = Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, FI_CQ_COND_NONE));
         let node = Shared(&node);
         for timeout_ms in [0, 1, 20] {
             let begin = Instant::now();
             assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
-            assert!(
-                begin.elapsed().as_millis() >= timeout_ms.unsigned_abs().into(),
-                "it has given up too soon"
-            );
+            let waited_ms = begin.elapsed().as_millis();
+            assert!(waited_ms >= timeout_ms.unsigned_abs().into(), "it has given up too soon");
+            // Twenty seconds would be a time-out in another unit.
+            assert!(waited_ms < 20_000, "it has waited too long");
         }
         assert_eq!(node.sread(0, 0, 0).0, EAGAIN);
         assert_eq!(node.signal(), 0);
@@ -155,7 +156,7 @@ fn blocking_reads_end_at_the_timeout_or_a_signal() {
 /// How many signals of the system were handled.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
-extern "C" fn handle(_: c_int) {
+extern "C" fn count_signal(_: c_int) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
@@ -164,7 +165,7 @@ fn handle_signals() {
     // SAFETY: zeros are an action, and the handler does only what a handler may do.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = handle as *const () as libc::sighandler_t;
+        action.sa_sigaction = count_signal as *const () as libc::sighandler_t;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, ptr::null_mut()), 0);
     }
 }
@@ -173,9 +174,9 @@ fn handle_signals() {
 fn signal_of_the_system_does_not_end_a_blocking_read() {
     handle_signals();
     for wait_obj in OBJECTS {
-        let pair = pair(wait_obj, FI_CQ_COND_NONE);
+        let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
         let right = Shared(&pair.right);
-        recv(&pair.right, 1);
+        post_empty_recv(&pair.right, 1);
         let reader = AtomicUsize::new(0);
         thread::scope(|scope| {
             let reads = scope.spawn(|| {
@@ -183,17 +184,17 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
                 reader.store(unsafe { libc::pthread_self() } as usize, Ordering::SeqCst);
                 right.sread(1, 0, -1)
             });
-            until(|| reader.load(Ordering::SeqCst) != 0);
+            wait_until(|| reader.load(Ordering::SeqCst) != 0);
             for _ in 0..10 {
                 let before = HANDLED.load(Ordering::SeqCst);
                 let thread = reader.load(Ordering::SeqCst) as libc::pthread_t;
                 // SAFETY: nothing but a message ends the thread.
                 assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
-                until(|| HANDLED.load(Ordering::SeqCst) > before);
+                wait_until(|| HANDLED.load(Ordering::SeqCst) > before);
                 thread::sleep(Duration::from_millis(2));
                 assert!(!reads.is_finished(), "there is nothing to be read");
             }
-            send(&pair, 7);
+            send_empty(&pair, 7);
             assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(reads.join().expect("no panic"), (1, vec![1]));
         });
@@ -203,13 +204,13 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
 #[test]
 fn sread_takes_its_threshold_from_the_condition_argument() {
     for wait_obj in OBJECTS {
-        let pair = pair(wait_obj, FI_CQ_COND_THRESHOLD);
+        let pair = open_pair(wait_obj, FI_CQ_COND_THRESHOLD);
         let right = Shared(&pair.right);
-        (1..=4).for_each(|number| recv(&pair.right, number));
+        (1..=4).for_each(|number| post_empty_recv(&pair.right, number));
         thread::scope(|scope| {
             let read = scope.spawn(|| right.sread(8, 3, -1));
-            (1..=4).for_each(|number| send(&pair, number));
-            until(|| {
+            (1..=4).for_each(|number| send_empty(&pair, number));
+            wait_until(|| {
                 let _ = pair.left.try_read::<FiCqTaggedEntry>();
                 read.is_finished()
             });
@@ -269,17 +270,17 @@ fn is_readable_by_epoll(fd: c_int, millis: c_int) -> bool {
 
 #[test]
 fn descriptor_wakes_a_polling_thread() {
-    let pair = pair(FI_WAIT_FD, FI_CQ_COND_NONE);
+    let pair = open_pair(FI_WAIT_FD, FI_CQ_COND_NONE);
     let mut fd: c_int = -1;
     assert_eq!(pair.right.cq.control(FI_GETWAIT, &raw mut fd), 0);
     let calls: [fn(c_int, c_int) -> bool; 3] =
         [is_readable_by_poll, is_readable_by_select, is_readable_by_epoll];
     for number in 1..20 {
         let is_readable = |millis| calls[number % 3](fd, millis);
-        recv(&pair.right, number);
-        until(|| Shared(&pair.right).trywait() == 0);
+        post_empty_recv(&pair.right, number);
+        wait_until(|| Shared(&pair.right).trywait() == 0);
         assert!(!is_readable(0), "nothing has happened");
-        send(&pair, number);
+        send_empty(&pair, number);
         let left = Shared(&pair.left);
         thread::scope(|scope| {
             scope.spawn({
@@ -294,23 +295,23 @@ fn descriptor_wakes_a_polling_thread() {
                 }
                 read = pair.right.try_read();
             }
-            assert_eq!(read.expect("an entry").0.op_context, context(number));
+            assert_eq!(read.expect("an entry").0.op_context, numbered_context(number));
         });
     }
 }
 
 #[test]
 fn mutex_and_condition_wake_a_waiting_thread() {
-    let pair = pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
+    let pair = open_pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
     let mut of = MaybeUninit::<FiMutexCond>::uninit();
     assert_eq!(pair.right.cq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
     // SAFETY: the call has filled it.
     let FiMutexCond { mutex, cond } = unsafe { of.assume_init() };
     for number in 1..20 {
-        recv(&pair.right, number);
+        post_empty_recv(&pair.right, number);
         let left = Shared(&pair.left);
         thread::scope(|scope| {
-            send(&pair, number);
+            send_empty(&pair, number);
             scope.spawn({
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
@@ -328,7 +329,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
                 }
                 read = pair.right.try_read();
             }
-            assert_eq!(read.expect("an entry").0.op_context, context(number));
+            assert_eq!(read.expect("an entry").0.op_context, numbered_context(number));
         });
     }
 }
@@ -336,7 +337,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
 #[test]
 fn getwait_returns_the_wait_object_of_a_queue() {
     for wait_obj in OBJECTS {
-        let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
+        let node = Node::open_with_cq_attr(&mut make_cq_attr(wait_obj, FI_CQ_COND_NONE));
         let mut found = 99_u32;
         assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
         // Large enough for both wait objects.
@@ -350,28 +351,29 @@ fn getwait_returns_the_wait_object_of_a_queue() {
 
 #[test]
 fn unsupported_wait_attributes_are_refused() {
-    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
-    let refused = |mut attr| node.domain.cq(&mut attr).err();
-    assert_eq!(refused(attr(FI_WAIT_POLLFD, FI_CQ_COND_NONE)), Some(-38));
-    assert_eq!(refused(attr(FI_WAIT_SET, FI_CQ_COND_NONE)), Some(-22), "there is no set");
-    assert_eq!(refused(attr(FI_WAIT_FD, 2)), Some(-22));
-    assert_eq!(refused(attr(FI_WAIT_NONE, 2)), None, "it is ignored without a wait object");
-    let hinted = FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..attr(FI_WAIT_FD, FI_CQ_COND_NONE) };
+    let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |mut attr| node.domain.open_cq(&mut attr).err();
+    assert_eq!(refused(make_cq_attr(FI_WAIT_POLLFD, FI_CQ_COND_NONE)), Some(-38));
+    assert_eq!(refused(make_cq_attr(FI_WAIT_SET, FI_CQ_COND_NONE)), Some(-22), "there is no set");
+    assert_eq!(refused(make_cq_attr(FI_WAIT_FD, 2)), Some(-22));
+    assert_eq!(refused(make_cq_attr(FI_WAIT_NONE, 2)), None, "it is ignored without a wait object");
+    let hinted =
+        FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..make_cq_attr(FI_WAIT_FD, FI_CQ_COND_NONE) };
     assert_eq!(refused(hinted), None);
 }
 
 #[test]
 fn trywait_checks_every_object() {
-    let node = Node::with_queue(&mut attr(FI_WAIT_FD, FI_CQ_COND_NONE));
+    let node = Node::open_with_cq_attr(&mut make_cq_attr(FI_WAIT_FD, FI_CQ_COND_NONE));
     let polled = Node::open();
     assert_eq!(trywait(&node, &mut []), 0);
-    until(|| trywait(&node, &mut [node.cq.fid(), node.cq.fid()]) == 0);
+    wait_until(|| trywait(&node, &mut [node.cq.fid(), node.cq.fid()]) == 0);
     for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), polled.cq.fid()] {
         assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
     }
     // Only the library itself can wait for this one.
     assert_eq!(trywait(&node, &mut [node.cq.fid(), node.eq.fid()]), -11);
-    recv(&node, 1);
+    post_empty_recv(&node, 1);
     cancel(&node, 1);
     assert_eq!(trywait(&node, &mut [node.cq.fid()]), -11, "there is an error to be read");
     let fabric = node.fabric.as_ptr();

@@ -38,7 +38,7 @@ impl Program {
             assert!(compiled.success(), "the program does not compile");
             return Some(program);
         }
-        Prerequisite::LIBFABRIC_HEADERS.lacks("/usr/include/rdma/fabric.h");
+        Prerequisite::LIBFABRIC_HEADERS.report_skipped("/usr/include/rdma/fabric.h");
         None
     }
 
@@ -47,7 +47,7 @@ impl Program {
     }
 
     /// Runs so many ranks until all have reported `done` and ended. `arguments` are those of each rank.
-    pub(crate) fn run(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
-        rank::run(&self.path(), self.directory.path(), (0..ranks).map(arguments));
+    pub(crate) fn run_ranks(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
+        rank::run_ranks(&self.path(), self.directory.path(), (0..ranks).map(arguments));
     }
 }

@@ -23,7 +23,7 @@ impl Rank {
         Rank { process, output }
     }
 
-    fn line(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("a line of text");
         assert!(line.ends_with('\n'), "the program has ended early: {:?}", self.process.wait());
@@ -41,15 +41,15 @@ impl Drop for Rank {
 
 /// Runs a rank for each argument. Each prints its address, reads the addresses of all, and prints "done";
 /// then its input is closed, and it ends.
-pub(super) fn run(program: &Path, providers: &Path, arguments: impl Iterator<Item = Vec<String>>) {
+pub(super) fn run_ranks(program: &Path, providers: &Path, arguments: impl Iterator<Item = Vec<String>>) {
     let mut ranks: Vec<_> = arguments.map(|arguments| Rank::start(program, providers, &arguments)).collect();
-    let names: String = ranks.iter_mut().map(Rank::line).collect();
+    let names: String = ranks.iter_mut().map(Rank::read_line).collect();
     for rank in &mut ranks {
         let input = rank.process.stdin.as_mut().expect("it is piped");
         input.write_all(names.as_bytes()).expect("the program reads the addresses");
     }
     for rank in &mut ranks {
-        assert_eq!(rank.line(), "done\n");
+        assert_eq!(rank.read_line(), "done\n");
     }
     for rank in &mut ranks {
         drop(rank.process.stdin.take());

@@ -6,36 +6,36 @@ use crate::Program;
 
 const RANKS: usize = 3;
 
-fn check(domain: &str, progress: &str, wait: &str) {
+fn run_symmetric_memory(domain: &str, progress: &str, wait: &str) {
     static PROGRAM: OnceLock<Option<Program>> = OnceLock::new();
     let Some(program) = PROGRAM.get_or_init(|| Program::compile("symmetric_memory")) else { return };
-    program.run(RANKS, |rank| {
+    program.run_ranks(RANKS, |rank| {
         [domain, &rank.to_string(), &RANKS.to_string(), progress, wait].map(String::from).into()
     });
 }
 
 #[test]
 fn waits_over_shm_end_with_updates_by_peers() {
-    check("shm", "manual", "unspec");
+    run_symmetric_memory("shm", "manual", "unspec");
 }
 
 #[test]
 fn waits_over_tcp_end_with_updates_by_peers() {
-    check("tcp", "manual", "unspec");
+    run_symmetric_memory("tcp", "manual", "unspec");
 }
 
 #[test]
 fn waits_over_shm_end_with_updates_in_automatic_progress() {
-    check("shm", "auto", "unspec");
+    run_symmetric_memory("shm", "auto", "unspec");
 }
 
 #[test]
 fn waits_over_tcp_end_with_updates_in_automatic_progress() {
-    check("tcp", "auto", "unspec");
+    run_symmetric_memory("tcp", "auto", "unspec");
 }
 
 #[test]
 fn polled_counters_see_updates_by_peers() {
-    check("shm", "manual", "none");
-    check("tcp", "manual", "none");
+    run_symmetric_memory("shm", "manual", "none");
+    run_symmetric_memory("tcp", "manual", "none");
 }

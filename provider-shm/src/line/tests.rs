@@ -6,8 +6,8 @@ use homespun_engine::wire::Header::{
     Ack, Answer, Clear, Connection, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
 };
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Message, Outcome, Refusal, Rma, RmaKind,
-    Shown, samples,
+    Atomic, AtomicForm, AwaitedReply, Durable, Handshake, HandshakeStep, MappableRegion, Message, Outcome,
+    Refusal, Rma, RmaKind, samples,
 };
 use proptest::prelude::*;
 
@@ -15,27 +15,27 @@ use super::*;
 
 const SEQUENCE: u16 = 0xbeef;
 
-fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: Awaits) -> Message {
+fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: AwaitedReply) -> Message {
     Message { tag, data, awaits, ..Message::of_len(len_bytes as u64) }
 }
 
 /// Parses words and asserts that `parse` reads each of them once and none beyond. Returns the parsed line and
 /// its inline payload.
-fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
+fn parse_words_once(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     let asked = std::cell::RefCell::new(vec![0; words.len()]);
     let word = |n: usize| {
         asked.borrow_mut()[n] += 1;
         words[n]
     };
-    let found = found(words[0], word)?;
+    let found = parse_with_payload(words[0], word)?;
     assert!(asked.borrow()[1..].iter().all(|&times| times == 1), "asked for {asked:?}");
     Ok(found)
 }
 
 /// The words of a frame's first line. Asserts that `emit` writes them in order.
-fn emitted(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
+fn emit_words(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     let mut words = vec![0];
-    let first = emit(sequence, header, payload, |place, word| {
+    let first = emit_first_line(sequence, header, payload, |place, word| {
         assert_eq!(place, words.len());
         words.push(word);
     });
@@ -43,9 +43,9 @@ fn emitted(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     words
 }
 
-fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), WireError> {
+fn parse_with_payload(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), WireError> {
     let mut payload = [0; ROOM_MAX_BYTES];
-    let parsed = parse(first, word, &mut payload)?;
+    let parsed = parse_line(first, word, &mut payload)?;
     let len_bytes = match parsed {
         Parsed::Frame(_, Found::Inline(len_bytes)) => len_bytes,
         Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => 0,
@@ -55,7 +55,7 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 
 #[test]
 fn line_layout_is_as_documented() {
-    let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
+    let both = make_message(10, Some(0x0304), Some(0x0506), AwaitedReply::Arrival);
     let cases: Vec<(Header, Payload<'_>, &[u64])> = vec![
         (
             Header::Message(both),
@@ -63,17 +63,17 @@ fn line_layout_is_as_documented() {
             &[0x000a_0701_0000_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
         ),
         (
-            Header::Message(message(0, None, None, Awaits::Nothing)),
+            Header::Message(make_message(0, None, None, AwaitedReply::Nothing)),
             Payload::Inline(&[]),
             &[0x0000_0001_0000_beef],
         ),
         (
-            Header::Message(message(57, None, None, Awaits::Nothing)),
+            Header::Message(make_message(57, None, None, AwaitedReply::Nothing)),
             Payload::Outside(57),
             &[0x0039_4001_0000_beef],
         ),
         (
-            Header::Message(message(0x0001_0000, Some(5), None, Awaits::Match)),
+            Header::Message(make_message(0x0001_0000, Some(5), None, AwaitedReply::Match)),
             Payload::Outside(PIECE_MAX_BYTES),
             &[0x8000_c901_0000_beef, 5, 0x0001_0000],
         ),
@@ -90,29 +90,38 @@ fn line_layout_is_as_documented() {
         (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_0000_beef, 9]),
         (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_0109_0000_beef]),
         (Fenced, Payload::Inline(&[]), &[0x0000_000a_0000_beef]),
-        (rma(10, RmaKind::Read), Payload::Inline(&[]), &[0x0000_000b_0000_beef, 9, 5, 6, 10]),
+        (make_rma(10, RmaKind::Read), Payload::Inline(&[]), &[0x0000_000b_0000_beef, 9, 5, 6, 10]),
         (
-            rma(2, RmaKind::Write { data: Some(3) }),
+            make_rma(2, RmaKind::Write { data: Some(3) }),
             Payload::Inline(&[7, 8]),
             &[0x0002_010c_0000_beef, 9, 5, 6, 3, 0x0807],
         ),
         (
-            rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
+            make_rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
             Payload::Inline(&[7]),
             &[0x0001_000d_0000_beef, 9, 5, 6, 10, 7],
         ),
         (
-            durable(rma(2, RmaKind::Write { data: Some(3) }), Durable::Written),
+            with_durability(make_rma(2, RmaKind::Write { data: Some(3) }), Durable::Written),
             Payload::Inline(&[7, 8]),
             &[0x0002_030c_0000_beef, 9, 5, 6, 3, 0x0807],
         ),
         (
-            durable(rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }), Durable::Everything),
+            with_durability(
+                make_rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
+                Durable::Everything,
+            ),
             Payload::Inline(&[7]),
             &[0x0001_040d_0000_beef, 9, 5, 6, 10, 7],
         ),
         (
-            Header::Shown(Shown { key: 5, address: 6, len_bytes: 10, access: 9, remote_bytes: 1 }),
+            Header::MappableRegion(MappableRegion {
+                key: 5,
+                address: 6,
+                len_bytes: 10,
+                access: 9,
+                remote_bytes: 1,
+            }),
             Payload::Inline(&[7]),
             &[0x0001_0011_0000_beef, 9, 5, 6, 10, 7],
         ),
@@ -123,12 +132,12 @@ fn line_layout_is_as_documented() {
             &[0x0000_020f_0000_beef, 9],
         ),
         (
-            atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1),
+            make_atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1),
             Payload::Inline(&[7, 8]),
             &[0x0002_0010_0000_beef, 9, 5, 6, 0x0001_0303_0000_0001, 0x0807],
         ),
         (
-            atomic(AtomicKind::Base, AtomicOp::Write, Datatype::Int8, ATOMIC_MAX_BYTES),
+            make_atomic(AtomicKind::Base, AtomicOp::Write, Datatype::Int8, ATOMIC_MAX_BYTES),
             Payload::Outside(PIECE_MIN_BYTES),
             &[0x1000_c010_0000_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
@@ -144,11 +153,11 @@ fn line_layout_is_as_documented() {
         ),
     ];
     let kinds: BTreeSet<u8> =
-        cases.iter().map(|(header, ..)| header.lower(drop::<u64>).form.kind()).collect();
+        cases.iter().map(|(header, ..)| header.encode_words(drop::<u64>).form.kind()).collect();
     assert_eq!(kinds, Form::all().map(Form::kind).collect(), "each kind has a line here");
     for (header, payload, unchecked) in cases {
-        let mut words = emitted(SEQUENCE, &header, payload);
-        let header_words = LINE_WORDS - 1 - room_bytes(&header) / WORD_BYTES;
+        let mut words = emit_words(SEQUENCE, &header, payload);
+        let header_words = LINE_WORDS - 1 - inline_room_bytes(&header) / WORD_BYTES;
         let is_long = unchecked[0] >> field::FLAGS & u64::from(LONG) != 0;
         let checked_words = &words[1..=header_words + usize::from(is_long)];
         let words_check = (words[0] >> field::WORDS_CHECK) as u8;
@@ -159,40 +168,41 @@ fn line_layout_is_as_documented() {
             Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
             Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
         };
-        assert_eq!(parsed(&words), Ok((Parsed::Frame(header, found), inline.to_vec())));
+        assert_eq!(parse_words_once(&words), Ok((Parsed::Frame(header, found), inline.to_vec())));
         words[0] &= !(0xffff << field::CHECK);
         assert_eq!(words, unchecked, "{header:?}");
     }
-    let piece = emit_piece(SEQUENCE, 0x1234);
+    let piece = piece_line_word(SEQUENCE, 0x1234);
     // The check of no words, and the check that makes the exclusive or of all bytes 0xa5.
     assert_eq!(piece, 0x1234_0000_5a88_beef);
-    assert_eq!(parsed(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
-    assert_eq!(sequence_of(piece), SEQUENCE);
+    assert_eq!(parse_words_once(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
+    assert_eq!(sequence_in_first_word(piece), SEQUENCE);
 }
 
-fn atomic(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Header {
+fn make_atomic(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Header {
     let form = AtomicForm::new(kind, op, datatype, count).unwrap();
     Header::Atomic(Atomic { op: 9, key: 5, address: 6, form })
 }
 
 #[test]
 fn compare_and_swap_has_room_for_two_operands() {
-    let swap = atomic(AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1);
-    assert_eq!((room_bytes(&swap), swap.payload_len_bytes()), (24, 16));
+    let swap = make_atomic(AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1);
+    assert_eq!((inline_room_bytes(&swap), swap.payload_len_bytes()), (24, 16));
 }
 
-fn rma(len_bytes: u64, kind: RmaKind) -> Header {
+fn make_rma(len_bytes: u64, kind: RmaKind) -> Header {
     Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes, kind, durable: Durable::Nothing })
 }
 
-fn durable(header: Header, durable: Durable) -> Header {
+fn with_durability(header: Header, durable: Durable) -> Header {
     let Header::Rma(rma) = header else { panic!("{header:?} writes nothing") };
     Header::Rma(Rma { durable, ..rma })
 }
 
 #[test]
 fn tagged_message_leaves_room_for_48_bytes() {
-    let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, Awaits::Nothing)));
+    let room =
+        |tag, data| inline_room_bytes(&Header::Message(make_message(0, tag, data, AwaitedReply::Nothing)));
     assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
 }
 
@@ -259,13 +269,13 @@ fn parse_refuses_malformed_lines() {
     for (words, reason) in cases {
         // Some cases are shorter than their header claims.
         let word = |n: usize| words.get(n).copied().unwrap_or(0);
-        let first = sealed(words[0], word);
-        assert_eq!(found(first, word), Err(*reason), "{words:#x?}");
+        let first = with_valid_checks(words[0], word);
+        assert_eq!(parse_with_payload(first, word), Err(*reason), "{words:#x?}");
     }
 }
 
 /// Last words of headers, each with a payload length, besides those of [`samples`].
-fn ends() -> Vec<(u64, u64)> {
+fn last_words_and_lengths() -> Vec<(u64, u64)> {
     let atomic = |kind, op, datatype, count| {
         let form = AtomicForm::new(kind, op, datatype, count).unwrap();
         (form.number(), form.payload_len_bytes() as u64)
@@ -292,39 +302,39 @@ const NUMBER: u64 = 0x0123_4567_89ab_cdef;
 
 /// The payload as a correct producer passes it to `emit`: inline if it fits, else as a first piece of at most
 /// this length.
-fn payload_of<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
+fn payload_for_emit<'a>(header: &Header, bytes: &'a [u8], piece_bytes: usize) -> Payload<'a> {
     match usize::try_from(header.payload_len_bytes()) {
-        Ok(len_bytes) if len_bytes <= room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
+        Ok(len_bytes) if len_bytes <= inline_room_bytes(header) => Payload::Inline(&bytes[..len_bytes]),
         Ok(len_bytes) => Payload::Outside(piece_bytes.min(len_bytes)),
         Err(_) => Payload::Outside(piece_bytes),
     }
 }
 
 /// Lines of every form, with different numbers.
-fn samples() -> Vec<Vec<u64>> {
+fn sample_lines() -> Vec<Vec<u64>> {
     let mut lines = vec![];
     for form in Form::all() {
         let before = lines.len();
         for (number, sequence) in [(0, 0), (NUMBER, SEQUENCE), (u64::MAX, u16::MAX)] {
             let words = [number, !number, number, !number, number];
-            for end in ends().into_iter().chain(samples::ends(number)) {
+            for end in last_words_and_lengths().into_iter().chain(samples::last_words_and_lengths(number)) {
                 let Some(header) = samples::header_of_words(form, &words, end) else { continue };
-                let payload = payload_of(&header, &[0x80; ROOM_MAX_BYTES], PIECE_MIN_BYTES);
-                lines.push(emitted(sequence, &header, payload));
+                let payload = payload_for_emit(&header, &[0x80; ROOM_MAX_BYTES], PIECE_MIN_BYTES);
+                lines.push(emit_words(sequence, &header, payload));
             }
         }
         assert!(lines.len() > before, "no sample is a line of {form:?}");
     }
     for piece_bytes in [1, PIECE_MIN_BYTES, PIECE_MAX_BYTES] {
-        lines.push(vec![emit_piece(SEQUENCE, piece_bytes)]);
+        lines.push(vec![piece_line_word(SEQUENCE, piece_bytes)]);
     }
     lines
 }
 
 #[test]
 fn parse_refuses_any_changed_header_byte() {
-    for line in samples() {
-        let (parsed, _) = parsed(&line).unwrap();
+    for line in sample_lines() {
+        let (parsed, _) = parse_words_once(&line).unwrap();
         let header_words = match parsed {
             Parsed::Frame(_, Found::Inline(len_bytes)) => line.len() - len_bytes.div_ceil(WORD_BYTES),
             Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => line.len(),
@@ -335,9 +345,9 @@ fn parse_refuses_any_changed_header_byte() {
                 changed[at / WORD_BYTES] ^= change << (at % WORD_BYTES * 8);
                 // Memory behind the line may hold anything.
                 let word = |n: usize| changed.get(n).copied().unwrap_or(0x5555_5555_5555_5555);
-                let found = found(changed[0], word);
+                let found = parse_with_payload(changed[0], word);
                 assert!(found.is_err(), "byte {at} of {parsed:?}, changed by {change:#x}: {found:?}");
-                assert!(at >= WORD_BYTES || !is_sound(changed[0]));
+                assert!(at >= WORD_BYTES || !is_check_right(changed[0]));
             }
         }
     }
@@ -346,20 +356,20 @@ fn parse_refuses_any_changed_header_byte() {
 #[test]
 fn is_awaited_accepts_only_the_previous_lap() {
     let lap = LINES as u64;
-    assert!(is_awaited(0, 0) && is_awaited(0, lap - 1));
-    assert!(!is_awaited(0, lap) && !is_awaited(1, 0));
+    assert!(is_unpublished(0, 0) && is_unpublished(0, lap - 1));
+    assert!(!is_unpublished(0, lap) && !is_unpublished(1, 0));
     for position in [lap, 2 * lap - 1, 5 * lap + 3, 1 << 16, (1 << 32) - 1] {
-        let before = emit_piece(sequence(position - lap), 5);
-        assert!(is_awaited(before, position));
+        let before = piece_line_word(sequence_at(position - lap), 5);
+        assert!(is_unpublished(before, position));
         for bit in 0..u64::BITS {
-            assert!(!is_awaited(before ^ 1 << bit, position), "bit {bit}");
+            assert!(!is_unpublished(before ^ 1 << bit, position), "bit {bit}");
         }
-        let next = emit_piece(sequence(position), 5);
-        assert_ne!(sequence_of(before), sequence_of(next));
+        let next = piece_line_word(sequence_at(position), 5);
+        assert_ne!(sequence_in_first_word(before), sequence_in_first_word(next));
         for at in 0..2 {
             for change in 1..=u64::from(u8::MAX) {
                 assert!(
-                    !is_awaited(next ^ change << (8 * at), position),
+                    !is_unpublished(next ^ change << (8 * at), position),
                     "a changed sequence number was accepted"
                 );
             }
@@ -375,7 +385,8 @@ fn any_header() -> impl Strategy<Value = Header> {
         (any::<u64>(), payload.clone()),
         (any_len, payload),
         any_atomic_form().prop_map(|form| (form.number(), form.payload_len_bytes() as u64)),
-        (any::<u64>(), 0..samples::ENDS).prop_map(|(number, end)| samples::ends(number)[end]),
+        (any::<u64>(), 0..samples::ENDS)
+            .prop_map(|(number, end)| samples::last_words_and_lengths(number)[end]),
     ];
     (forms, any::<[u64; 5]>(), ends)
         .prop_filter_map("no header", |(form, words, end)| samples::header_of_words(form, &words, end))
@@ -389,7 +400,7 @@ fn any_atomic_form() -> impl Strategy<Value = AtomicForm> {
     })
 }
 
-fn last_kind() -> u64 {
+fn max_kind() -> u64 {
     Form::all().map(|form| u64::from(form.kind())).max().unwrap()
 }
 
@@ -406,20 +417,20 @@ proptest! {
         piece_bytes in PIECE_MIN_BYTES..=PIECE_MAX_BYTES,
         sequence: u16,
     ) {
-        let payload = payload_of(&header, &bytes, piece_bytes);
+        let payload = payload_for_emit(&header, &bytes, piece_bytes);
         let (found, inline) = match payload {
             Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
             Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
         };
-        let emitted = emitted(sequence, &header, payload);
-        prop_assert_eq!(sequence_of(emitted[0]), sequence);
-        prop_assert_eq!(parsed(&emitted), Ok((Parsed::Frame(header, found), inline.to_vec())));
+        let emitted = emit_words(sequence, &header, payload);
+        prop_assert_eq!(sequence_in_first_word(emitted[0]), sequence);
+        prop_assert_eq!(parse_words_once(&emitted), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
 
     #[test]
     fn parsed_line_is_the_only_layout_of_its_frame(
         words in any_words(),
-        kind in prop_oneof![9 => 0..=last_kind() + 1, 1 => 0_u64..256],
+        kind in prop_oneof![9 => 0..=max_kind() + 1, 1 => 0_u64..256],
         flags in prop_oneof![4 => 0_u64..16, 1 => 0_u64..64],
         payload_flags in prop::sample::select(vec![0, 0, OUTSIDE, OUTSIDE | LONG, LONG]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
@@ -428,16 +439,16 @@ proptest! {
         let flags = flags | u64::from(payload_flags);
         let rest = words[0] & u64::from(u32::MAX);
         let first = len << field::LEN | flags << field::FLAGS | kind << field::KIND | rest;
-        let first = if is_sealed { sealed(first, |n| words[n]) } else { first };
+        let first = if is_sealed { with_valid_checks(first, |n| words[n]) } else { first };
         let word = |n: usize| if n == 0 { first } else { words[n] };
-        let Ok((parsed, payload)) = found(first, word) else { return Ok(()) };
-        let sequence = sequence_of(first);
+        let Ok((parsed, payload)) = parse_with_payload(first, word) else { return Ok(()) };
+        let sequence = sequence_in_first_word(first);
         let emitted = match &parsed {
-            Parsed::Frame(header, Found::Inline(_)) => emitted(sequence, header, Payload::Inline(&payload)),
+            Parsed::Frame(header, Found::Inline(_)) => emit_words(sequence, header, Payload::Inline(&payload)),
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                emitted(sequence, header, Payload::Outside(*piece_bytes))
+                emit_words(sequence, header, Payload::Outside(*piece_bytes))
             }
-            Parsed::Piece(piece_bytes) => vec![emit_piece(sequence, *piece_bytes)],
+            Parsed::Piece(piece_bytes) => vec![piece_line_word(sequence, *piece_bytes)],
         };
         for (n, &emitted) in emitted.iter().enumerate() {
             prop_assert_eq!(emitted, word(n), "word {}", n);

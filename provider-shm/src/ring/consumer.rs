@@ -6,14 +6,14 @@ use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
 use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
-use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, occupied_bytes};
+use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, round_up_to_data_unit};
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
 
 /// The size of the buffer for payload that has no place yet: a part of the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin`](Consumer::spin) polls an empty ring before the pass ends. Leaving the pass and entering
+/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before the pass ends. Leaving the pass and entering
 /// the next takes as long as some polls, and a message that arrives meanwhile would wait for it.
 const SPIN_POLLS: u32 = 64;
 
@@ -85,10 +85,10 @@ impl Consumer {
         let mut count = 0;
         while count < budget_frames {
             let first = self.first_word();
-            if line::sequence_of(first) != line::sequence(self.lines) {
+            if line::sequence_in_first_word(first) != line::sequence_at(self.lines) {
                 break;
             }
-            match self.take(first, link, receiver) {
+            match self.take_line(first, link, receiver) {
                 Ok(()) => {}
                 Err(reason) if count == 0 => return Err(reason),
                 // Report the frames before it first; the next call finds the error again.
@@ -108,12 +108,12 @@ impl Consumer {
     /// Whether the ring holds no unread line at the moment.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        line::sequence_of(self.first_word()) != line::sequence(self.lines)
+        line::sequence_in_first_word(self.first_word()) != line::sequence_at(self.lines)
     }
 
     /// Polls an empty ring a few times more, to catch a frame that is about to arrive.
     #[inline]
-    pub(crate) fn spin(&self) {
+    pub(crate) fn spin_while_empty(&self) {
         for _ in 0..SPIN_POLLS {
             if !self.is_empty() {
                 return;
@@ -128,23 +128,23 @@ impl Consumer {
     ///
     /// The place of the next line holds neither that line nor the one of the lap before, so no further line
     /// can ever be read. The check is here because it costs nothing in this place.
-    pub(crate) fn make_cold(&mut self) -> Result<bool, WireError> {
-        self.segment.cold().store(1, Ordering::Relaxed);
+    pub(crate) fn request_wake(&mut self) -> Result<bool, WireError> {
+        self.segment.wake_requested().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
         let first = self.first_word();
-        let is_empty = line::sequence_of(first) != line::sequence(self.lines);
+        let is_empty = line::sequence_in_first_word(first) != line::sequence_at(self.lines);
         if !is_empty {
-            self.make_hot();
-        } else if !line::is_awaited(first, self.lines) {
+            self.cancel_wake_request();
+        } else if !line::is_unpublished(first, self.lines) {
             return Err(WireError::OutOfSequence);
         }
         Ok(is_empty)
     }
 
     /// Withdraws the request to ring, when the caller polls the ring again.
-    pub(crate) fn make_hot(&mut self) {
-        self.segment.cold().store(0, Ordering::Relaxed);
+    pub(crate) fn cancel_wake_request(&mut self) {
+        self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
     /// Publishes progress to the producer. `receive` does this often enough that a producer never lacks room
@@ -175,7 +175,7 @@ impl Consumer {
     }
 
     /// How the ring ends. Valid once the producer is gone and everything was read.
-    pub(crate) fn end(&self) -> RingEnd {
+    pub(crate) fn ring_end(&self) -> RingEnd {
         // SYNC POINT: finished
         let finished_at = self.segment.finished_at().load(Ordering::Acquire);
         match finished_at.checked_sub(1) {
@@ -194,16 +194,21 @@ impl Consumer {
 
     /// Parses and reports a line, given its first word. Reports nothing of a line that it refuses.
     #[inline]
-    fn take(&mut self, first: u64, link: LinkId, receiver: &mut impl FrameHandler) -> Result<(), WireError> {
+    fn take_line(
+        &mut self,
+        first: u64,
+        link: LinkId,
+        receiver: &mut impl FrameHandler,
+    ) -> Result<(), WireError> {
         let line = self.segment.line(self.lines);
         // Each word is read once, and only checked values are used.
-        match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
+        match line::parse_line(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
             Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
             Parsed::Frame(header, Found::Inline(len_bytes)) => {
                 receiver.frame(link, &header, &self.payload[..len_bytes]);
             }
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                self.take_first(link, &header, piece_bytes, receiver);
+                self.take_first_piece(link, &header, piece_bytes, receiver);
             }
             Parsed::Piece(piece_bytes) => self.take_piece(link, piece_bytes, receiver)?,
         }
@@ -212,12 +217,12 @@ impl Consumer {
 
     /// How many lines were consumed since the ring was created.
     #[cfg(all(any(test, fuzzing), not(loom)))]
-    pub(crate) fn position(&self) -> u64 {
+    pub(crate) fn line_position(&self) -> u64 {
         self.lines
     }
 
     /// Takes the first piece of a frame, perhaps all of it.
-    fn take_first(
+    fn take_first_piece(
         &mut self,
         link: LinkId,
         header: &Header,
@@ -229,11 +234,11 @@ impl Consumer {
             let payload = &mut self.staging[..piece_bytes];
             self.segment.read(self.bytes, payload);
             receiver.frame(link, header, payload);
-            self.bytes += occupied_bytes(piece_bytes);
+            self.bytes += round_up_to_data_unit(piece_bytes);
         } else {
-            receiver.begin(link, header);
+            receiver.frame_begun(link, header);
             self.left_bytes = len_bytes;
-            self.deliver(link, piece_bytes, receiver);
+            self.deliver_piece(link, piece_bytes, receiver);
         }
     }
 
@@ -247,27 +252,27 @@ impl Consumer {
         if self.left_bytes == 0 {
             return Err(WireError::UnknownKind);
         }
-        if !line::is_piece(piece_bytes, self.left_bytes) {
+        if !line::is_valid_piece_len(piece_bytes, self.left_bytes) {
             return Err(WireError::ImpossibleLength);
         }
-        self.deliver(link, piece_bytes, receiver);
+        self.deliver_piece(link, piece_bytes, receiver);
         Ok(())
     }
 
     /// Copies a piece into the receiver's space, or through the staging buffer.
-    fn deliver(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
+    fn deliver_piece(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {
             let start = self.bytes + done_bytes as u64;
             let left_bytes = piece_bytes - done_bytes;
             let mut placed_bytes = 0;
-            for slice in &mut receiver.space(link) {
+            for slice in &mut receiver.payload_space(link) {
                 let len_bytes = slice.len().min(left_bytes - placed_bytes);
                 self.segment.read(start + placed_bytes as u64, &mut slice[..len_bytes]);
                 placed_bytes += len_bytes;
             }
             if placed_bytes > 0 {
-                receiver.placed(link, placed_bytes);
+                receiver.bytes_placed(link, placed_bytes);
             } else {
                 placed_bytes = left_bytes.min(STAGING_BYTES);
                 let bytes = &mut self.staging[..placed_bytes];
@@ -276,7 +281,7 @@ impl Consumer {
             }
             done_bytes += placed_bytes;
         }
-        self.bytes += occupied_bytes(piece_bytes);
+        self.bytes += round_up_to_data_unit(piece_bytes);
         self.left_bytes -= piece_bytes as u64;
     }
 }

@@ -16,18 +16,18 @@ use crate::segment::Segment;
 /// The bound of preemptions. Known bugs of such algorithms need two.
 const PREEMPTIONS_MAX: usize = 3;
 
-fn explore(test: impl Fn() + Sync + Send + 'static) {
+fn check_interleavings(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MAX);
     builder.check(test);
 }
 
-fn ring() -> (Producer, Consumer) {
+fn make_ring() -> (Producer, Consumer) {
     let segment = Segment::modelled();
     (Producer::new(segment.clone()), Consumer::new(segment))
 }
 
-fn message(len_bytes: usize) -> Header {
+fn make_message(len_bytes: usize) -> Header {
     Header::Message(Message::of_len(len_bytes as u64))
 }
 
@@ -59,7 +59,7 @@ impl Doorbell {
 fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
     let [news, room] = bells;
     for byte in 0..count {
-        while producer.send_inline(&message(1), &[byte]).is_err() {
+        while producer.send_inline(&make_message(1), &[byte]).is_err() {
             if producer.request_room() {
                 room.wait();
             }
@@ -75,9 +75,9 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
     let [news, room] = bells;
     let mut recorder = Recorder::default();
     while recorder.frames.len() < count {
-        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.make_cold().unwrap() {
+        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.request_wake().unwrap() {
             news.wait();
-            consumer.make_hot();
+            consumer.cancel_wake_request();
         }
         if consumer.take_room_request() {
             room.ring();
@@ -88,15 +88,15 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
 
 #[test]
 fn inline_frames_arrive_in_order() {
-    explore(|| {
-        let (mut producer, mut consumer) = ring();
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
         let sender = thread::spawn(move || {
-            producer.send_inline(&message(1), &[1]).unwrap();
-            producer.send_inline(&message(9), &[2; 9]).unwrap();
+            producer.send_inline(&make_message(1), &[1]).unwrap();
+            producer.send_inline(&make_message(9), &[2; 9]).unwrap();
         });
         let mut recorder = Recorder::default();
         consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
-        let all = [(message(1), vec![1]), (message(9), vec![2; 9])];
+        let all = [(make_message(1), vec![1]), (make_message(9), vec![2; 9])];
         assert_eq!(recorder.frames, all[..recorder.frames.len()], "not the first frames that were sent");
         sender.join().unwrap();
         consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
@@ -106,8 +106,8 @@ fn inline_frames_arrive_in_order() {
 
 #[test]
 fn payload_in_the_data_area_arrives_whole() {
-    explore(|| {
-        let (mut producer, mut consumer) = ring();
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
         let header = Header::Data { op: 1, len_bytes: 50 };
         let sender = thread::spawn(move || {
             let payload: Vec<u8> = (0..50).collect();
@@ -140,8 +140,8 @@ fn payload_in_the_data_area_arrives_whole() {
 /// for ever.
 #[test]
 fn producer_and_consumer_miss_no_wakeup() {
-    explore(|| {
-        let (producer, consumer) = ring();
+    check_interleavings(|| {
+        let (producer, consumer) = make_ring();
         let bells = [Doorbell::new(), Doorbell::new()];
         let count = LINES as u8 + 1;
         let sender = {
@@ -157,13 +157,13 @@ fn producer_and_consumer_miss_no_wakeup() {
 
 #[test]
 fn cold_consumer_sees_the_line_or_is_woken() {
-    explore(|| {
-        let (mut producer, mut consumer) = ring();
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
         let sender = thread::spawn(move || {
-            producer.send_inline(&message(1), &[1]).unwrap();
+            producer.send_inline(&make_message(1), &[1]).unwrap();
             producer.take_wake_request()
         });
-        let is_asleep = consumer.make_cold().unwrap();
+        let is_asleep = consumer.request_wake().unwrap();
         let has_rung = sender.join().unwrap();
         assert!(!is_asleep || has_rung, "asleep, and there is something to read");
     });
@@ -171,9 +171,9 @@ fn cold_consumer_sees_the_line_or_is_woken() {
 
 #[test]
 fn producer_without_room_sees_room_or_is_woken() {
-    explore(|| {
-        let (mut producer, mut consumer) = ring();
-        while producer.send_inline(&message(1), &[1]).is_ok() {}
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
+        while producer.send_inline(&make_message(1), &[1]).is_ok() {}
         let sender = thread::spawn(move || producer.request_room());
         consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
         let has_rung = consumer.take_room_request();
@@ -184,13 +184,13 @@ fn producer_without_room_sees_room_or_is_woken() {
 
 #[test]
 fn ring_end_is_finished_after_the_last_frame() {
-    explore(|| {
-        let (mut producer, mut consumer) = ring();
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
         let is_gone = Arc::new(AtomicBool::new(false));
         let sender = {
             let is_gone = Arc::clone(&is_gone);
             thread::spawn(move || {
-                producer.send_inline(&message(1), &[1]).unwrap();
+                producer.send_inline(&make_message(1), &[1]).unwrap();
                 producer.finish();
                 is_gone.store(true, Ordering::Release);
             })
@@ -198,7 +198,7 @@ fn ring_end_is_finished_after_the_last_frame() {
         if is_gone.load(Ordering::Acquire) {
             let mut recorder = Recorder::default();
             assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(1));
-            assert_eq!(consumer.end(), RingEnd::Finished);
+            assert_eq!(consumer.ring_end(), RingEnd::Finished);
         }
         sender.join().unwrap();
     });

@@ -6,7 +6,7 @@ use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::Header;
 
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
-use crate::ring::{INLINE_MAX_BYTES, occupied_bytes};
+use crate::ring::{INLINE_MAX_BYTES, round_up_to_data_unit};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
 use crate::sync::{Ordering, fence};
 
@@ -57,18 +57,18 @@ impl Producer {
     #[inline]
     pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
-        if payload.len() <= line::room_bytes(header) {
+        if payload.len() <= line::inline_room_bytes(header) {
             if !self.find_room(0) {
                 return Err(Full);
             }
-            self.publish(header, Payload::Inline(payload));
+            self.publish_header_line(header, Payload::Inline(payload));
             return Ok(());
         }
         if !self.find_room(payload.len()) {
             return Err(Full);
         }
         self.segment.write(self.bytes, payload);
-        self.publish_first(header, payload.len());
+        self.publish_header_and_piece(header, payload.len());
         Ok(())
     }
 
@@ -84,16 +84,17 @@ impl Producer {
         let len_bytes = payload_len_bytes(payload);
         debug_assert_eq!(len_bytes as u64, header.payload_len_bytes());
         let mut cursor = PayloadCursor::new(payload);
-        if len_bytes <= line::room_bytes(header) {
+        if len_bytes <= line::inline_room_bytes(header) {
             let mut gathered = [0; ROOM_MAX_BYTES];
             let gathered = &mut gathered[..len_bytes];
-            cursor
-                .copy(len_bytes, |offset, part| gathered[offset..offset + part.len()].copy_from_slice(part));
+            cursor.take_parts(len_bytes, |offset, part| {
+                gathered[offset..offset + part.len()].copy_from_slice(part);
+            });
             return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
         }
         let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
-        self.write(&mut cursor, piece_bytes);
-        self.publish_first(header, piece_bytes);
+        self.write_piece(&mut cursor, piece_bytes);
+        self.publish_header_and_piece(header, piece_bytes);
         self.left_bytes = (len_bytes - piece_bytes) as u64;
         self.write_pieces(&mut cursor, len_bytes, piece_bytes)
     }
@@ -125,7 +126,7 @@ impl Producer {
         }
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
-        let cold = self.segment.cold();
+        let cold = self.segment.wake_requested();
         cold.load(Ordering::Relaxed) != 0 && cold.swap(0, Ordering::Relaxed) != 0
     }
 
@@ -164,9 +165,9 @@ impl Producer {
             let Some(piece_bytes) = self.next_piece_bytes(len_bytes - taken_bytes) else {
                 return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
             };
-            self.write(cursor, piece_bytes);
-            self.publish_word(line::emit_piece(line::sequence(self.lines), piece_bytes));
-            self.bytes += occupied_bytes(piece_bytes);
+            self.write_piece(cursor, piece_bytes);
+            self.publish_first_word(line::piece_line_word(line::sequence_at(self.lines), piece_bytes));
+            self.bytes += round_up_to_data_unit(piece_bytes);
             taken_bytes += piece_bytes;
             self.left_bytes = (len_bytes - taken_bytes) as u64;
         }
@@ -194,7 +195,7 @@ impl Producer {
 
     #[inline]
     fn has_known_room(&self, piece_bytes: usize) -> bool {
-        self.lines < self.lines_end && occupied_bytes(piece_bytes) <= self.bytes_end - self.bytes
+        self.lines < self.lines_end && round_up_to_data_unit(piece_bytes) <= self.bytes_end - self.bytes
     }
 
     /// Reads the consumer's progress, and returns whether there is room now.
@@ -222,29 +223,29 @@ impl Producer {
     }
 
     /// Copies the next piece to the data area.
-    fn write(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
+    fn write_piece(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
         let start = self.bytes;
-        cursor.copy(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
+        cursor.take_parts(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
     }
 
     /// Publishes the first line of a frame whose first piece is in the data area.
     #[inline]
-    fn publish_first(&mut self, header: &Header, piece_bytes: usize) {
-        self.publish(header, Payload::Outside(piece_bytes));
-        self.bytes += occupied_bytes(piece_bytes);
+    fn publish_header_and_piece(&mut self, header: &Header, piece_bytes: usize) {
+        self.publish_header_line(header, Payload::Outside(piece_bytes));
+        self.bytes += round_up_to_data_unit(piece_bytes);
     }
 
     #[inline]
-    fn publish(&mut self, header: &Header, payload: Payload<'_>) {
+    fn publish_header_line(&mut self, header: &Header, payload: Payload<'_>) {
         let line = self.segment.line(self.lines);
         let put = |place: usize, word| line[place].store(word, Ordering::Relaxed);
-        let first = line::emit(line::sequence(self.lines), header, payload, put);
-        self.publish_word(first);
+        let first = line::emit_first_line(line::sequence_at(self.lines), header, payload, put);
+        self.publish_first_word(first);
     }
 
     /// Writes the first word of a line, after all others.
     #[inline]
-    fn publish_word(&mut self, first: u64) {
+    fn publish_first_word(&mut self, first: u64) {
         // SYNC POINT: line
         self.segment.line(self.lines)[0].store(first, Ordering::Release);
         self.lines += 1;
@@ -265,7 +266,7 @@ impl<'a> PayloadCursor<'a> {
     }
 
     /// Takes the next bytes, each part of them with its offset, as far as there are any.
-    fn copy(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
+    fn take_parts(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
         let mut done_bytes = 0;
         while done_bytes < count_bytes
             && let Some((first, others)) = self.slices.split_first()

@@ -5,7 +5,7 @@ use std::mem;
 
 use homespun_engine::limits::{ATOMIC_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use homespun_engine::wire::{Header, Rma, Shown};
+use homespun_engine::wire::{Header, MappableRegion, Rma};
 
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
@@ -49,11 +49,11 @@ impl Recorder {
         self.unfinished.as_ref().map_or(&[], |unfinished| &unfinished.payload)
     }
 
-    fn left_bytes(&self) -> u64 {
+    fn unfinished_left_bytes(&self) -> u64 {
         self.unfinished.as_ref().expect("no frame was begun").left_bytes
     }
 
-    fn append(&mut self, bytes: &[u8]) {
+    fn append_payload(&mut self, bytes: &[u8]) {
         self.pieces += 1;
         assert!(!bytes.is_empty(), "a piece of nothing");
         let unfinished = self.unfinished.as_mut().expect("no frame was begun");
@@ -74,24 +74,25 @@ impl FrameHandler for Recorder {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
         assert_eq!(header.payload_len_bytes(), payload.len() as u64);
-        check(header);
+        check_header_limits(header);
         self.whole += 1;
         self.frames.push((*header, payload.to_vec()));
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
-        check(header);
+        check_header_limits(header);
         let left_bytes = header.payload_len_bytes();
         assert!(left_bytes > 0, "an empty frame was begun");
         self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
     }
 
     /// In turn: no space, space for the rest in two slices (up to a limit), space for half of it.
-    fn space(&mut self, link: LinkId) -> Space<'_> {
+    fn payload_space(&mut self, link: LinkId) -> Space<'_> {
         assert_eq!(link, LINK);
-        let left_bytes = usize::try_from(self.left_bytes()).unwrap_or(usize::MAX).min(SPACE_MAX_BYTES);
+        let left_bytes =
+            usize::try_from(self.unfinished_left_bytes()).unwrap_or(usize::MAX).min(SPACE_MAX_BYTES);
         self.spaces += 1;
         let place_bytes = [0, left_bytes, left_bytes.div_ceil(2)][self.spaces % 3];
         self.place = vec![0; place_bytes];
@@ -99,32 +100,32 @@ impl FrameHandler for Recorder {
         [start, end].into_iter().filter(|slice| !slice.is_empty()).map(IoSliceMut::new).collect()
     }
 
-    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
         assert_eq!(link, LINK);
         assert!(count_bytes <= self.place.len(), "more was placed than there is space");
         let place = mem::take(&mut self.place);
-        self.append(&place[..count_bytes]);
+        self.append_payload(&place[..count_bytes]);
     }
 
     fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
         assert_eq!(link, LINK);
-        self.append(bytes);
+        self.append_payload(bytes);
     }
 
-    fn link(&mut self, _: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         panic!("a ring reported {event:?}");
     }
 }
 
 /// Panics if a header has values that the engine must not get.
-fn check(header: &Header) {
+fn check_header_limits(header: &Header) {
     match header {
         Header::Message(message) => assert!(message.len_bytes <= MESSAGE_MAX_BYTES),
         Header::Request { message, remote_bytes, .. } => {
             assert!(message.len_bytes <= MESSAGE_MAX_BYTES);
             assert!(usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
         }
-        Header::Shown(Shown { len_bytes, remote_bytes, .. }) => {
+        Header::MappableRegion(MappableRegion { len_bytes, remote_bytes, .. }) => {
             assert!(*len_bytes <= MESSAGE_MAX_BYTES && usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
         }
         Header::Data { len_bytes, .. }

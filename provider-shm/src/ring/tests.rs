@@ -6,14 +6,14 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Form, Handshake, HandshakeStep, Header, Message, Outcome, Rma,
-    RmaKind, Shown, WireError, samples,
+    Atomic, AtomicForm, AwaitedReply, Durable, Form, Handshake, HandshakeStep, Header, MappableRegion,
+    Message, Outcome, Rma, RmaKind, WireError, samples,
 };
 use proptest::prelude::*;
 
 use super::recorder::{LINK, Recorder};
 use super::*;
-use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, ROOM_MAX_BYTES, sequence};
+use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, ROOM_MAX_BYTES, sequence_at};
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
@@ -21,34 +21,34 @@ use crate::sync::Ordering;
 const ROUNDS_MAX: usize = 100_000;
 
 /// Both ends of a ring, mapped twice as two processes would.
-fn ring() -> (Producer, Consumer) {
-    ring_at(0, 0)
+fn make_ring() -> (Producer, Consumer) {
+    make_ring_at(0, 0)
 }
 
-fn ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
+fn make_ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
     let (segment, file) = Segment::create().unwrap();
     segment.consumed_lines().store(lines, Ordering::Relaxed);
     segment.consumed_bytes().store(bytes, Ordering::Relaxed);
     for before in lines.saturating_sub(LINES as u64)..lines {
-        segment.line(before)[0].store(line::emit_piece(sequence(before), 1), Ordering::Relaxed);
+        segment.line(before)[0].store(line::piece_line_word(sequence_at(before), 1), Ordering::Relaxed);
     }
     let other = Segment::map(&file).unwrap();
     (Producer::starting_at(segment, lines, bytes), Consumer::starting_at(other, lines, bytes))
 }
 
-fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
+fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
     Header::Message(Message { tag, data, ..Message::of_len(len_bytes as u64) })
 }
 
 /// Payload without repeated sequences, different for each salt.
-fn payload(len_bytes: usize, salt: usize) -> Vec<u8> {
+fn make_payload(len_bytes: usize, salt: usize) -> Vec<u8> {
     static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
         (0..4 * DATA_BYTES as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
     });
     PATTERN[salt..salt + len_bytes].to_vec()
 }
 
-fn slices(payload: &[u8]) -> [IoSlice<'_>; 3] {
+fn split_in_three_slices(payload: &[u8]) -> [IoSlice<'_>; 3] {
     let (start, rest) = payload.split_at(payload.len() / 3);
     let (middle, end) = rest.split_at(rest.len() / 7);
     [IoSlice::new(start), IoSlice::new(middle), IoSlice::new(end)]
@@ -63,7 +63,7 @@ struct Sender {
 
 impl Sender {
     /// Sends until the ring is full or `calls_max` calls were made; returns whether the ring took anything.
-    fn send(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
+    fn send_until_full(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
         let mut has_sent = false;
         for _ in 0..calls_max {
             let Some((header, payload)) = self.frames.front() else { break };
@@ -72,8 +72,8 @@ impl Sender {
                 None if payload.len() <= INLINE_MAX_BYTES && payload.len().is_multiple_of(2) => {
                     ring.send_inline(header, payload).map_or(Sent::Full, |()| Sent::Whole)
                 }
-                None => ring.send(header, &slices(payload)),
-                Some(taken_bytes) => ring.resume(&slices(&payload[taken_bytes..])),
+                None => ring.send(header, &split_in_three_slices(payload)),
+                Some(taken_bytes) => ring.resume(&split_in_three_slices(&payload[taken_bytes..])),
             };
             match sent {
                 Sent::Full => break,
@@ -120,7 +120,8 @@ fn any_size() -> impl Strategy<Value = usize> {
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
-    let awaits = prop::sample::select(vec![Awaits::Nothing, Awaits::Arrival, Awaits::Match]);
+    let awaits =
+        prop::sample::select(vec![AwaitedReply::Nothing, AwaitedReply::Arrival, AwaitedReply::Match]);
     (0..=MESSAGE_MAX_BYTES, any::<Option<u64>>(), any::<Option<u64>>(), awaits)
         .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }
@@ -142,13 +143,15 @@ fn any_rma() -> impl Strategy<Value = Rma> {
     })
 }
 
-fn last_kind() -> u8 {
+fn max_kind() -> u8 {
     Form::all().map(Form::kind).max().unwrap()
 }
 
 /// The form of a header that may have payload, or of one that has none.
 fn any_form(has_payload: bool) -> impl Strategy<Value = Form> {
-    prop::sample::select(Form::all().filter(|form| form.has_payload() == has_payload).collect::<Vec<_>>())
+    prop::sample::select(
+        Form::all().filter(|form| form.can_have_payload() == has_payload).collect::<Vec<_>>(),
+    )
 }
 
 /// Any frame, and how long its payload is.
@@ -221,18 +224,18 @@ proptest! {
         start_units in 0_u64..10_000,
     ) {
         let start_lines = start_lines.next_multiple_of(LINES as u64);
-        let (mut producer, mut consumer) = ring_at(start_lines, start_units * DATA_UNIT_BYTES as u64);
+        let (mut producer, mut consumer) = make_ring_at(start_lines, start_units * DATA_UNIT_BYTES as u64);
         let mut model = Vec::new();
         let mut sender = Sender::default();
         let mut recorder = Recorder::default();
         for (step, salt) in steps.into_iter().zip(0..) {
             match step {
                 Step::Post(header, size) => {
-                    sender.frames.push_back((header, payload(size, salt)));
-                    model.push((header, payload(size, salt)));
+                    sender.frames.push_back((header, make_payload(size, salt)));
+                    model.push((header, make_payload(size, salt)));
                 }
                 Step::Send(calls) => {
-                    sender.send(&mut producer, calls);
+                    sender.send_until_full(&mut producer, calls);
                 }
                 Step::Receive(budget_frames) => {
                     let count = consumer.receive(LINK, budget_frames, &mut recorder).unwrap();
@@ -244,15 +247,15 @@ proptest! {
             if recorder.frames.len() == model.len() {
                 break;
             }
-            let has_sent = sender.send(&mut producer, usize::MAX);
+            let has_sent = sender.send_until_full(&mut producer, usize::MAX);
             let count = consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
             prop_assert!(has_sent || count > 0, "an empty ring always has room");
         }
         prop_assert_eq!(recorder.frames, model);
         prop_assert!(consumer.is_empty() && !producer.is_broken());
-        prop_assert_eq!(consumer.end(), RingEnd::Open);
+        prop_assert_eq!(consumer.ring_end(), RingEnd::Open);
         producer.finish();
-        prop_assert_eq!(consumer.end(), RingEnd::Finished);
+        prop_assert_eq!(consumer.ring_end(), RingEnd::Finished);
     }
 
     /// Overwrites a line with any words, in any state of the ring.
@@ -260,25 +263,25 @@ proptest! {
     fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
-        (kind, flags, len) in (0..=last_kind() + 1, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        (kind, flags, len) in (0..=max_kind() + 1, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
         is_plausible: bool,
         is_sealed: bool,
     ) {
-        let (mut producer, mut consumer) = ring();
+        let (mut producer, mut consumer) = make_ring();
         let mut recorder = Recorder::default();
         if is_mid_frame {
-            let long = payload(3 * DATA_BYTES, 1);
-            let sent = producer.send(&message(long.len(), None, None), &slices(&long));
+            let long = make_payload(3 * DATA_BYTES, 1);
+            let sent = producer.send(&make_message(long.len(), None, None), &split_in_three_slices(&long));
             prop_assert!(matches!(sent, Sent::Partial(_)), "{sent:?}");
             consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
         }
-        let position = consumer.position();
+        let position = consumer.line_position();
         let mut words = words;
         let form = u64::from(kind) << 32 | u64::from(flags) << 40 | u64::from(len) << 48;
         let rest = if is_plausible { form } else { words[0] << 32 };
-        words[0] = rest | u64::from(sequence(position));
+        words[0] = rest | u64::from(sequence_at(position));
         if is_sealed {
-            words[0] = line::sealed(words[0], |word| words[word]);
+            words[0] = line::with_valid_checks(words[0], |word| words[word]);
         }
         for (place, word) in producer.segment().line(position).iter().zip(words) {
             place.store(word, Ordering::Relaxed);
@@ -288,7 +291,7 @@ proptest! {
     }
 }
 
-fn rma(kind: RmaKind) -> Header {
+fn make_rma(kind: RmaKind) -> Header {
     Header::Rma(Rma { op: 5, key: 6, address: 7, len_bytes: 8, kind, durable: Durable::Nothing })
 }
 
@@ -299,18 +302,27 @@ fn flipped_bit_of_a_first_word_is_refused() {
         (header, header.payload_len_bytes() as usize)
     });
     let chosen = [
-        (message(8, Some(7), None), 8),
-        (message(0, None, None), 0),
-        (message(PIECE_MAX_BYTES, Some(7), Some(9)), PIECE_MAX_BYTES),
-        (message(2 * DATA_BYTES, None, None), 2 * DATA_BYTES),
+        (make_message(8, Some(7), None), 8),
+        (make_message(0, None, None), 0),
+        (make_message(PIECE_MAX_BYTES, Some(7), Some(9)), PIECE_MAX_BYTES),
+        (make_message(2 * DATA_BYTES, None, None), 2 * DATA_BYTES),
         (Header::Ack { received: 5 }, 0),
         (Header::Data { op: 5, len_bytes: 3 }, 3),
         (Header::Fence { matched: false }, 0),
         (Header::Fenced, 0),
-        (rma(RmaKind::Read), 0),
-        (rma(RmaKind::Write { data: Some(3) }), 8),
-        (rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
-        (Header::Shown(Shown { key: 5, address: 6, len_bytes: 7, access: 8, remote_bytes: 12 }), 12),
+        (make_rma(RmaKind::Read), 0),
+        (make_rma(RmaKind::Write { data: Some(3) }), 8),
+        (make_rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
+        (
+            Header::MappableRegion(MappableRegion {
+                key: 5,
+                address: 6,
+                len_bytes: 7,
+                access: 8,
+                remote_bytes: 12,
+            }),
+            12,
+        ),
         (Header::ReadData { op: 5, len_bytes: 3 }, 3),
         (
             Header::Atomic(Atomic {
@@ -327,8 +339,8 @@ fn flipped_bit_of_a_first_word_is_refused() {
     ];
     for (header, size) in chosen.into_iter().chain(of_every_form) {
         for bit in 0..u64::BITS {
-            let (mut producer, mut consumer) = ring();
-            producer.send(&header, &slices(&payload(size, 1)));
+            let (mut producer, mut consumer) = make_ring();
+            producer.send(&header, &split_in_three_slices(&make_payload(size, 1)));
             let first = &producer.segment().line(0)[0];
             first.store(first.load(Ordering::Relaxed) ^ (1 << bit), Ordering::Relaxed);
             let mut recorder = Recorder::default();
@@ -338,7 +350,7 @@ fn flipped_bit_of_a_first_word_is_refused() {
                 // The line belongs neither to this lap nor to the one before.
                 assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
                 assert_eq!(
-                    consumer.make_cold(),
+                    consumer.request_wake(),
                     Err(WireError::OutOfSequence),
                     "bit {bit} of the sequence number"
                 );
@@ -351,20 +363,20 @@ fn flipped_bit_of_a_first_word_is_refused() {
 
 #[test]
 fn sequence_numbers_wrap() {
-    let (mut producer, mut consumer) = ring_at((1 << 16) - 2 * LINES as u64, 0);
+    let (mut producer, mut consumer) = make_ring_at((1 << 16) - 2 * LINES as u64, 0);
     let mut recorder = Recorder::default();
     for n in 0..4 * LINES as u64 {
-        producer.send_inline(&message(8, Some(n), None), &n.to_le_bytes()).unwrap();
+        producer.send_inline(&make_message(8, Some(n), None), &n.to_le_bytes()).unwrap();
         assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1));
     }
-    let all = (0..4 * LINES as u64).map(|n| (message(8, Some(n), None), n.to_le_bytes().to_vec()));
+    let all = (0..4 * LINES as u64).map(|n| (make_message(8, Some(n), None), n.to_le_bytes().to_vec()));
     assert!(recorder.frames.into_iter().eq(all));
 }
 
 #[test]
 fn ring_is_full_after_as_many_frames_as_lines() {
-    let (mut producer, mut consumer) = ring();
-    let header = message(8, None, None);
+    let (mut producer, mut consumer) = make_ring();
+    let header = make_message(8, None, None);
     for _ in 0..LINES {
         producer.send_inline(&header, &[1; 8]).unwrap();
     }
@@ -388,33 +400,33 @@ fn ring_is_full_after_as_many_frames_as_lines() {
 
 #[test]
 fn refused_frame_leaves_the_ring_unchanged() {
-    let (mut producer, mut consumer) = ring();
-    let (header, bytes) = (message(INLINE_MAX_BYTES, None, None), payload(INLINE_MAX_BYTES, 1));
+    let (mut producer, mut consumer) = make_ring();
+    let (header, bytes) = (make_message(INLINE_MAX_BYTES, None, None), make_payload(INLINE_MAX_BYTES, 1));
     let mut count = 0;
     while producer.send_inline(&header, &bytes).is_ok() {
         count += 1;
     }
     assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
     // Lines are left, but no room in the data area.
-    producer.send_inline(&message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
-    assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Full);
+    producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
+    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
     assert!(producer.request_room());
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(count as u32 + 1));
     assert!(consumer.take_room_request());
-    assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Whole);
+    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Whole);
 }
 
 #[test]
 fn small_payload_arrives_with_its_header_and_large_in_pieces() {
-    let (mut producer, mut consumer) = ring();
+    let (mut producer, mut consumer) = make_ring();
     let mut recorder = Recorder::default();
-    let bytes = payload(FRAME_MAX_BYTES, 1);
-    producer.send_inline(&message(bytes.len(), None, None), &bytes).unwrap();
+    let bytes = make_payload(FRAME_MAX_BYTES, 1);
+    producer.send_inline(&make_message(bytes.len(), None, None), &bytes).unwrap();
     consumer.receive(LINK, 1, &mut recorder).unwrap();
     assert_eq!((recorder.whole, recorder.pieces), (1, 0));
-    let bytes = payload(FRAME_MAX_BYTES + 1, 1);
-    producer.send_inline(&message(bytes.len(), None, None), &bytes).unwrap();
+    let bytes = make_payload(FRAME_MAX_BYTES + 1, 1);
+    producer.send_inline(&make_message(bytes.len(), None, None), &bytes).unwrap();
     consumer.receive(LINK, 1, &mut recorder).unwrap();
     assert_eq!(recorder.whole, 1);
     assert!(recorder.pieces > 0 && !recorder.is_mid_frame());
@@ -422,22 +434,22 @@ fn small_payload_arrives_with_its_header_and_large_in_pieces() {
 
 #[test]
 fn take_wake_request_is_true_once_per_sleep() {
-    let (mut producer, mut consumer) = ring();
-    let header = message(0, None, None);
+    let (mut producer, mut consumer) = make_ring();
+    let header = make_message(0, None, None);
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "a new ring is polled");
-    assert_eq!(consumer.make_cold(), Ok(false), "the ring has a line");
+    assert_eq!(consumer.request_wake(), Ok(false), "the ring has a line");
     let mut recorder = Recorder::default();
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.make_cold(), Ok(true));
+    assert_eq!(consumer.request_wake(), Ok(true));
     assert!(!producer.take_wake_request(), "nothing was published since");
     producer.send_inline(&header, &[]).unwrap();
     assert!(producer.take_wake_request());
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "the request was taken");
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.make_cold(), Ok(true));
-    consumer.make_hot();
+    assert_eq!(consumer.request_wake(), Ok(true));
+    consumer.cancel_wake_request();
     producer.send_inline(&header, &[]).unwrap();
     assert!(!producer.take_wake_request(), "the ring is polled again");
 }
@@ -453,8 +465,8 @@ fn impossible_progress_breaks_the_ring() {
         (1, 1),
     ];
     for (lines, bytes) in claims {
-        let (mut producer, _consumer) = ring();
-        let header = message(0, None, None);
+        let (mut producer, _consumer) = make_ring();
+        let header = make_message(0, None, None);
         while producer.send_inline(&header, &[]).is_ok() {}
         producer.segment().consumed_lines().store(lines, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(bytes, Ordering::Relaxed);
@@ -464,14 +476,14 @@ fn impossible_progress_breaks_the_ring() {
         producer.segment().consumed_lines().store(LINES as u64, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(0, Ordering::Relaxed);
         assert_eq!(producer.send_inline(&header, &[]), Err(Full));
-        assert_eq!(producer.send(&message(9, None, None), &slices(&[1; 9])), Sent::Full);
+        assert_eq!(producer.send(&make_message(9, None, None), &split_in_three_slices(&[1; 9])), Sent::Full);
     }
 }
 
 #[test]
 fn decreasing_progress_breaks_the_ring() {
-    let (mut producer, mut consumer) = ring();
-    let header = message(0, None, None);
+    let (mut producer, mut consumer) = make_ring();
+    let header = make_message(0, None, None);
     while producer.send_inline(&header, &[]).is_ok() {}
     consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
     while producer.send_inline(&header, &[]).is_ok() {}
@@ -484,34 +496,40 @@ fn decreasing_progress_breaks_the_ring() {
 /// A ring that breaks while `send` looks for room takes nothing of the frame.
 #[test]
 fn ring_broken_while_sending_answers_full() {
-    let (mut producer, _consumer) = ring();
-    let bytes = payload(DATA_BYTES - PIECE_MIN_BYTES, 1);
-    assert_eq!(producer.send(&message(bytes.len(), None, None), &slices(&bytes)), Sent::Whole);
+    let (mut producer, _consumer) = make_ring();
+    let bytes = make_payload(DATA_BYTES - PIECE_MIN_BYTES, 1);
+    assert_eq!(
+        producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
+        Sent::Whole
+    );
     producer.segment().consumed_bytes().store(1, Ordering::Relaxed);
-    assert_eq!(producer.send(&message(bytes.len(), None, None), &slices(&bytes)), Sent::Full);
+    assert_eq!(
+        producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
+        Sent::Full
+    );
     assert!(producer.is_broken() && !producer.is_mid_frame());
 }
 
 #[test]
 fn ring_end_compares_consumed_lines_with_finished_at() {
-    let (mut producer, mut consumer) = ring();
+    let (mut producer, mut consumer) = make_ring();
     let mut recorder = Recorder::default();
-    assert_eq!(consumer.end(), RingEnd::Open);
-    let bytes = payload(2 * DATA_BYTES, 1);
-    let header = message(bytes.len(), None, None);
-    let Sent::Partial(taken_bytes) = producer.send(&header, &slices(&bytes)) else {
+    assert_eq!(consumer.ring_end(), RingEnd::Open);
+    let bytes = make_payload(2 * DATA_BYTES, 1);
+    let header = make_message(bytes.len(), None, None);
+    let Sent::Partial(taken_bytes) = producer.send(&header, &split_in_three_slices(&bytes)) else {
         panic!("it is too long")
     };
     consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
-    assert_eq!(consumer.end(), RingEnd::Cut, "inside a frame");
-    assert_eq!(producer.resume(&slices(&bytes[taken_bytes..])), Sent::Whole);
+    assert_eq!(consumer.ring_end(), RingEnd::Cut, "inside a frame");
+    assert_eq!(producer.resume(&split_in_three_slices(&bytes[taken_bytes..])), Sent::Whole);
     consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
-    assert_eq!(consumer.end(), RingEnd::Open);
+    assert_eq!(consumer.ring_end(), RingEnd::Open);
     producer.finish();
-    assert_eq!(consumer.end(), RingEnd::Finished);
+    assert_eq!(consumer.ring_end(), RingEnd::Finished);
     for elsewhere in [1, u64::MAX] {
         producer.segment().finished_at().store(elsewhere, Ordering::Relaxed);
-        assert_eq!(consumer.end(), RingEnd::Cut);
+        assert_eq!(consumer.ring_end(), RingEnd::Cut);
     }
 }
 
@@ -524,18 +542,18 @@ fn misplaced_pieces_are_refused() {
 
     let put = |producer: &Producer, position, kind_and_flags, piece_bytes: usize| {
         let line = producer.segment().line(position);
-        let first = u64::from(sequence(position)) | kind_and_flags | (piece_bytes as u64) << 48;
+        let first = u64::from(sequence_at(position)) | kind_and_flags | (piece_bytes as u64) << 48;
         line[1].store(2 * PIECE_MIN_BYTES as u64, Ordering::Relaxed);
-        let first = line::sealed(first, |word| line[word].load(Ordering::Relaxed));
+        let first = line::with_valid_checks(first, |word| line[word].load(Ordering::Relaxed));
         line[0].store(first, Ordering::Release);
     };
-    let (producer, mut consumer) = ring();
+    let (producer, mut consumer) = make_ring();
     put(&producer, 0, PIECE, 100);
     let stray = consumer.receive(LINK, 5, &mut Recorder::default());
     assert_eq!(stray, Err(WireError::UnknownKind), "a piece of no frame");
 
     for bad_bytes in [0, 1, PIECE_MIN_BYTES - 1, PIECE_MIN_BYTES + 1, PIECE_MAX_BYTES + 1] {
-        let (producer, mut consumer) = ring();
+        let (producer, mut consumer) = make_ring();
         put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
         put(&producer, 1, PIECE, bad_bytes);
         let mut recorder = Recorder::default();
@@ -543,7 +561,7 @@ fn misplaced_pieces_are_refused() {
         assert!(recorder.is_mid_frame());
         assert_eq!(consumer.receive(LINK, 5, &mut recorder), Err(WireError::ImpossibleLength), "{bad_bytes}");
     }
-    let (producer, mut consumer) = ring();
+    let (producer, mut consumer) = make_ring();
     put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
     put(&producer, 1, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
     let mut recorder = Recorder::default();

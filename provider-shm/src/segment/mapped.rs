@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::fork::ForkGeneration;
-use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_place, line_place};
+use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// The size of a segment's file.
@@ -140,7 +140,7 @@ impl Segment {
 
     /// Not 0 if the consumer has stopped polling and asks to be woken.
     #[inline]
-    pub(crate) fn cold(&self) -> &AtomicU32 {
+    pub(crate) fn wake_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.layout.as_ptr()).cold.cold }
     }
@@ -152,7 +152,7 @@ impl Segment {
         // atomics.
         unsafe {
             let lines = (&raw const (*self.layout.as_ptr()).lines).cast::<Line>();
-            &*lines.add(line_place(position))
+            &*lines.add(line_index(position))
         }
     }
 
@@ -174,15 +174,15 @@ impl Segment {
     #[inline]
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         assert!(from.len() <= DATA_BYTES, "more than the data area holds");
-        let place = data_place(position);
+        let place = data_index(position);
         let (start, rest) = from.split_at(from.len().min(DATA_BYTES - place));
         // SAFETY: both parts are within the data area: the first ends at its end at the latest, and the
         // second fits because `from` is no longer than the area. This process has no reference to the area,
         // so `from` does not overlap with it. The counters keep a correct peer from reading what is being
         // written; a faulty one reads bytes, for which all bit patterns are valid.
         unsafe {
-            ptr::copy_nonoverlapping(start.as_ptr(), self.data().add(place), start.len());
-            ptr::copy_nonoverlapping(rest.as_ptr(), self.data(), rest.len());
+            ptr::copy_nonoverlapping(start.as_ptr(), self.data_ptr().add(place), start.len());
+            ptr::copy_nonoverlapping(rest.as_ptr(), self.data_ptr(), rest.len());
         }
     }
 
@@ -190,19 +190,19 @@ impl Segment {
     #[inline]
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() <= DATA_BYTES, "more than the data area holds");
-        let place = data_place(position);
+        let place = data_index(position);
         let (start, rest) = into.split_at_mut(into.len().min(DATA_BYTES - place));
         // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it.
         // Only a faulty peer writes there meanwhile; then the copy holds arbitrary bytes, which are valid,
         // and nothing reads the area a second time.
         unsafe {
-            ptr::copy_nonoverlapping(self.data().add(place), start.as_mut_ptr(), start.len());
-            ptr::copy_nonoverlapping(self.data(), rest.as_mut_ptr(), rest.len());
+            ptr::copy_nonoverlapping(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
+            ptr::copy_nonoverlapping(self.data_ptr(), rest.as_mut_ptr(), rest.len());
         }
     }
 
     #[inline]
-    fn data(&self) -> *mut u8 {
+    fn data_ptr(&self) -> *mut u8 {
         // SAFETY: the place is within the mapping, and no reference is made.
         unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
     }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::sync::Ordering;
 
-    fn memory(len_bytes: usize, seals: SealFlags) -> OwnedFd {
+    fn make_sealed_memfd(len_bytes: usize, seals: SealFlags) -> OwnedFd {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, len_bytes as u64).unwrap();
         fcntl_add_seals(&file, seals).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn map_of_unsealed_or_resized_memory_is_refused() {
         let both = SealFlags::SHRINK | SealFlags::GROW;
-        assert!(Segment::map(&memory(SEGMENT_BYTES, both)).is_ok());
+        assert!(Segment::map(&make_sealed_memfd(SEGMENT_BYTES, both)).is_ok());
         for (len_bytes, seals) in [
             (SEGMENT_BYTES, SealFlags::empty()),
             (SEGMENT_BYTES, SealFlags::SHRINK),
@@ -293,7 +293,7 @@ mod tests {
             (SEGMENT_BYTES + 4096, both),
             (0, both),
         ] {
-            let mapped = Segment::map(&memory(len_bytes, seals));
+            let mapped = Segment::map(&make_sealed_memfd(len_bytes, seals));
             assert!(matches!(mapped, Err(MapError::NotARing)), "{len_bytes} {seals:?}: {mapped:?}");
         }
     }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn map_of_write_sealed_memory_is_refused() {
-        let file = memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE);
+        let file = make_sealed_memfd(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE);
         assert!(matches!(Segment::map(&file), Err(MapError::NotARing)));
     }
 }

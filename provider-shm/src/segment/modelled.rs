@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
-use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_place, line_place};
+use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_index, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A segment that loom checks: no byte of the data area may be written while the other side may read it.
@@ -58,12 +58,12 @@ impl Segment {
         &self.0.consumed_bytes
     }
 
-    pub(crate) fn cold(&self) -> &AtomicU32 {
+    pub(crate) fn wake_requested(&self) -> &AtomicU32 {
         &self.0.cold
     }
 
     pub(crate) fn line(&self, position: u64) -> &Line {
-        &self.0.lines[line_place(position)]
+        &self.0.lines[line_index(position)]
     }
 
     pub(crate) fn prefetch_line_for_write(&self, _position: u64) {}
@@ -71,14 +71,14 @@ impl Segment {
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {
             // SAFETY: loom fails where another thread may use the byte.
-            self.0.data[data_place(position)].with_mut(|place| unsafe { *place = byte });
+            self.0.data[data_index(position)].with_mut(|place| unsafe { *place = byte });
         }
     }
 
     pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
         for (byte, position) in into.iter_mut().zip(position..) {
             // SAFETY: loom fails where another thread may write the byte.
-            self.0.data[data_place(position)].with(|place| *byte = unsafe { *place });
+            self.0.data[data_index(position)].with(|place| *byte = unsafe { *place });
         }
     }
 }

@@ -8,8 +8,8 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
-use super::{FORKED_CHILD, ShmTransport, make_hot};
-use crate::control::{ConnectError, Control, Handover, Received, errno};
+use super::{FORKED_CHILD, ShmTransport, start_polling_ring};
+use crate::control::{ConnectError, Control, Handover, Received, to_errno};
 use crate::hello::Greeting;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
@@ -57,9 +57,9 @@ impl ShmTransport {
                 && let Some((_, oldest)) = self.half_open.pop_first()
             {
                 tracing::debug!(link = oldest.0, "dropped: too many connections without a hello");
-                self.remove(oldest);
+                self.remove_link(oldest);
             }
-            let Ok(control) = Control::accepted(socket) else { continue };
+            let Ok(control) = Control::from_accepted(socket) else { continue };
             let serial = self.accepted_count;
             self.accepted_count += 1;
             let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
@@ -86,7 +86,7 @@ impl ShmTransport {
         for id in control_ready.drain(..) {
             reported += match self.links.get(id) {
                 Some(Slot::Made(_)) if self.generation.is_in_forked_child() => {
-                    self.end(id, FORKED_CHILD, receiver)
+                    self.end_link(id, FORKED_CHILD, receiver)
                 }
                 Some(Slot::Made(link)) => match link.control.receive_greeting() {
                     Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
@@ -97,11 +97,11 @@ impl ShmTransport {
                         self.complete_handshake(id, *handover, receiver)
                     }
                     Ok(Received::HungUp) => self.handle_hang_up(id, receiver),
-                    Err(error) => self.end(id, error, receiver),
+                    Err(error) => self.end_link(id, error, receiver),
                 },
                 Some(Slot::Failed(error)) => {
                     let error = error.clone();
-                    self.end(id, error, receiver)
+                    self.end_link(id, error, receiver)
                 }
                 Some(Slot::Waiting(_)) | None => 0,
             };
@@ -119,15 +119,15 @@ impl ShmTransport {
         let Hello { address, instance } = handover.greeting.hello;
         if address.format() != self.address.format() {
             let why = LinkError::Protocol("an endpoint with another address format");
-            return self.end(id, why, receiver);
+            return self.end_link(id, why, receiver);
         }
         match self.establish(id, handover) {
-            Ok(Origin::Connected(to)) => receiver.link(id, LinkEvent::Up { peer: to, instance }),
+            Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::Up { peer: to, instance }),
             Ok(Origin::Accepted(serial)) => {
                 self.half_open.remove(&serial);
-                receiver.link(id, LinkEvent::Up { peer: address, instance });
+                receiver.link_event(id, LinkEvent::Up { peer: address, instance });
             }
-            Err(error) => return self.end(id, error, receiver),
+            Err(error) => return self.end_link(id, error, receiver),
         }
         tracing::debug!(link = id.0, peer = %address, "up");
         1
@@ -140,8 +140,8 @@ impl ShmTransport {
         if link.incoming.is_some() {
             return Err(LinkError::Protocol("a second hello"));
         }
-        let incoming = link.incoming.insert(Incoming::take_over(handover, &link.control)?);
-        let system = |error: io::Error| LinkError::System(errno(&error));
+        let incoming = link.incoming.insert(Incoming::map_handover(handover, &link.control)?);
+        let system = |error: io::Error| LinkError::System(to_errno(&error));
         self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
             match error.kind() {
                 io::ErrorKind::PermissionDenied => {
@@ -153,9 +153,9 @@ impl ShmTransport {
         if let Some(pidfd) = &incoming.pidfd {
             self.poller.add(pidfd, EventSource::Process(id)).map_err(system)?;
         }
-        make_hot(&mut self.hot, id, link);
+        start_polling_ring(&mut self.hot, id, link);
         let origin = link.origin;
-        if !origin.is_connected() {
+        if !origin.is_connector() {
             hand_over_ring(link, id, self.hello, &self.poller)?;
         }
         Ok(origin)
@@ -168,7 +168,7 @@ impl ShmTransport {
                 self.mark_hung_up(id);
                 0
             }
-            _ => self.end(id, LinkError::System(Errno::ECONNRESET), receiver),
+            _ => self.end_link(id, LinkError::System(Errno::ECONNRESET), receiver),
         }
     }
 
@@ -177,7 +177,7 @@ impl ShmTransport {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
             if link.incoming.is_some() {
-                make_hot(&mut self.hot, id, link);
+                start_polling_ring(&mut self.hot, id, link);
             } else {
                 self.control_ready.push(id);
             }
@@ -187,27 +187,27 @@ impl ShmTransport {
 
 /// Hands this side's ring over to the peer. Starts to watch the control socket if this side connected.
 fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) -> Result<(), LinkError> {
-    let is_connected = link.origin.is_connected();
+    let is_connected = link.origin.is_connector();
     let mut hand_over = || {
-        let (outgoing, ring) = Outgoing::open()?;
+        let (outgoing, ring) = Outgoing::create_ring()?;
         if is_connected {
             poller.add(&link.control, EventSource::Control(id))?;
         }
-        let greeting = Greeting { hello, cookie: outgoing.cookie.at() };
+        let greeting = Greeting { hello, cookie: outgoing.cookie.location() };
         match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
             // A peer that has already ended may have left frames to read.
-            Err(error) if has_ended(&error) && !is_connected => link.has_hung_up = true,
+            Err(error) if is_disconnect(&error) && !is_connected => link.has_hung_up = true,
             result => result?,
         }
         link.outgoing = Some(outgoing);
         Ok(())
     };
-    hand_over().map_err(|error: io::Error| LinkError::System(errno(&error)))
+    hand_over().map_err(|error: io::Error| LinkError::System(to_errno(&error)))
 }
 
 /// This user has too many descriptors in flight between processes.
 const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);
 
-fn has_ended(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

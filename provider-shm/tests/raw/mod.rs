@@ -35,40 +35,40 @@ pub(crate) struct RawMessage {
 
 /// An address without an endpoint: unused in this process, and outside the dynamic range of ports that others
 /// use.
-pub(crate) fn vacant() -> Address {
+pub(crate) fn vacant_address() -> Address {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
     SocketAddr::from((Ipv4Addr::new(127, 0, 0, 3), port)).into()
 }
 
 /// The name of the endpoint at an address.
-fn name(address: Address) -> SocketAddrUnix {
+fn socket_name(address: Address) -> SocketAddrUnix {
     let name = format!("homespun/shm/{}", address.socket_addr());
     SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough")
 }
 
-fn socket() -> OwnedFd {
+fn open_socket() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
 }
 
 /// Listens at the address of an endpoint, with room for `backlog` connections and one more.
 pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
-    let socket = socket();
-    bind(&socket, &name(address)).expect("the address is vacant");
+    let socket = open_socket();
+    bind(&socket, &socket_name(address)).expect("the address is vacant");
     listen(&socket, backlog).expect("the socket is bound");
     socket
 }
 
 /// Accepts a connection, if one is waiting.
-pub(crate) fn accept(listener: impl AsFd) -> Option<RawSocket> {
+pub(crate) fn try_accept(listener: impl AsFd) -> Option<RawSocket> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(RawSocket)
 }
 
 impl RawSocket {
     pub(crate) fn connect(to: Address) -> RawSocket {
-        let socket = socket();
-        connect(&socket, &name(to)).expect("an endpoint is there");
+        let socket = open_socket();
+        connect(&socket, &socket_name(to)).expect("an endpoint is there");
         RawSocket(socket)
     }
 
@@ -86,7 +86,7 @@ impl RawSocket {
     }
 
     /// The next message of the endpoint, if there is one; an empty one if it has hung up.
-    pub(crate) fn receive(&self) -> Option<RawMessage> {
+    pub(crate) fn try_receive(&self) -> Option<RawMessage> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -107,18 +107,18 @@ impl RawSocket {
 
     /// Reads messages; returns whether the endpoint has hung up.
     pub(crate) fn poll_hang_up(&self) -> bool {
-        self.receive().is_some_and(|message| message.bytes.is_empty())
+        self.try_receive().is_some_and(|message| message.bytes.is_empty())
     }
 }
 
 /// A greeting of an endpoint at this address.
-pub(crate) fn greeting(address: Address, instance: u64) -> Vec<u8> {
+pub(crate) fn encode_greeting(address: Address, instance: u64) -> Vec<u8> {
     let cookie = [16_u64, 7].map(u64::to_le_bytes).concat();
-    [Hello { address, instance }.emit().as_slice(), &cookie].concat()
+    [Hello { address, instance }.to_bytes().as_slice(), &cookie].concat()
 }
 
 /// An anonymous file.
-pub(crate) fn memory(len_bytes: u64, seals: SealFlags) -> OwnedFd {
+pub(crate) fn make_memfd(len_bytes: u64, seals: SealFlags) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
     ftruncate(&file, len_bytes).expect("room");
     fcntl_add_seals(&file, seals).expect("a file that allows seals");
@@ -126,10 +126,10 @@ pub(crate) fn memory(len_bytes: u64, seals: SealFlags) -> OwnedFd {
 }
 
 /// An empty ring, as a correct peer creates it.
-pub(crate) fn ring() -> OwnedFd {
-    memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+pub(crate) fn make_ring_memfd() -> OwnedFd {
+    make_memfd(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
 }
 
-pub(crate) fn doorbell() -> OwnedFd {
+pub(crate) fn make_doorbell() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor")
 }

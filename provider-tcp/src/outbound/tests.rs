@@ -19,7 +19,7 @@ impl Script {
         Script { steps: RefCell::new(steps.iter().copied().collect()), ..Script::default() }
     }
 
-    fn then(&self, step: Result<usize, Errno>) {
+    fn push_result(&self, step: Result<usize, Errno>) {
         self.steps.borrow_mut().push_back(step);
     }
 }
@@ -41,56 +41,59 @@ const HELLO: &[u8] = b"hello";
 const LEN_BYTES: usize = INLINE_MAX_BYTES + 1;
 const EVERYTHING: Result<usize, Errno> = Ok(usize::MAX);
 
-fn header(len_bytes: usize) -> Header {
+fn make_header(len_bytes: usize) -> Header {
     Header::Message(Message { tag: Some(7), ..Message::of_len(len_bytes as u64) })
 }
 
-fn header_bytes(len_bytes: usize) -> Vec<u8> {
+fn encode_header(len_bytes: usize) -> Vec<u8> {
     let mut bytes = [0; HEADER_MAX_BYTES];
-    let count = frame::emit(&header(len_bytes), &mut bytes);
+    let count = frame::emit(&make_header(len_bytes), &mut bytes);
     bytes[..count].to_vec()
 }
 
-fn payload() -> Vec<u8> {
+fn make_payload() -> Vec<u8> {
     (0..LEN_BYTES).map(|at| (at % 251) as u8).collect()
 }
 
 /// The bytes of the hello and one frame with [`payload`].
-fn whole_stream() -> Vec<u8> {
-    [HELLO, &header_bytes(LEN_BYTES), &payload()].concat()
+fn expected_stream() -> Vec<u8> {
+    [HELLO, &encode_header(LEN_BYTES), &make_payload()].concat()
 }
 
 /// A connected half with the hello still staged.
-fn connected(spare: &mut SpareBuffers) -> Outbound {
+fn make_connected(spare: &mut SpareBuffers) -> Outbound {
     let mut outbound = Outbound::new(true);
-    outbound.greet(HELLO, spare);
+    outbound.stage_hello(HELLO, spare);
     outbound
 }
 
 #[test]
 fn frame_cut_at_any_byte_arrives_whole() {
-    let payload = payload();
-    let stream = whole_stream();
+    let payload = make_payload();
+    let stream = expected_stream();
     let head_bytes = stream.len() - HELLO.len() - LEN_BYTES;
     let cuts = (0..HELLO.len() + head_bytes + 3).chain([stream.len() - 1, stream.len()]);
     for cut in cuts {
         let mut spare = SpareBuffers::default();
-        let mut outbound = connected(&mut spare);
+        let mut outbound = make_connected(&mut spare);
         let socket = Script::new(&[Ok(cut)]);
         let (first, second) = payload.split_at(100);
         let slices = [IoSlice::new(first), IoSlice::new(second)];
-        let sent = outbound.send(&socket, &header(LEN_BYTES), &slices, &mut spare);
+        let sent = outbound.send(&socket, &make_header(LEN_BYTES), &slices, &mut spare);
 
         let mut taken = match sent {
             Sent::Full => {
                 assert!(cut <= HELLO.len(), "nothing of the frame was taken at {cut}");
-                assert!(outbound.stage(&socket, &header(0), &[], &mut spare).is_ok(), "the link is free");
-                outbound.staging.consume(header_bytes(0).len(), &mut spare);
+                assert!(
+                    outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).is_ok(),
+                    "the link is free"
+                );
+                outbound.staging.consume(encode_header(0).len(), &mut spare);
                 continue;
             }
             Sent::Partial(taken) => {
                 assert_eq!(taken, cut.saturating_sub(HELLO.len() + head_bytes), "cut at {cut}");
-                assert!(!outbound.is_complete());
+                assert!(!outbound.can_end_stream());
                 taken
             }
             Sent::Whole => {
@@ -101,9 +104,9 @@ fn frame_cut_at_any_byte_arrives_whole() {
         // Write the rest in small steps; meanwhile the link takes no other frame.
         let mut steps = 0;
         while taken < LEN_BYTES {
-            assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
-            assert_eq!(outbound.send(&socket, &header(0), &[], &mut spare), Sent::Full);
-            socket.then(Ok(steps * 1000 + 1));
+            assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
+            assert_eq!(outbound.send(&socket, &make_header(0), &[], &mut spare), Sent::Full);
+            socket.push_result(Ok(steps * 1000 + 1));
             outbound.mark_writable();
             match outbound.resume(&socket, &[IoSlice::new(&payload[taken..])], &mut spare) {
                 Sent::Full => {}
@@ -113,17 +116,17 @@ fn frame_cut_at_any_byte_arrives_whole() {
             steps += 1;
             assert!(steps < 100, "no end at cut {cut}");
         }
-        assert!(outbound.is_complete());
+        assert!(outbound.can_end_stream());
         assert_eq!(*socket.taken.borrow(), stream, "cut at {cut}");
     }
 }
 
 #[test]
 fn blocked_link_makes_no_system_call() {
-    let (mut spare, payload) = (SpareBuffers::default(), payload());
-    let mut outbound = connected(&mut spare);
+    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
+    let mut outbound = make_connected(&mut spare);
     let socket = Script::new(&[Ok(1_000)]);
-    let sent = outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
     let Sent::Partial(taken) = sent else { panic!("{sent:?}") };
     for _ in 0..10 {
         let rest = [IoSlice::new(&payload[taken..])];
@@ -131,7 +134,7 @@ fn blocked_link_makes_no_system_call() {
         outbound.flush(&socket, &mut spare);
     }
     assert_eq!(socket.calls.get(), 1);
-    socket.then(EVERYTHING);
+    socket.push_result(EVERYTHING);
     outbound.mark_writable();
     assert_eq!(outbound.resume(&socket, &[IoSlice::new(&payload[taken..])], &mut spare), Sent::Whole);
     assert_eq!(socket.calls.get(), 2);
@@ -139,37 +142,37 @@ fn blocked_link_makes_no_system_call() {
 
 #[test]
 fn hello_small_and_large_frames_leave_in_one_call() {
-    let (mut spare, payload) = (SpareBuffers::default(), payload());
-    let mut outbound = connected(&mut spare);
+    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
+    let mut outbound = make_connected(&mut spare);
     let socket = Script::new(&[EVERYTHING]);
-    outbound.stage(&socket, &header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
+    outbound.stage_frame(&socket, &make_header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
     let pieces = [IoSlice::new(b"d"), IoSlice::new(b""), IoSlice::new(b"ef")];
-    assert_eq!(outbound.send(&socket, &header(3), &pieces, &mut spare), Sent::Whole);
+    assert_eq!(outbound.send(&socket, &make_header(3), &pieces, &mut spare), Sent::Whole);
     assert_eq!(socket.calls.get(), 0);
-    let sent = outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
     assert_eq!((sent, socket.calls.get()), (Sent::Whole, 1));
-    let small = header_bytes(3);
+    let small = encode_header(3);
     let expected =
-        [HELLO, &small, b"abc", &small, b"def", &header_bytes(LEN_BYTES), payload.as_slice()].concat();
+        [HELLO, &small, b"abc", &small, b"def", &encode_header(LEN_BYTES), payload.as_slice()].concat();
     assert_eq!(*socket.taken.borrow(), expected);
 }
 
 #[test]
 fn full_staging_makes_room_by_writing() {
     let mut spare = SpareBuffers::default();
-    let mut outbound = connected(&mut spare);
+    let mut outbound = make_connected(&mut spare);
     let socket = Script::default();
     let payload = [9; 1000];
     let mut count = 0;
-    while outbound.stage(&socket, &header(1000), &[IoSlice::new(&payload)], &mut spare).is_ok() {
+    while outbound.stage_frame(&socket, &make_header(1000), &[IoSlice::new(&payload)], &mut spare).is_ok() {
         count += 1;
         assert!(count <= STAGING_MAX_BYTES / 1000, "more than the limit was taken");
     }
     assert!(count * (1000 + HEADER_MAX_BYTES) > STAGING_MAX_BYTES - 2 * (1000 + HEADER_MAX_BYTES));
     assert_eq!(socket.calls.get(), 1, "one attempt to make room");
-    socket.then(EVERYTHING);
+    socket.push_result(EVERYTHING);
     outbound.mark_writable();
-    outbound.stage(&socket, &header(1000), &[IoSlice::new(&payload)], &mut spare).unwrap();
+    outbound.stage_frame(&socket, &make_header(1000), &[IoSlice::new(&payload)], &mut spare).unwrap();
     assert_eq!(socket.calls.get(), 2);
 }
 
@@ -177,33 +180,39 @@ fn full_staging_makes_room_by_writing() {
 fn connecting_link_takes_and_writes_nothing() {
     let mut spare = SpareBuffers::default();
     let mut outbound = Outbound::new(false);
-    outbound.greet(HELLO, &mut spare);
+    outbound.stage_hello(HELLO, &mut spare);
     let socket = Script::default();
-    let large = payload();
-    assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
-    assert_eq!(outbound.send(&socket, &header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
-    assert_eq!(outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare), Sent::Full);
+    let large = make_payload();
+    assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
+    assert_eq!(outbound.send(&socket, &make_header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
+    assert_eq!(
+        outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare),
+        Sent::Full
+    );
     outbound.flush(&socket, &mut spare);
     assert!(outbound.is_connecting() && socket.calls.get() == 0);
-    socket.then(EVERYTHING);
+    socket.push_result(EVERYTHING);
     outbound.mark_writable();
-    outbound.stage(&socket, &header(0), &[], &mut spare).unwrap();
+    outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).unwrap();
     outbound.flush(&socket, &mut spare);
-    assert!(outbound.is_complete() && socket.calls.get() == 1, "the hello leaves with the first frame");
-    assert_eq!(*socket.taken.borrow(), [HELLO, &header_bytes(0)].concat());
+    assert!(outbound.can_end_stream() && socket.calls.get() == 1, "the hello leaves with the first frame");
+    assert_eq!(*socket.taken.borrow(), [HELLO, &encode_header(0)].concat());
 }
 
 #[test]
 fn failed_link_takes_and_writes_nothing() {
-    let (mut spare, payload) = (SpareBuffers::default(), payload());
-    let mut outbound = connected(&mut spare);
+    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
+    let mut outbound = make_connected(&mut spare);
     let socket = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
     outbound.flush(&socket, &mut spare);
     assert_eq!((outbound.failure(), socket.calls.get()), (Some(Errno::EPIPE), 2));
     outbound.mark_writable();
-    assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
-    assert_eq!(outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare), Sent::Full);
+    assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
+    assert_eq!(
+        outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare),
+        Sent::Full
+    );
     outbound.flush(&socket, &mut spare);
     assert_eq!(socket.calls.get(), 2);
-    assert!(!outbound.is_complete());
+    assert!(!outbound.can_end_stream());
 }

@@ -10,7 +10,7 @@ const FI_VARIABLE_MSG: u64 = 1 << 48;
 const FI_NAMED_RX_CTX: u64 = 1 << 58;
 const FI_MULTICAST: u64 = 1 << 5;
 
-fn provider() -> ProviderAttr {
+fn make_provider() -> ProviderAttr {
     ProviderAttr {
         domain: "tcp".into(),
         formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
@@ -21,24 +21,24 @@ fn provider() -> ProviderAttr {
 }
 
 /// Hints that ask for one thing.
-fn hints(ask: impl FnOnce(&mut Info)) -> Info {
+fn make_hints(ask: impl FnOnce(&mut Info)) -> Info {
     let mut hints = Info::default();
     ask(&mut hints);
     hints
 }
 
 /// The best offer.
-fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
-    super::offer(provider, ep_types(hints)?[0], hints)
+fn make_best_offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
+    super::offer(provider, candidate_ep_types(hints)?[0], hints)
 }
 
-fn offered(ask: impl FnOnce(&mut Info)) -> Info {
-    offer(&provider(), &hints(ask)).expect("this can be met")
+fn expect_offer(ask: impl FnOnce(&mut Info)) -> Info {
+    make_best_offer(&make_provider(), &make_hints(ask)).expect("this can be met")
 }
 
 #[test]
 fn empty_hints_grant_every_default_capability() {
-    let info = offered(|_| {});
+    let info = expect_offer(|_| {});
     let caps = MESSAGE_CAPS
         | UNCONNECTED_CAPS
         | RMA_CAPS
@@ -69,8 +69,8 @@ fn empty_hints_grant_every_default_capability() {
 
 #[test]
 fn offer_used_as_hints_returns_itself() {
-    let info = offered(|_| {});
-    assert_eq!(offer(&provider(), &info), Ok(info));
+    let info = expect_offer(|_| {});
+    assert_eq!(make_best_offer(&make_provider(), &info), Ok(info));
 }
 
 #[test]
@@ -91,25 +91,25 @@ fn hints_that_describe_a_provider_are_ignored() {
         |h| h.fabric.prov_version = Version::new(u16::MAX, 0),
     ];
     for (index, ask) in asks.into_iter().enumerate() {
-        assert_eq!(offered(ask), offered(|_| {}), "case {index}");
+        assert_eq!(expect_offer(ask), expect_offer(|_| {}), "case {index}");
     }
 }
 
 #[test]
 fn connected_endpoints_have_all_but_sources() {
-    assert_eq!(ep_types(&Info::default()), Ok(vec![EndpointType::Rdm, EndpointType::Msg]));
+    assert_eq!(candidate_ep_types(&Info::default()), Ok(vec![EndpointType::Rdm, EndpointType::Msg]));
     let connected = |h: &mut Info| h.ep.ep_type = Some(EndpointType::Msg);
-    let (info, unconnected) = (offered(connected), offered(|_| {}));
+    let (info, unconnected) = (expect_offer(connected), expect_offer(|_| {}));
     assert_eq!(info.ep.ep_type, Some(EndpointType::Msg));
     assert_eq!(info.caps, unconnected.caps - UNCONNECTED_CAPS);
     assert_eq!(info.rx.caps, unconnected.rx.caps - UNCONNECTED_CAPS);
     assert_eq!((info.tx, info.domain), (unconnected.tx, unconnected.domain));
     for caps in [Caps::SOURCE, Caps::DIRECTED_RECV, Caps::SOURCE | Caps::SOURCE_ERR] {
-        let hints = hints(|h| {
+        let hints = make_hints(|h| {
             connected(h);
             h.caps = caps | Caps::MSG;
         });
-        assert_eq!(offer(&provider(), &hints), Err(Misuse::NoData(Unmet::ConnectionSource)));
+        assert_eq!(make_best_offer(&make_provider(), &hints), Err(Misuse::NoData(Unmet::ConnectionSource)));
     }
 }
 
@@ -199,7 +199,11 @@ fn each_refusal_names_its_reason() {
         (|h| h.fabric.prov_name = Some("tcp".into()), Unmet::ProviderName),
     ];
     for (index, (ask, unmet)) in cases.iter().enumerate() {
-        assert_eq!(offer(&provider(), &hints(ask)), Err(Misuse::NoData(*unmet)), "case {index}");
+        assert_eq!(
+            make_best_offer(&make_provider(), &make_hints(ask)),
+            Err(Misuse::NoData(*unmet)),
+            "case {index}"
+        );
     }
 }
 
@@ -343,7 +347,7 @@ fn hints_within_limits_are_granted() {
         ),
     ];
     for (name, ask, check) in cases {
-        let info = offered(ask);
+        let info = expect_offer(ask);
         assert!(check(&info), "{name}: {info:?}");
     }
 }
@@ -408,40 +412,40 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
         ),
     ];
     for (asked, granted) in cases {
-        assert_eq!(offered(|h| h.caps = asked).caps, granted, "{asked:?}");
+        assert_eq!(expect_offer(|h| h.caps = asked).caps, granted, "{asked:?}");
     }
 }
 
 #[test]
 fn tx_and_rx_caps_contain_only_their_side() {
-    let send_only = offered(|h| h.caps = Caps::MSG | Caps::SEND);
+    let send_only = expect_offer(|h| h.caps = Caps::MSG | Caps::SEND);
     assert_eq!(send_only.tx.caps, Caps::MSG | Caps::SEND | Caps::FENCE);
     assert_eq!((send_only.rx.caps, send_only.ep.rx_ctx_cnt), (Caps::empty(), 0));
-    let receive_only = offered(|h| h.caps = Caps::TAGGED | Caps::RECV | Caps::SOURCE);
+    let receive_only = expect_offer(|h| h.caps = Caps::TAGGED | Caps::RECV | Caps::SOURCE);
     assert_eq!((receive_only.tx.caps, receive_only.ep.tx_ctx_cnt), (Caps::empty(), 0));
     assert_eq!(receive_only.rx.caps, Caps::TAGGED | Caps::RECV | Caps::SOURCE);
-    let target = offered(|h| h.caps = Caps::RMA | Caps::REMOTE_WRITE);
+    let target = expect_offer(|h| h.caps = Caps::RMA | Caps::REMOTE_WRITE);
     assert_eq!((target.tx.caps, target.tx.rma_iov_limit), (Caps::empty(), 0));
     assert_eq!(target.rx.caps, Caps::RMA | Caps::REMOTE_WRITE | Caps::RMA_EVENT | Caps::RMA_PMEM);
-    let updated = offered(|h| h.caps = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::WRITE);
+    let updated = expect_offer(|h| h.caps = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::WRITE);
     assert_eq!(updated.tx.caps, Caps::ATOMIC | Caps::WRITE | Caps::FENCE);
     let target = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT;
     assert_eq!((updated.rx.caps, updated.tx.rma_iov_limit), (target, 1));
-    let narrowed = offered(|h| {
+    let narrowed = expect_offer(|h| {
         h.caps = Caps::MSG | Caps::TAGGED;
         h.tx.caps = Caps::MSG;
         h.rx.caps = Caps::TAGGED | Caps::RECV;
     });
     assert_eq!(narrowed.tx.caps, Caps::MSG | Caps::SEND);
     assert_eq!(narrowed.rx.caps, Caps::TAGGED | Caps::RECV);
-    let copied = offered(|h| h.tx.caps = Caps::MSG | Caps::SEND | Caps::RECV | Caps::LOCAL_COMM);
+    let copied = expect_offer(|h| h.tx.caps = Caps::MSG | Caps::SEND | Caps::RECV | Caps::LOCAL_COMM);
     assert_eq!(copied.tx.caps, Caps::MSG | Caps::SEND, "what does not concern transmission is left out");
 }
 
 #[test]
 fn side_capabilities_of_the_other_side_are_ignored() {
     for ep_type in EP_TYPES {
-        let plain = offered(|h| h.ep.ep_type = Some(ep_type));
+        let plain = expect_offer(|h| h.ep.ep_type = Some(ep_type));
         let of_receives = [
             Caps::RECV,
             Caps::MULTI_RECV,
@@ -453,15 +457,15 @@ fn side_capabilities_of_the_other_side_are_ignored() {
             Caps::RMA_EVENT,
         ];
         for caps in of_receives {
-            let info = offered(|h| (h.ep.ep_type, h.tx.caps) = (Some(ep_type), caps));
+            let info = expect_offer(|h| (h.ep.ep_type, h.tx.caps) = (Some(ep_type), caps));
             assert_eq!(info, plain, "{caps:?} in the transmit attributes");
         }
         for caps in [Caps::SEND, Caps::FENCE, Caps::READ, Caps::WRITE] {
-            let info = offered(|h| (h.ep.ep_type, h.rx.caps) = (Some(ep_type), caps));
+            let info = expect_offer(|h| (h.ep.ep_type, h.rx.caps) = (Some(ep_type), caps));
             assert_eq!(info, plain, "{caps:?} in the receive attributes");
         }
     }
-    let info = offered(|h| {
+    let info = expect_offer(|h| {
         h.caps = Caps::TAGGED;
         h.tx.caps = Caps::TAGGED | Caps::SOURCE;
         h.rx.caps = Caps::TAGGED | Caps::WRITE;
@@ -472,62 +476,62 @@ fn side_capabilities_of_the_other_side_are_ignored() {
 #[test]
 fn one_sided_modifier_caps_imply_send_or_recv() {
     for caps in [Caps::DIRECTED_RECV, Caps::SOURCE, Caps::SOURCE | Caps::SOURCE_ERR] {
-        let info = offered(|h| h.caps = caps);
+        let info = expect_offer(|h| h.caps = caps);
         assert_eq!((info.tx.caps, info.rx.caps), (Caps::empty(), caps | Caps::RECV));
         assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (0, 1));
     }
-    let info = offered(|h| h.caps = Caps::FENCE);
+    let info = expect_offer(|h| h.caps = Caps::FENCE);
     assert_eq!((info.tx.caps, info.rx.caps), (Caps::FENCE | Caps::SEND, Caps::empty()));
-    let both = offered(|h| h.caps = Caps::FENCE | Caps::DIRECTED_RECV);
+    let both = expect_offer(|h| h.caps = Caps::FENCE | Caps::DIRECTED_RECV);
     assert_eq!(both.tx.caps, Caps::FENCE | Caps::SEND);
     assert_eq!(both.rx.caps, Caps::DIRECTED_RECV | Caps::RECV);
-    let narrowed = offered(|h| h.rx.caps = Caps::SOURCE);
+    let narrowed = expect_offer(|h| h.rx.caps = Caps::SOURCE);
     assert_eq!(narrowed.rx.caps, Caps::SOURCE | Caps::RECV);
 }
 
 #[test]
 fn source_err_is_granted_only_on_request() {
-    assert!(!offered(|_| {}).caps.contains(Caps::SOURCE_ERR));
-    assert!(!offered(|h| h.caps = Caps::MSG | Caps::SOURCE).caps.contains(Caps::SOURCE_ERR));
-    let info = offered(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
+    assert!(!expect_offer(|_| {}).caps.contains(Caps::SOURCE_ERR));
+    assert!(!expect_offer(|h| h.caps = Caps::MSG | Caps::SOURCE).caps.contains(Caps::SOURCE_ERR));
+    let info = expect_offer(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
     assert!(info.rx.caps.contains(Caps::SOURCE | Caps::SOURCE_ERR));
     assert!(!info.tx.caps.intersects(Caps::SOURCE | Caps::SOURCE_ERR));
 }
 
 #[test]
 fn triggered_operations_are_granted_to_both_sides_if_they_are_asked_for() {
-    assert!(!offered(|_| {}).caps.contains(Caps::TRIGGER));
-    assert!(!offered(|h| h.caps = Caps::MSG).caps.contains(Caps::TRIGGER));
-    let info = offered(|h| h.caps = Caps::MSG | Caps::TRIGGER);
+    assert!(!expect_offer(|_| {}).caps.contains(Caps::TRIGGER));
+    assert!(!expect_offer(|h| h.caps = Caps::MSG).caps.contains(Caps::TRIGGER));
+    let info = expect_offer(|h| h.caps = Caps::MSG | Caps::TRIGGER);
     assert!((info.caps & info.tx.caps & info.rx.caps).contains(Caps::MSG | Caps::TRIGGER));
 }
 
 #[test]
 fn a_provider_without_reach_does_not_promise_it() {
-    let local = ProviderAttr { remote: false, ..provider() };
-    let ask = |caps| offer(&local, &hints(|h| h.caps = caps));
+    let local = ProviderAttr { remote: false, ..make_provider() };
+    let ask = |caps| make_best_offer(&local, &make_hints(|h| h.caps = caps));
     assert_eq!(ask(Caps::MSG).map(|info| info.caps.contains(Caps::REMOTE_COMM)), Ok(false));
     assert_eq!(ask(Caps::MSG | Caps::REMOTE_COMM), Err(Misuse::NoData(Unmet::Caps(Caps::REMOTE_COMM))));
-    let remote = ProviderAttr { local: false, ..provider() };
-    let refused = offer(&remote, &hints(|h| h.domain.caps = Caps::LOCAL_COMM));
+    let remote = ProviderAttr { local: false, ..make_provider() };
+    let refused = make_best_offer(&remote, &make_hints(|h| h.domain.caps = Caps::LOCAL_COMM));
     assert_eq!(refused, Err(Misuse::NoData(Unmet::DomainCaps)));
 }
 
 #[test]
 fn nothing_larger_than_a_message_can_be_injected() {
-    let small = ProviderAttr { max_message_bytes: 100, ..provider() };
-    let info = offer(&small, &Info::default()).expect("an offer");
+    let small = ProviderAttr { max_message_bytes: 100, ..make_provider() };
+    let info = make_best_offer(&small, &Info::default()).expect("an offer");
     assert_eq!(info.tx.inject_size_bytes, 100);
-    assert!(offer(&small, &hints(|h| h.tx.inject_size_bytes = 101)).is_err());
+    assert!(make_best_offer(&small, &make_hints(|h| h.tx.inject_size_bytes = 101)).is_err());
 }
 
 #[test]
 fn requested_order_is_granted_with_implied_orders() {
     for order in Order::all().iter() {
-        let transmitting = offered(|h| h.tx.msg_order = order);
+        let transmitting = expect_offer(|h| h.tx.msg_order = order);
         assert!(transmitting.tx.msg_order.contains(order | ORDERS_FOR_FREE));
         assert_eq!(transmitting.rx.msg_order, ORDERS_FOR_FREE, "{order:?}");
-        let receiving = offered(|h| h.rx.msg_order = order);
+        let receiving = expect_offer(|h| h.rx.msg_order = order);
         assert!(receiving.rx.msg_order.contains(order | ORDERS_FOR_FREE));
         assert_eq!(receiving.tx.msg_order, ORDERS_FOR_FREE, "{order:?}");
         for info in [transmitting, receiving] {
@@ -538,25 +542,25 @@ fn requested_order_is_granted_with_implied_orders() {
             } = info.ep;
             let granted = [max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes];
             assert_eq!(granted, sizes, "{order:?}");
-            assert_eq!(offer(&provider(), &info), Ok(info));
+            assert_eq!(make_best_offer(&make_provider(), &info), Ok(info));
         }
     }
-    let whole = offered(|h| h.tx.msg_order = Order::WAR).tx.msg_order;
+    let whole = expect_offer(|h| h.tx.msg_order = Order::WAR).tx.msg_order;
     assert_eq!(whole, ORDERS_FOR_FREE | Order::WAR | Order::RMA_WAR | Order::ATOMIC_WAR);
     // A part is not the whole.
     let parts = Order::RMA_WAR | Order::ATOMIC_WAR;
-    assert_eq!(offered(|h| h.tx.msg_order = parts).tx.msg_order, ORDERS_FOR_FREE | parts);
+    assert_eq!(expect_offer(|h| h.tx.msg_order = parts).tx.msg_order, ORDERS_FOR_FREE | parts);
 }
 
 #[test]
 fn max_order_size_in_hints_requests_that_order() {
-    let info = offered(|h| h.ep.max_order_raw_size_bytes = 8);
+    let info = expect_offer(|h| h.ep.max_order_raw_size_bytes = 8);
     for granted in [info.tx.msg_order, info.rx.msg_order] {
         assert_eq!(granted, ORDERS_FOR_FREE | RAW_ORDERS);
     }
     assert_eq!((info.ep.max_order_raw_size_bytes, info.ep.max_order_war_size_bytes), (usize::MAX, 0));
     // An explicit order takes precedence.
-    let info = offered(|h| {
+    let info = expect_offer(|h| {
         h.tx.msg_order = Order::ATOMIC_WAW;
         h.ep.max_order_waw_size_bytes = usize::MAX;
     });

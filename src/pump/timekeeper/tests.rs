@@ -19,8 +19,8 @@ use crate::clock::SimulatedClock;
 use crate::counter::BoundCounters;
 use crate::domain_id::DomainId;
 use crate::doorbell::Doorbell;
-use crate::drive::Watched;
-use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
+use crate::drive::WatchResult;
+use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::{EqAttr, EqReadError, EventQueue, ReportedEndpoint, Reporter};
 use crate::fabric::Fabric;
 use crate::lock::Locking;
@@ -45,13 +45,13 @@ struct Met(bool);
 
 impl FrameHandler for Met {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn begin(&mut self, _: LinkId, _: &Header) {}
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
-    fn link(&mut self, _: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         self.0 |= matches!(event, LinkEvent::Up { .. });
     }
 }
@@ -61,7 +61,7 @@ impl Mute {
         Mute { transport: ShmProvider::new().open(bind, instance).expect("a transport"), met: Met::default() }
     }
 
-    fn pass(&mut self) -> bool {
+    fn receive_and_check_met(&mut self) -> bool {
         self.transport.receive(16, &mut self.met);
         self.transport.flush();
         self.met.0
@@ -92,8 +92,8 @@ impl Requester {
         let eq =
             EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }).expect("a queue");
         let doorbell = has_thread.then(|| Arc::new(Doorbell::new().expect("a descriptor")));
-        let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused());
-        let wiring = Wiring {
+        let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate());
+        let wiring = Bindings {
             av: av.expect("a vector"),
             transmit_cq: None,
             receive_cq: None,
@@ -107,13 +107,13 @@ impl Requester {
             works: Arc::default(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        eq.shared().join(&as_drive(&pump));
+        eq.shared().drive_endpoint(&as_drive(&pump));
 
         let (mut asked, mut stranger) = (Mute::open(bind, 1), Mute::open(bind, 2));
         pump.connect(asked.transport.address(), 99, b"").expect("the first request");
         stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
-        while !(asked.pass() & stranger.pass()) {
+        while !(asked.receive_and_check_met() & stranger.receive_and_check_met()) {
             assert!(Instant::now() < deadline, "the links are not up");
             pump.progress_without_reader();
         }
@@ -124,7 +124,7 @@ impl Requester {
 
     /// The passive endpoint goes, and the requester learns of it. Returns what `arm` answers a
     /// thread that then goes to sleep.
-    fn abandon(self) -> (Abandoned, Armed) {
+    fn drop_listener_and_arm(self) -> (Abandoned, Armed) {
         let Requester { pump, clock, eq, asked, _stranger, .. } = self;
         drop(asked);
         let deadline = Instant::now() + PATIENCE;
@@ -172,7 +172,7 @@ fn asleep_for(time: Duration) -> Armed {
 
 #[test]
 fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
-    let (requester, armed) = Requester::open(false).abandon();
+    let (requester, armed) = Requester::open(false).drop_listener_and_arm();
     assert_eq!(armed, asleep_for(LIMIT));
     requester.clock.advance(LIMIT - TICK);
     assert_eq!(requester.wake_and_sleep(), asleep_for(TICK));
@@ -188,7 +188,7 @@ fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
 
 #[test]
 fn timeout_ends_by_time_and_not_by_number_of_polls() {
-    let (requester, _) = Requester::open(false).abandon();
+    let (requester, _) = Requester::open(false).drop_listener_and_arm();
     requester.clock.advance(LIMIT - TICK);
     requester.poll(1000 * PASSES_PER_LOOK);
     assert!(!requester.has_failed());
@@ -206,20 +206,20 @@ fn progress_thread_is_told_when_a_timeout_is_due() {
     drop(requester.asked);
     let deadline = Instant::now() + PATIENCE;
     let watch = || {
-        let watched = requester.pump.watch();
+        let watched = requester.pump.progress_for_progress_thread();
         assert!(Instant::now() < deadline, "{watched:?}");
         watched
     };
-    while watch() != Watched::Resting(asleep_for(LIMIT)) {}
+    while watch() != WatchResult::Resting(asleep_for(LIMIT)) {}
     requester.clock.advance(LIMIT);
-    while watch() != Watched::Resting(asleep_for(GRACE)) {}
+    while watch() != WatchResult::Resting(asleep_for(GRACE)) {}
     requester.clock.advance(GRACE);
-    while watch() != Watched::Resting(Armed::Asleep { look_again_after: None }) {}
+    while watch() != WatchResult::Resting(Armed::Asleep { look_again_after: None }) {}
     assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
 }
 
 /// Whether there is something to read at the transport of a pump, now or soon.
-fn is_readable(pump: &dyn EndpointPump) -> bool {
+fn becomes_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;
     pump.with_wake_fd(&mut |fd| {
         let patience = Timespec::try_from(PATIENCE).expect("a time");
@@ -235,14 +235,14 @@ fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
     let doorbell = requester.doorbell.as_ref().expect("there is to be a thread");
     let rest = || {
         doorbell.arm();
-        (0..9).find_map(|_| match requester.pump.watch() {
-            Watched::Resting(armed) => Some(armed),
+        (0..9).find_map(|_| match requester.pump.progress_for_progress_thread() {
+            WatchResult::Resting(armed) => Some(armed),
             _ => None,
         })
     };
     assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
     drop(requester.asked);
-    assert!(is_readable(&*requester.pump));
+    assert!(becomes_readable(&*requester.pump));
     requester.pump.progress_without_reader();
     assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
     assert_eq!(rest(), Some(asleep_for(LIMIT)));

@@ -35,25 +35,25 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let counter = || Counter::open(&CounterAttr::default(), DomainId::unused()).expect("a counter");
+        let counter = || Counter::open(&CounterAttr::default(), DomainId::allocate()).expect("a counter");
         Stage { works: Arc::default(), trigger: counter(), changed: counter() }
     }
 
-    fn queue(&self, threshold: u64) {
+    fn queue_add_one(&self, threshold: u64) {
         let (trigger, counter) =
             (CounterUse::new(self.trigger.shared()), CounterUse::new(self.changed.shared()));
         let action = Action::Change { counter, change: CounterChange::Add(1) };
         let kind = WorkKind::Deferred { context: 1, completion: None, is_reported: false };
-        self.works.add(Work { trigger, threshold, action, kind });
+        self.works.add_and_fire(Work { trigger, threshold, action, kind });
     }
 
     /// Has another thread do something meanwhile.
-    fn meanwhile(&self, act: impl FnOnce(&Stage) + 'static) -> thread::JoinHandle<()> {
+    fn spawn_meanwhile(&self, act: impl FnOnce(&Stage) + 'static) -> thread::JoinHandle<()> {
         let stage = self.clone();
         thread::spawn(move || act(&stage))
     }
 
-    fn done(&self) -> u64 {
+    fn count_done(&self) -> u64 {
         self.changed.shared().sum()
     }
 }
@@ -62,11 +62,11 @@ impl Stage {
 fn work_that_two_threads_make_due_is_done_once() {
     explore(|| {
         let stage = Stage::new();
-        stage.queue(2);
-        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.queue_add_one(2);
+        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
         stage.trigger.add(1);
         other.join().unwrap();
-        assert_eq!(stage.done(), 1);
+        assert_eq!(stage.count_done(), 1);
     });
 }
 
@@ -74,10 +74,10 @@ fn work_that_two_threads_make_due_is_done_once() {
 fn work_that_is_queued_while_its_counter_changes_is_done() {
     explore(|| {
         let stage = Stage::new();
-        let other = stage.meanwhile(|stage| stage.trigger.add(1));
-        stage.queue(1);
+        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
+        stage.queue_add_one(1);
         other.join().unwrap();
-        assert_eq!(stage.done(), 1);
+        assert_eq!(stage.count_done(), 1);
     });
 }
 
@@ -85,11 +85,11 @@ fn work_that_is_queued_while_its_counter_changes_is_done() {
 fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
     explore(|| {
         let stage = Stage::new();
-        stage.queue(1);
-        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.queue_add_one(1);
+        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
         stage.works.while_nothing_fires(|| {});
         other.join().unwrap();
-        assert_eq!(stage.done(), 1);
+        assert_eq!(stage.count_done(), 1);
     });
 }
 
@@ -97,11 +97,11 @@ fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
 fn cancelled_work_is_not_done_and_other_work_is_done() {
     explore(|| {
         let stage = Stage::new();
-        stage.queue(1);
-        let other = stage.meanwhile(|stage| stage.trigger.add(1));
+        stage.queue_add_one(1);
+        let other = stage.spawn_meanwhile(|stage| stage.trigger.add(1));
         let was_cancelled = stage.works.cancel(1).is_ok();
         other.join().unwrap();
-        assert_eq!(stage.done(), u64::from(!was_cancelled));
+        assert_eq!(stage.count_done(), u64::from(!was_cancelled));
     });
 }
 
@@ -121,7 +121,7 @@ impl Poster for Room {
         Ok(())
     }
 
-    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+    fn post_receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
         unreachable!("nothing receives")
     }
 
@@ -133,7 +133,7 @@ impl Poster for Room {
         unreachable!("nothing is cancelled")
     }
 
-    fn refuse(&self, _: RefusedPost) {}
+    fn report_refused(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }
@@ -147,12 +147,12 @@ fn work_is_posted_when_another_thread_makes_room_meanwhile() {
         let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
         let trigger = CounterUse::new(stage.trigger.shared());
         let action = Action::Post { pump: endpoint.clone(), post };
-        stage.works.add(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
-        let other = stage.meanwhile({
+        stage.works.add_and_fire(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
+        let other = stage.spawn_meanwhile({
             let endpoint = endpoint.clone();
             move |stage| {
                 *endpoint.has_room.lock() = true;
-                stage.works.fire();
+                stage.works.fire_due_works();
             }
         });
         stage.trigger.add(1);

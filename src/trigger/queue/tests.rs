@@ -28,15 +28,15 @@ struct Crowded {
 impl Poster for Crowded {
     fn post(&self, _: &mut Post) -> Result<(), Error> {
         // As a pump does it at the end of each call.
-        self.works.fire();
+        self.works.fire_due_works();
         if self.posts.fetch_add(1, Ordering::SeqCst) > 0 {
             return Ok(());
         }
-        thread::scope(|scope| _ = scope.spawn(|| self.works.fire()));
+        thread::scope(|scope| _ = scope.spawn(|| self.works.fire_due_works()));
         Err(Again::QueueFull.into())
     }
 
-    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+    fn post_receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
         Ok(())
     }
 
@@ -49,14 +49,14 @@ impl Poster for Crowded {
         Err(Misuse::NotFound(Missing::Work).into())
     }
 
-    fn refuse(&self, _: RefusedPost) {}
+    fn report_refused(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn triggered(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
+fn triggered_send(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
     let send = Op::Send { source: Source::default(), tag: None, data: None };
     let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
     Work {
@@ -69,10 +69,10 @@ fn triggered(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
 
 #[test]
 fn work_is_tried_again_when_another_thread_makes_room_meanwhile() {
-    let domain = domain();
-    let trigger = counter(&domain);
-    let endpoint = Arc::new(Crowded { works: domain.shared.works().clone(), ..Crowded::default() });
-    endpoint.works.add(triggered(&trigger, endpoint.clone()));
+    let domain = open_domain();
+    let trigger = open_counter(&domain);
+    let endpoint = Arc::new(Crowded { works: domain.shared.work_queue().clone(), ..Crowded::default() });
+    endpoint.works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
     trigger.add(1);
     assert_eq!(endpoint.posts.load(Ordering::SeqCst), 2, "no other call may come");
     assert!(!trigger.is_in_use());
@@ -80,11 +80,11 @@ fn work_is_tried_again_when_another_thread_makes_room_meanwhile() {
 
 #[test]
 fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
-    let domain = domain();
-    let (trigger, endpoint) = (counter(&domain), Arc::new(Crowded::default()));
-    let works = domain.shared.works();
+    let domain = open_domain();
+    let (trigger, endpoint) = (open_counter(&domain), Arc::new(Crowded::default()));
+    let works = domain.shared.work_queue();
     endpoint.posts.store(1, Ordering::SeqCst);
-    works.add(triggered(&trigger, endpoint.clone()));
+    works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
     // The endpoint was asked, and said that it has none. Then it gets it.
     trigger.add(1);
     works.cancel_by_context(&*endpoint, 5).unwrap();
@@ -93,27 +93,27 @@ fn triggered_operation_posted_before_its_cancel_is_cancelled_by_its_endpoint() {
 
 #[test]
 fn threshold_of_a_counter_set_back_while_another_thread_fires_stays_reached() {
-    let domain = domain();
-    let (trigger, changed) = (counter(&domain), counter(&domain));
-    add_one(&domain, &trigger, 1, &changed);
-    domain.shared.works().while_nothing_fires(|| {
+    let domain = open_domain();
+    let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+    queue_add_one(&domain, &trigger, 1, &changed);
+    domain.shared.work_queue().while_nothing_fires(|| {
         trigger.add(1);
         trigger.set(0);
     });
     assert_eq!((trigger.read(), changed.read()), (0, 1));
 }
 
-fn domain() -> Domain {
+fn open_domain() -> Domain {
     let fabric = Fabric::new();
     let info = fabric.info(&Hints::new().domain("tcp")).unwrap();
     fabric.domain(&info).unwrap()
 }
 
-fn counter(domain: &Domain) -> Counter {
+fn open_counter(domain: &Domain) -> Counter {
     domain.open_counter(&CounterAttr::default()).unwrap()
 }
 
-fn add_one(domain: &Domain, trigger: &Counter, threshold: u64, counter: &Counter) {
+fn queue_add_one(domain: &Domain, trigger: &Counter, threshold: u64, counter: &Counter) {
     let trigger = Trigger { counter: trigger.clone(), threshold };
     let action = DeferredAction::Add { counter: counter.clone(), value: 1 };
     domain.queue_work(DeferredWork { context: 1, trigger, action, completion: None }).unwrap();
@@ -121,10 +121,10 @@ fn add_one(domain: &Domain, trigger: &Counter, threshold: u64, counter: &Counter
 
 #[test]
 fn work_due_during_a_cancel_is_carried_out_afterwards() {
-    let domain = domain();
-    let (trigger, changed) = (counter(&domain), counter(&domain));
-    add_one(&domain, &trigger, 1, &changed);
-    domain.shared.works().while_nothing_fires(|| {
+    let domain = open_domain();
+    let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+    queue_add_one(&domain, &trigger, 1, &changed);
+    domain.shared.work_queue().while_nothing_fires(|| {
         trigger.add(1);
         assert_eq!(changed.shared().sum(), 0);
     });
@@ -133,9 +133,9 @@ fn work_due_during_a_cancel_is_carried_out_afterwards() {
 
 #[test]
 fn threshold_u64_max_can_be_reached() {
-    let domain = domain();
-    let (trigger, changed) = (counter(&domain), counter(&domain));
-    add_one(&domain, &trigger, u64::MAX, &changed);
+    let domain = open_domain();
+    let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+    queue_add_one(&domain, &trigger, u64::MAX, &changed);
     trigger.set(u64::MAX - 2);
     assert_eq!(changed.shared().sum(), 0);
     trigger.set(u64::MAX);
@@ -145,11 +145,11 @@ fn threshold_u64_max_can_be_reached() {
 #[test]
 fn works_that_wait_are_dropped_with_their_domain() {
     let (trigger, changed) = {
-        let domain = domain();
-        let counters = (counter(&domain), counter(&domain));
-        add_one(&domain, &counters.0, 1, &counters.1);
+        let domain = open_domain();
+        let counters = (open_counter(&domain), open_counter(&domain));
+        queue_add_one(&domain, &counters.0, 1, &counters.1);
         // A circle: the work keeps the counter that it waits for.
-        add_one(&domain, &counters.0, 2, &counters.0);
+        queue_add_one(&domain, &counters.0, 2, &counters.0);
         counters
     };
     assert!(!trigger.is_in_use() && !changed.is_in_use());
@@ -161,15 +161,15 @@ fn works_that_wait_are_dropped_with_their_domain() {
 fn threshold_that_an_addition_passes_by_wrapping_is_reached() {
     let additions: [fn(&Counter, u64); 2] = [Counter::add, Counter::add_error];
     for add in additions {
-        let domain = domain();
-        let (trigger, changed) = (counter(&domain), counter(&domain));
-        add_one(&domain, &trigger, u64::MAX - 5, &changed);
-        add_one(&domain, &trigger, u64::MAX, &changed);
+        let domain = open_domain();
+        let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+        queue_add_one(&domain, &trigger, u64::MAX - 5, &changed);
+        queue_add_one(&domain, &trigger, u64::MAX, &changed);
         add(&trigger, u64::MAX - 10);
         assert_eq!(changed.shared().sum(), 0);
         add(&trigger, 20);
         assert_eq!((trigger.shared().sum(), changed.shared().sum()), (9, 2));
-        add_one(&domain, &trigger, 10, &changed);
+        queue_add_one(&domain, &trigger, 10, &changed);
         assert_eq!(changed.shared().sum(), 2, "it waits for the next addition");
         add(&trigger, 1);
         assert_eq!(changed.shared().sum(), 3);
@@ -178,10 +178,10 @@ fn threshold_that_an_addition_passes_by_wrapping_is_reached() {
 
 #[test]
 fn threshold_that_was_reached_before_an_addition_wraps_stays_reached() {
-    let domain = domain();
-    let (trigger, changed) = (counter(&domain), counter(&domain));
-    add_one(&domain, &trigger, 1, &changed);
-    domain.shared.works().while_nothing_fires(|| {
+    let domain = open_domain();
+    let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+    queue_add_one(&domain, &trigger, 1, &changed);
+    domain.shared.work_queue().while_nothing_fires(|| {
         trigger.add(u64::MAX);
         trigger.add(1);
     });
@@ -190,9 +190,9 @@ fn threshold_that_was_reached_before_an_addition_wraps_stays_reached() {
 
 #[test]
 fn threshold_that_a_deferred_addition_passes_by_wrapping_is_reached() {
-    let domain = domain();
-    let (first, trigger, changed) = (counter(&domain), counter(&domain), counter(&domain));
-    add_one(&domain, &trigger, u64::MAX - 5, &changed);
+    let domain = open_domain();
+    let (first, trigger, changed) = (open_counter(&domain), open_counter(&domain), open_counter(&domain));
+    queue_add_one(&domain, &trigger, u64::MAX - 5, &changed);
     trigger.add(u64::MAX - 10);
     let action = DeferredAction::Add { counter: trigger.clone(), value: 20 };
     let when = Trigger { counter: first.clone(), threshold: 1 };
@@ -204,13 +204,13 @@ fn threshold_that_a_deferred_addition_passes_by_wrapping_is_reached() {
 #[test]
 fn threshold_that_an_endpoint_counts_past_the_largest_number_is_reached() {
     for threshold in [u64::MAX, u64::MAX - 2] {
-        let domain = domain();
-        let (trigger, changed) = (counter(&domain), counter(&domain));
-        add_one(&domain, &trigger, threshold, &changed);
+        let domain = open_domain();
+        let (trigger, changed) = (open_counter(&domain), open_counter(&domain));
+        queue_add_one(&domain, &trigger, threshold, &changed);
         trigger.set(u64::MAX - 3);
         // Works are carried out once the endpoint is unlocked.
-        (0..5).for_each(|_| trigger.shared().count());
-        domain.shared.works().fire();
+        (0..5).for_each(|_| trigger.shared().count_success());
+        domain.shared.work_queue().fire_due_works();
         assert_eq!((trigger.read(), changed.read()), (1, 1), "{threshold}");
     }
 }
@@ -227,7 +227,7 @@ impl Poster for Full {
         Err(Again::QueueFull.into())
     }
 
-    fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+    fn post_receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
         Ok(())
     }
 
@@ -239,20 +239,20 @@ impl Poster for Full {
         Ok(())
     }
 
-    fn refuse(&self, _: RefusedPost) {}
+    fn report_refused(&self, _: RefusedPost) {}
 
     fn wake_sleepers(&self) {}
 }
 
 #[test]
 fn trigger_counter_of_work_without_room_is_busy_while_it_is_tried_again() {
-    let domain = domain();
-    let trigger = counter(&domain);
+    let domain = open_domain();
+    let trigger = open_counter(&domain);
     let endpoint = Arc::new(Full { trigger: trigger.clone(), was_free: AtomicBool::new(false) });
-    let works = domain.shared.works();
-    works.add(triggered(&trigger, endpoint.clone()));
+    let works = domain.shared.work_queue();
+    works.add_and_fire(triggered_send(&trigger, endpoint.clone()));
     trigger.add(1);
-    works.fire();
+    works.fire_due_works();
     assert!(!endpoint.was_free.load(Ordering::SeqCst));
     assert!(trigger.is_in_use());
     works.clear();
@@ -264,19 +264,19 @@ const CHAIN_WORKS: u64 = 3 * (ROUNDS_MAX * ROUND_WORKS_MAX) as u64;
 
 /// Queues works each of which makes the next one due.
 fn queue_chain(domain: &Domain, trigger: &Counter) {
-    (1..=CHAIN_WORKS).for_each(|threshold| add_one(domain, trigger, threshold, trigger));
+    (1..=CHAIN_WORKS).for_each(|threshold| queue_add_one(domain, trigger, threshold, trigger));
 }
 
 #[test]
 fn works_that_fire_each_other_are_left_to_the_next_progress() {
-    let domain = domain();
-    let (trigger, other, changed) = (counter(&domain), counter(&domain), counter(&domain));
+    let domain = open_domain();
+    let (trigger, other, changed) = (open_counter(&domain), open_counter(&domain), open_counter(&domain));
     let endpoint = Arc::new(Crowded::default());
     let weak = Arc::downgrade(&endpoint);
-    domain.shared.works().attach(weak);
+    domain.shared.work_queue().attach_endpoint(weak);
     queue_chain(&domain, &trigger);
-    add_one(&domain, &other, 1, &changed);
-    domain.shared.works().while_nothing_fires(|| {
+    queue_add_one(&domain, &other, 1, &changed);
+    domain.shared.work_queue().while_nothing_fires(|| {
         trigger.add(1);
         other.add(1);
     });
@@ -288,17 +288,17 @@ fn works_that_fire_each_other_are_left_to_the_next_progress() {
         other.progress();
     }
     assert_eq!(trigger.shared().sum(), CHAIN_WORKS + 1);
-    assert!(!domain.shared.works().is_due());
+    assert!(!domain.shared.work_queue().is_due());
 }
 
 #[test]
 fn sleeper_does_the_works_that_are_left() {
-    let domain = domain();
-    let trigger = counter(&domain);
+    let domain = open_domain();
+    let trigger = open_counter(&domain);
     let last = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() });
     let last = last.unwrap();
     queue_chain(&domain, &trigger);
-    add_one(&domain, &trigger, CHAIN_WORKS + 1, &last);
+    queue_add_one(&domain, &trigger, CHAIN_WORKS + 1, &last);
     let waiting = thread::spawn({
         let last = last.clone();
         move || last.wait(1, Some(Duration::from_secs(60)))

@@ -62,7 +62,7 @@ impl Members {
         self.all.retain(|(known, _)| *known != number);
     }
 
-    fn present(&self) -> Present {
+    fn present_members(&self) -> Present {
         let mut present = Present { members: Vec::with_capacity(self.all.len()), is_incomplete: false };
         for (_, member) in &self.all {
             match member {
@@ -91,10 +91,10 @@ impl<'a> AnyMember<'a> {
     }
 
     /// Reports all members that have something to report. Whether there is one.
-    fn report(&self) -> bool {
+    fn report_ready_members(&self) -> bool {
         let mut has_reported = false;
         self.for_each(|_, awaited| {
-            if awaited.look() {
+            if awaited.check_ready() {
                 // First, so that another thread that finds no report to make finds that this one was made.
                 self.set.reports.fetch_add(1, Ordering::SeqCst);
                 awaited.mark_reported();
@@ -105,15 +105,15 @@ impl<'a> AnyMember<'a> {
     }
 
     /// Whether a member was reported to another thread since this one came.
-    fn was_reported(&self) -> bool {
-        self.reports_before.is_some_and(|before| self.set.reports() != before)
+    fn was_reported_elsewhere(&self) -> bool {
+        self.reports_before.is_some_and(|before| self.set.report_count() != before)
     }
 }
 
 impl Awaited for AnyMember<'_> {
     /// Of those that are members now.
     fn progress(&self) {
-        let present = self.set.members.lock().present();
+        let present = self.set.members.lock().present_members();
         // What is dropped here may be the last of a member that was closed meanwhile.
         drop(self.present.replace(present));
         self.for_each(|_, awaited| awaited.progress());
@@ -131,16 +131,16 @@ impl Awaited for AnyMember<'_> {
         Armed::Ready
     }
 
-    fn fire(&self) {
-        self.for_each(|_, awaited| awaited.fire());
+    fn fire_due_works(&self) {
+        self.for_each(|_, awaited| awaited.fire_due_works());
     }
 
     fn disarm(&self) {
         self.for_each(|waiter, _| waiter.disarm_member());
     }
 
-    fn look(&self) -> bool {
-        let is_found = self.report() | self.was_reported();
+    fn check_ready(&self) -> bool {
+        let is_found = self.report_ready_members() | self.was_reported_elsewhere();
         self.is_found.set(is_found);
         is_found
     }

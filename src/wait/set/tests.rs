@@ -17,23 +17,23 @@ const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 
-fn domain() -> Domain {
+fn open_domain() -> Domain {
     let fabric = Fabric::new();
     fabric.domain(&fabric.info(&Hints::new()).expect("there is always one")).expect("a domain")
 }
 
-fn set(object: WaitObject) -> WaitSet {
+fn open_set(object: WaitObject) -> WaitSet {
     WaitSet::open(object).expect("a wait set")
 }
 
-fn counter(set: &WaitSet) -> Counter {
+fn open_counter(set: &WaitSet) -> Counter {
     let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
-    domain().open_counter(&attr).expect("a counter")
+    open_domain().open_counter(&attr).expect("a counter")
 }
 
-fn cq(set: &WaitSet) -> CompletionQueue {
+fn open_cq(set: &WaitSet) -> CompletionQueue {
     let attr = CqAttr { wait: WaitObject::Set, wait_set: Some(set.clone()), ..CqAttr::default() };
-    domain().open_cq(&attr).expect("a completion queue")
+    open_domain().open_cq(&attr).expect("a completion queue")
 }
 
 fn eq(set: &WaitSet) -> EventQueue {
@@ -43,7 +43,7 @@ fn eq(set: &WaitSet) -> EventQueue {
 }
 
 /// Waits until a thread sleeps, or would if there were anything to sleep on.
-fn let_sleep(set: &WaitSet) {
+fn wait_until_sleeping(set: &WaitSet) {
     while set.wait_object() != WaitObject::Yield && !set.shared.waiter.has_sleeping_call() {
         thread::yield_now();
     }
@@ -52,9 +52,9 @@ fn let_sleep(set: &WaitSet) {
 #[test]
 fn wait_ends_when_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
-        let set = set(object);
+        let set = open_set(object);
         assert!(!set.wait(MOMENT), "there is no member");
-        let (counter, cq, eq) = (counter(&set), cq(&set), eq(&set));
+        let (counter, cq, eq) = (open_counter(&set), open_cq(&set), eq(&set));
         assert!(!set.wait(MOMENT), "no member has anything to report");
         assert!(!set.wait(Some(Duration::ZERO)));
         counter.add(1);
@@ -80,17 +80,17 @@ fn wait_ends_when_any_member_reports() {
 #[test]
 fn wait_set_wakes_for_members_added_while_waiting() {
     for object in ASLEEP {
-        let set = set(object);
-        let last = counter(&set);
+        let set = open_set(object);
+        let last = open_counter(&set);
         let (waits, woken) = mpsc::channel();
         thread::scope(|scope| {
             let sleeper = &set;
             // Until the receiver is gone.
             scope.spawn(move || while waits.send(sleeper.wait(PATIENCE)).is_ok() {});
             for round in 0..10 {
-                let counter = counter(&set);
+                let counter = open_counter(&set);
                 if round % 2 == 0 {
-                    let_sleep(&set);
+                    wait_until_sleeping(&set);
                 }
                 counter.add(1);
                 assert_eq!(woken.recv(), Ok(true), "{object:?}");
@@ -104,17 +104,17 @@ fn wait_set_wakes_for_members_added_while_waiting() {
 #[test]
 fn report_to_one_thread_ends_the_waits_of_all() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
-        let set = set(object);
-        let (cq, counter) = (cq(&set), counter(&set));
+        let set = open_set(object);
+        let (cq, counter) = (open_cq(&set), open_counter(&set));
         let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("a wait object"), &|| counter.add(1)];
         for change in change {
             // All waits count as begun here, however late the system lets their threads run.
-            let reports = set.shared.reports();
+            let reports = set.shared.report_count();
             let wait = |timeout| set.wait_since(reports, timeout);
             thread::scope(|scope| {
                 let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(PATIENCE))).collect();
                 assert!(!wait(MOMENT));
-                let_sleep(&set);
+                wait_until_sleeping(&set);
                 change();
                 // Read by a thread that does not wait.
                 counter.read();
@@ -128,12 +128,12 @@ fn report_to_one_thread_ends_the_waits_of_all() {
 
 #[test]
 fn members_that_leave_do_not_disturb_a_wait() {
-    let set = set(WaitObject::Unspec);
-    let stays = counter(&set);
+    let set = open_set(WaitObject::Unspec);
+    let stays = open_counter(&set);
     thread::scope(|scope| {
         let waits = scope.spawn(|| set.wait(PATIENCE));
         for _ in 0..50 {
-            drop((counter(&set), cq(&set), eq(&set)));
+            drop((open_counter(&set), open_cq(&set), eq(&set)));
         }
         stays.add(1);
         assert!(waits.join().expect("no panic"));
@@ -144,8 +144,8 @@ fn members_that_leave_do_not_disturb_a_wait() {
 
 #[test]
 fn descriptor_of_a_set_wakes_for_all_members() {
-    let set = set(WaitObject::Fd);
-    let (counter, cq) = (counter(&set), cq(&set));
+    let set = open_set(WaitObject::Fd);
+    let (counter, cq) = (open_counter(&set), open_cq(&set));
     assert!(counter.wait_fd().is_none() && cq.wait_fd().is_none(), "a member has none to show");
     let is_readable = || {
         let fd = set.wait_fd().expect("a descriptor");
@@ -160,12 +160,12 @@ fn descriptor_of_a_set_wakes_for_all_members() {
         assert_eq!(set.try_wait(), Ok(false));
         assert_eq!(counter.read(), value);
         assert_eq!(cq.try_wait(), Ok(true), "a member speaks for all");
-        let late = self::counter(&set);
+        let late = self::open_counter(&set);
         assert!(is_readable(), "there is another member to ask");
         drop(late);
     }
     // A closed member does not wake.
-    let gone = self::counter(&set);
+    let gone = self::open_counter(&set);
     assert_eq!(set.try_wait(), Ok(true));
     drop(gone);
     assert!(!is_readable());
@@ -176,9 +176,9 @@ fn descriptor_of_a_set_wakes_for_all_members() {
 
 #[test]
 fn set_with_mutex_and_condition_shows_them() {
-    let set = set(WaitObject::MutexCond);
+    let set = open_set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
-    let (eq, counter) = (eq(&set), counter(&set));
+    let (eq, counter) = (eq(&set), open_counter(&set));
     let pair = set.wait_mutex_cond().expect("a thread").expect("it was opened so");
     assert!(!pair.mutex.is_null() && !pair.cond.is_null());
     assert!(eq.wait_mutex_cond().expect("nothing to start").is_none());
@@ -189,8 +189,8 @@ fn set_with_mutex_and_condition_shows_them() {
 
 #[test]
 fn only_counter_members_allow_their_own_waits() {
-    let set = set(WaitObject::Unspec);
-    let (cq, eq, counter) = (cq(&set), eq(&set), counter(&set));
+    let set = open_set(WaitObject::Unspec);
+    let (cq, eq, counter) = (open_cq(&set), eq(&set), open_counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
     assert_eq!(eq.sread(None), Err(EqReadError::NoWaitObject));
     assert_eq!(counter.wait(1, MOMENT), Err(CounterWaitError::TimedOut));
@@ -201,8 +201,8 @@ fn only_counter_members_allow_their_own_waits() {
 
 #[test]
 fn set_with_members_is_not_closed() {
-    let set = set(WaitObject::Yield);
-    let member = counter(&set);
+    let set = open_set(WaitObject::Yield);
+    let member = open_counter(&set);
     let Rejected { error, returned: set } = set.close().expect_err("it has a member");
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(member);
@@ -216,9 +216,9 @@ fn unsuitable_wait_objects_are_refused() {
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
     assert_eq!(errno(WaitObject::PollFd), Errno::ENOSYS);
     // With other objects a set is not looked at.
-    let (set, other) = (set(WaitObject::Unspec), set(WaitObject::Unspec));
+    let (set, other) = (open_set(WaitObject::Unspec), open_set(WaitObject::Unspec));
     let attr = CounterAttr { wait: WaitObject::None, wait_set: Some(set.clone()) };
-    let counter = domain().open_counter(&attr).expect("a counter");
+    let counter = open_domain().open_counter(&attr).expect("a counter");
     assert_eq!(counter.wait_object(), WaitObject::None);
     assert_ne!(set, other);
     assert_eq!(attr.wait_set, Some(set.clone()));

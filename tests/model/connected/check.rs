@@ -3,8 +3,8 @@
 use super::run::Observed;
 use crate::check::{self, Promise};
 
-pub(super) fn check(observed: &Observed) {
-    check::check(&observed.history, Promise::Everything);
+pub(super) fn check_observed(observed: &Observed) {
+    check::check_history(&observed.history, Promise::Everything);
     untagged_receives_complete_in_the_order_of_sending(observed);
     messages_of_one_buffer_complete_in_the_order_of_sending(observed);
     receives_posted_first_complete_in_the_order_of_sending(observed);

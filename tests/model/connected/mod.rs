@@ -8,51 +8,51 @@ mod run;
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use self::program::{Program, Step, program};
-use crate::cases;
+use self::program::{Program, Step, any_program};
 use crate::history::Level;
-use crate::time_limit::run_in_time;
+use crate::proptest_config;
+use crate::time_limit::run_with_time_limit;
 use homespun_suite::{Net, Transport, Turns};
 
-fn run(transport: &Transport, program: &Program) {
+fn run_and_check(transport: &Transport, program: &Program) {
     let net = Net::new(transport, Turns::Alternate);
-    check::check(&run_in_time(program, || run::run(&net, program)));
+    check::check_observed(&run_with_time_limit(program, || run::run_program(&net, program)));
 }
 
-fn loopback(program: &Program, faults: Faults) -> Transport {
+fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
     Transport::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(proptest_config(150))]
 
     #[test]
-    fn over_a_clean_network(program in program()) {
-        run(&loopback(&program, Faults::default()), &program);
+    fn over_a_clean_network(program in any_program()) {
+        run_and_check(&faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network(program in program()) {
-        run(&loopback(&program, Faults::choppy()), &program);
+    fn over_a_choppy_network(program in any_program()) {
+        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program);
     }
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_the_example_backend(program in program()) {
-        run(&crate::EXAMPLE, &program);
+    fn over_the_example_backend(program in any_program()) {
+        run_and_check(&crate::EXAMPLE, &program);
     }
 
     #[test]
-    fn over_tcp(program in program()) {
-        run(&Transport::Tcp4, &program);
+    fn over_tcp(program in any_program()) {
+        run_and_check(&Transport::Tcp4, &program);
     }
 
     #[test]
-    fn over_shared_memory(program in program()) {
-        run(&Transport::Shm4, &program);
+    fn over_shared_memory(program in any_program()) {
+        run_and_check(&Transport::Shm4, &program);
     }
 }
 
@@ -69,5 +69,5 @@ fn runner_with_one_free_receive_slot_finishes() {
         steps.push(Step::Read { at: 0, count: 2 });
     }
     let program = Program { seed: 0, depth_ops: 3, unexpected_bytes: 40_000, receives_first: false, steps };
-    run(&crate::EXAMPLE, &program);
+    run_and_check(&crate::EXAMPLE, &program);
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::history::Level;
-use crate::program::{buffer_bytes, len_bytes, tag, tagged};
+use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
 /// The longest message, and room for any: over TCP too, its receiver asks for it.
 pub(super) const LONGEST_BYTES: usize = 300_000;
@@ -60,9 +60,9 @@ impl Step {
     }
 }
 
-pub(super) fn program() -> impl Strategy<Value = Program> {
+pub(super) fn any_program() -> impl Strategy<Value = Program> {
     let bounds = (select(vec![0, 0, 3, 8]), select(vec![0, 0, 40_000, 100_000]), any::<bool>());
-    (any::<u64>(), bounds, prop::collection::vec(step(), 1..60)).prop_map(
+    (any::<u64>(), bounds, prop::collection::vec(any_step(), 1..60)).prop_map(
         |(seed, (depth_ops, unexpected_bytes, receives_first), steps)| {
             // With few places a buffer leaves untagged messages out of matching for a while, and
             // tagged ones pass.
@@ -72,18 +72,18 @@ pub(super) fn program() -> impl Strategy<Value = Program> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     let at = || 0..2_usize;
-    let sent_bytes = prop_oneof![12 => len_bytes(), 1 => 250_000..LONGEST_BYTES];
+    let sent_bytes = prop_oneof![12 => any_len_bytes(), 1 => 250_000..LONGEST_BYTES];
     let level = select(vec![Level::Inject, Level::Inject, Level::Transmit, Level::Delivery, Level::Match]);
     prop_oneof![
-        9 => (at(), tag(), sent_bytes, level).prop_map(
+        9 => (at(), any_tag(), sent_bytes, level).prop_map(
             |(from, tag, len_bytes, level)| Step::Send { from, tag, len_bytes, level }
         ),
-        5 => (at(), tagged(), len_bytes()).prop_map(
+        5 => (at(), any_tag_match(), any_len_bytes()).prop_map(
             |(at, tagged, len_bytes)| Step::Receive { at, tagged, len_bytes }
         ),
-        3 => (at(), buffer_bytes(), 0..100_usize).prop_map(
+        3 => (at(), any_buffer_bytes(), 0..100_usize).prop_map(
             |(at, len_bytes, min_free_bytes)| Step::ReceiveMany { at, len_bytes, min_free_bytes }
         ),
         3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),

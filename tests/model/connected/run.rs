@@ -10,8 +10,8 @@ use crate::history::{
 };
 use crate::run::is_accepted;
 use homespun_suite::connecting::{self, Side};
-use homespun_suite::party::poll;
-use homespun_suite::payload::{payload, received, room};
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Deadline, Ended, Net};
 
 /// What posts are given in place of an address, which is not looked at.
@@ -38,26 +38,26 @@ struct Runner {
     now: u64,
 }
 
-pub(super) fn run(net: &Net, program: &Program) -> Observed {
-    let sides = [side(net, program), side(net, program)];
+pub(super) fn run_program(net: &Net, program: &Program) -> Observed {
+    let sides = [open_side(net, program), open_side(net, program)];
     let endpoints = connect(&sides);
     let history =
         History { places: vec![AddressHistory::default(), AddressHistory::default()], ..History::default() };
     let mut runner =
         Runner { sides, endpoints, observed: Observed { history, ..Observed::default() }, now: 0 };
     if program.receives_first {
-        program.steps.iter().filter(|step| step.is_receive()).for_each(|step| runner.step(step));
+        program.steps.iter().filter(|step| step.is_receive()).for_each(|step| runner.run_step(step));
         runner.observed.posted_first = runner.observed.history.receives.len();
     }
     let is_left = |step: &&Step| !(program.receives_first && step.is_receive());
-    program.steps.iter().filter(is_left).for_each(|step| runner.step(step));
+    program.steps.iter().filter(is_left).for_each(|step| runner.run_step(step));
     runner.receive_everything();
     let Runner { sides: [one, other], endpoints, observed, .. } = runner;
-    connecting::close(endpoints, &[&one, &other]);
+    connecting::close_with_progress(endpoints, &[&one, &other]);
     observed
 }
 
-fn side(net: &Net, program: &Program) -> Side {
+fn open_side(net: &Net, program: &Program) -> Side {
     let mut side = Side::new(net);
     let info = &mut side.info;
     if program.depth_ops > 0 {
@@ -69,41 +69,41 @@ fn side(net: &Net, program: &Program) -> Side {
     side
 }
 
-/// As [`connecting::pair`], with the attributes of the sides at both ends.
+/// As [`connecting::connect_pair`], with the attributes of the sides at both ends.
 fn connect([client, server]: &[Side; 2]) -> [Endpoint; 2] {
-    let listener = server.listener(connecting::LISTENER);
-    let connecting = client.endpoint(connecting::CLIENT);
+    let listener = server.open_listener(connecting::LISTENER);
+    let connecting = client.open_endpoint(connecting::CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = connecting::request(&[server, client]);
+    let request = connecting::next_request(&[server, client]);
     let mut info = request.info();
     (info.tx, info.rx) = (server.info.tx.clone(), server.info.rx.clone());
     let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
-    let accepting = server.bound(accepting, connecting::SERVER);
+    let accepting = server.bind_endpoint(accepting, connecting::SERVER);
     accepting.accept(b"").unwrap();
     for sides in [[server, client], [client, server]] {
-        connecting::hear(&sides).unwrap();
+        connecting::next_event(&sides).unwrap();
     }
     [connecting, accepting]
 }
 
 impl Runner {
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         match *step {
             Step::Send { from, tag, len_bytes, level } => self.send(from, tag, len_bytes, level),
-            Step::Receive { at, tagged, len_bytes } => drop(self.receive(at, tagged, len_bytes)),
+            Step::Receive { at, tagged, len_bytes } => drop(self.post_receive(at, tagged, len_bytes)),
             Step::ReceiveMany { at, len_bytes, min_free_bytes } => {
-                let context = self.next_receive();
+                let context = self.next_receive_context();
                 self.endpoints[at].set_min_multi_recv_bytes(min_free_bytes);
-                let posted = self.endpoints[at].recv_multi(room(len_bytes), NOWHERE, context);
+                let posted = self.endpoints[at].recv_multi(marked_buffer(len_bytes), NOWHERE, context);
                 if is_accepted(posted.map_err(Error::from)) {
                     let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
-                    self.posted(at, None, len_bytes, Some(buffer));
+                    self.record_posted_receive(at, None, len_bytes, Some(buffer));
                 }
             }
             Step::Drive { at, rounds } => (0..rounds).for_each(|_| self.sides[at].progress()),
             Step::Read { at, count } => {
                 for _ in 0..count {
-                    self.read(at);
+                    self.read_completion(at);
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Runner {
         }
         let posted_at = self.tick();
         self.observed.history.sends.push(SendOp {
-            from: self.observed.history.who(from),
+            from: self.observed.history.incarnation_at(from),
             to: 1 - from,
             tag,
             len_bytes,
@@ -152,30 +152,36 @@ impl Runner {
     }
 
     /// The context of the next receive.
-    fn next_receive(&self) -> u64 {
+    fn next_receive_context(&self) -> u64 {
         Operation::Receive(self.observed.history.receives.len()).context()
     }
 
     /// Returns whether the receive was accepted.
-    fn receive(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize) -> bool {
-        let buffers = vec![room(len_bytes)];
+    fn post_receive(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize) -> bool {
+        let buffers = vec![marked_buffer(len_bytes)];
         let receive = RecvMsg {
             buffers,
             from: NOWHERE,
             tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
-            context: self.next_receive(),
+            context: self.next_receive_context(),
             ..RecvMsg::default()
         };
         let accepted = is_accepted(self.endpoints[at].recvmsg(receive).map_err(Error::from));
         if accepted {
-            self.posted(at, tagged, len_bytes, None);
+            self.record_posted_receive(at, tagged, len_bytes, None);
         }
         accepted
     }
 
-    fn posted(&mut self, at: usize, tagged: Option<(u64, u64)>, len_bytes: usize, buffer: Option<BufferOp>) {
+    fn record_posted_receive(
+        &mut self,
+        at: usize,
+        tagged: Option<(u64, u64)>,
+        len_bytes: usize,
+        buffer: Option<BufferOp>,
+    ) {
         let posted_at = self.tick();
-        let at = self.observed.history.who(at);
+        let at = self.observed.history.incarnation_at(at);
         self.observed.history.receives.push(ReceiveOp {
             at,
             tagged,
@@ -190,21 +196,21 @@ impl Runner {
     }
 
     /// Reads one completion, if there is one. Returns whether there was.
-    fn read(&mut self, at: usize) -> bool {
-        let Some(ended) = poll(&self.sides[at].cq) else { return false };
+    fn read_completion(&mut self, at: usize) -> bool {
+        let Some(ended) = poll_completion(&self.sides[at].cq) else { return false };
         let context = match &ended {
             Ok((completion, _)) => completion.context,
             Err(failed) => failed.completion.context,
         };
         match Operation::from_context(context) {
-            Operation::Send(send) => self.send_ended(at, send, &ended),
-            Operation::Receive(receive) => self.receive_ended(at, receive, &ended),
+            Operation::Send(send) => self.record_send_end(at, send, &ended),
+            Operation::Receive(receive) => self.record_receive_end(at, receive, &ended),
             other => panic!("{other:?} was never posted"),
         }
         true
     }
 
-    fn send_ended(&mut self, at: usize, identity: usize, ended: &Ended) {
+    fn record_send_end(&mut self, at: usize, identity: usize, ended: &Ended) {
         let now = self.tick();
         let send = &mut self.observed.history.sends[identity];
         assert!(ended.is_ok(), "send {identity} failed: {ended:?}");
@@ -212,7 +218,7 @@ impl Runner {
         (send.ended, send.ended_at) = (Some(Ok(())), now);
     }
 
-    fn receive_ended(&mut self, at: usize, number: usize, ended: &Ended) {
+    fn record_receive_end(&mut self, at: usize, number: usize, ended: &Ended) {
         let receive = &self.observed.history.receives[number];
         assert_eq!((receive.at.place, receive.ended), (at, None), "receive {number} ended again: {ended:?}");
         let (room_bytes, is_buffer) = (receive.len_bytes, receive.buffer.is_some());
@@ -229,7 +235,7 @@ impl Runner {
         };
         let is_release = completion.flags.contains(CompletionFlags::MULTI_RECV);
         let message = (completion.flags != CompletionFlags::MULTI_RECV)
-            .then(|| self.message(at, number, room_bytes, completion, overflow_bytes));
+            .then(|| self.record_message(at, number, room_bytes, completion, overflow_bytes));
         let receive = &mut self.observed.history.receives[number];
         match &mut receive.buffer {
             Some(buffer) => buffer.took.extend(message),
@@ -242,7 +248,7 @@ impl Runner {
     }
 
     /// Checks the message of a receive, and notes that it has arrived.
-    fn message(
+    fn record_message(
         &mut self,
         at: usize,
         receive: usize,
@@ -256,11 +262,11 @@ impl Runner {
         let placed_bytes = completion.len_bytes;
         assert_eq!(placed_bytes as u64 + overflow_bytes, send.len_bytes as u64);
         assert!(overflow_bytes == 0 || placed_bytes == room_bytes, "receive {receive} has room left");
-        let bytes = received(&completion.buffer);
+        let bytes = received_bytes(&completion.buffer);
         assert!(bytes == payload(identity as u64, placed_bytes), "message {identity} has other bytes");
         let now = self.tick();
-        self.observed.history.seen(identity, now);
-        self.observed.history.arrived(identity, Arrived::Received(receive));
+        self.observed.history.record_seen(identity, now);
+        self.observed.history.record_arrival(identity, Arrived::Received(receive));
         self.observed.received[at].push((receive, identity));
         identity
     }
@@ -271,44 +277,44 @@ impl Runner {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            let has_read = (0..2).any(|at| self.read(at));
+            let has_read = (0..2).any(|at| self.read_completion(at));
             let sends = &self.observed.history.sends;
             let is_over = sends.iter().all(|send| send.ended.is_some() && send.arrived.is_some());
             silent_rounds = if is_over && !has_read { silent_rounds + 1 } else { 0 };
             if has_read {
                 deadline = Deadline::new();
             } else if !is_over {
-                (0..2).for_each(|at| self.drain(at));
-                deadline.pause("the end of a message");
+                (0..2).for_each(|at| self.post_drain_receives(at));
+                deadline.yield_or_panic("the end of a message");
             }
         }
     }
 
     /// Has a receive for each kind of message that has not arrived, behind those of the program.
-    fn drain(&mut self, at: usize) {
+    fn post_drain_receives(&mut self, at: usize) {
         for tagged in [None, Some((0, u64::MAX))] {
             let History { sends, receives, .. } = &self.observed.history;
             let is_missing = sends.iter().any(|send| {
                 send.to == at && send.tag.is_some() == tagged.is_some() && send.arrived.is_none()
             });
             let is_posted = receives.iter().any(|receive| {
-                let takes_these = takes_the_rest(receive) && receive.tagged == tagged;
+                let takes_these = is_drain_receive(receive) && receive.tagged == tagged;
                 receive.at.place == at && takes_these && receive.ended.is_none()
             });
-            if is_missing && !is_posted && !self.receive(at, tagged, LONGEST_BYTES) {
-                self.make_room(at);
+            if is_missing && !is_posted && !self.post_receive(at, tagged, LONGEST_BYTES) {
+                self.cancel_last_receive(at);
             }
         }
     }
 
     /// Takes back the last of the program's receives that is not given a message.
-    fn make_room(&mut self, at: usize) {
+    fn cancel_last_receive(&mut self, at: usize) {
         for number in (0..self.observed.history.receives.len()).rev() {
             let receive = &mut self.observed.history.receives[number];
             let is_open = receive.at.place == at && receive.ended.is_none() && !receive.cancelled;
             // Otherwise those for tagged and for untagged messages would take turns without end.
             if is_open
-                && !takes_the_rest(receive)
+                && !is_drain_receive(receive)
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
             {
                 receive.cancelled = true;
@@ -319,6 +325,6 @@ impl Runner {
 }
 
 /// Whether a receive is not the program's, but takes what the program's leave.
-fn takes_the_rest(receive: &ReceiveOp) -> bool {
+fn is_drain_receive(receive: &ReceiveOp) -> bool {
     receive.len_bytes == LONGEST_BYTES
 }

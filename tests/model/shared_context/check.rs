@@ -5,9 +5,9 @@
 use super::history::{History, Message};
 use crate::history::Level;
 
-pub(super) fn check(history: &History, is_connected: bool) {
+pub(super) fn check_history(history: &History, is_connected: bool) {
     only_accidents_lose_messages(history);
-    each_loss_costs_a_message(history);
+    each_failed_receive_lost_a_message(history);
     receives_take_what_they_accept(history);
     earlier_receives_come_first(history);
     messages_of_a_link_do_not_overtake(history, is_connected);
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History, is_connected: bool) {
 }
 
 /// The receives that took messages, with these and the times at which the completions were read.
-fn taken(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64)> {
+fn taken_messages(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64)> {
     let messages = history.messages.iter().enumerate();
     messages.filter_map(|(number, message)| {
         message.taken.map(|(receive, seen_at)| (number, message, receive, seen_at))
@@ -30,16 +30,16 @@ fn taken(history: &History) -> impl Iterator<Item = (usize, &Message, usize, u64
 fn only_accidents_lose_messages(history: &History) {
     for (number, message) in history.messages.iter().enumerate() {
         let has_arrived = message.level != Level::Inject && message.ended_at.is_some() && !message.has_failed;
-        let is_due = history.is_certain(message) || has_arrived && !history.has_left(message.to);
+        let is_due = history.is_certain_to_arrive(message) || has_arrived && !history.has_left(message.to);
         assert!(message.taken.is_some() || !is_due, "message {number} is lost: {message:?}");
-        let may_fail = history.has_left(message.to) || history.may_lose(message.from, message.to);
+        let may_fail = history.has_left(message.to) || history.can_lose_messages(message.from, message.to);
         assert!(may_fail || !message.has_failed, "message {number} has failed: {message:?}");
     }
 }
 
 /// A receive that fails with a member or a link was given a message, which was lost. A receive of
 /// the messages of one peer alone may fail without one.
-fn each_loss_costs_a_message(history: &History) {
+fn each_failed_receive_lost_a_message(history: &History) {
     let lost = || history.messages.iter().filter(|message| message.taken.is_none());
     let lost_with_members = lost().filter(|message| history.has_left(message.to)).count();
     let failed_with_members: usize = history.receives.iter().map(|receive| receive.lost_with_member).sum();
@@ -48,14 +48,15 @@ fn each_loss_costs_a_message(history: &History) {
         failed_with_members + unheard <= lost_with_members,
         "receives fail without messages: {history:#?}"
     );
-    let lost_with_links = lost().filter(|message| history.may_lose(message.from, message.to)).count();
+    let lost_with_links =
+        lost().filter(|message| history.can_lose_messages(message.from, message.to)).count();
     let any_source = history.receives.iter().filter(|receive| receive.from.is_none());
     let failed_with_links: usize = any_source.map(|receive| receive.lost_with_link).sum();
     assert!(failed_with_links <= lost_with_links, "receives fail without messages: {history:#?}");
 }
 
 fn receives_take_what_they_accept(history: &History) {
-    for (_, message, receive, _) in taken(history) {
+    for (_, message, receive, _) in taken_messages(history) {
         let receive = &history.receives[receive];
         assert!(receive.accepts(message), "{receive:?} took {message:?}");
     }
@@ -63,7 +64,7 @@ fn receives_take_what_they_accept(history: &History) {
 
 /// A message is taken by the earliest posted receive that accepts it.
 fn earlier_receives_come_first(history: &History) {
-    for (number, message, receive, seen_at) in taken(history) {
+    for (number, message, receive, seen_at) in taken_messages(history) {
         for (earlier, passed_over) in history.receives[..receive].iter().enumerate() {
             assert!(
                 !passed_over.accepts(message) || passed_over.posted_until(&history.messages) <= seen_at,
@@ -78,11 +79,11 @@ fn earlier_receives_come_first(history: &History) {
 /// one. Once a link has ended, messages on the next one may overtake what is still read from it; a
 /// connection has no next one.
 fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
-    for (later, second, other, seen_at) in taken(history) {
+    for (later, second, other, seen_at) in taken_messages(history) {
         if !is_connected && !history.is_first_link(second.from, second.to, seen_at) {
             continue;
         }
-        for (earlier, first, one, _) in taken(history).take_while(|(earlier, ..)| *earlier < later) {
+        for (earlier, first, one, _) in taken_messages(history).take_while(|(earlier, ..)| *earlier < later) {
             if (first.from, first.to) != (second.from, second.to) {
                 continue;
             }
@@ -98,7 +99,7 @@ fn messages_of_a_link_do_not_overtake(history: &History, is_connected: bool) {
 
 /// A send at match level completes only after the receive that takes its message was posted.
 fn nothing_completes_before_it_is_matched(history: &History) {
-    for (number, message, receive, _) in taken(history) {
+    for (number, message, receive, _) in taken_messages(history) {
         let posted_at = history.receives[receive].posted_at;
         let ended_at = message.ended_at.expect("every send has ended");
         assert!(
@@ -110,7 +111,7 @@ fn nothing_completes_before_it_is_matched(history: &History) {
 
 /// Untagged messages over a connection complete in the order in which they were sent.
 fn connections_complete_in_order(history: &History) {
-    let untagged = || taken(history).filter(|(_, message, ..)| message.tag.is_none());
+    let untagged = || taken_messages(history).filter(|(_, message, ..)| message.tag.is_none());
     for (later, second, _, then) in untagged() {
         for (earlier, first, _, before) in untagged().take_while(|(earlier, ..)| *earlier < later) {
             assert!(first.to != second.to || before < then, "message {later} completed before {earlier}");

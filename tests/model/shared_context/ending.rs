@@ -12,7 +12,7 @@ use super::run::Runner;
 use crate::program::LEN_MAX_BYTES;
 use crate::run::is_accepted;
 use homespun_suite::Deadline;
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 
 /// How many rounds without an event show that no message is reported twice.
 const SILENT_ROUNDS: usize = 10;
@@ -21,9 +21,9 @@ impl Runner<'_> {
     /// Posts receives for all that waits, of either kind, until every message was taken that cannot be lost,
     /// every send has ended, and nothing is on its way.
     pub(super) fn receive_everything(&mut self) {
-        if self.hall.oldest().is_none() {
+        if self.hall.oldest_member().is_none() {
             // One that reports what concerns no endpoint.
-            self.hall.join();
+            self.hall.add_member();
         }
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
@@ -32,9 +32,10 @@ impl Runner<'_> {
                 self.post_last_receives();
             }
             let may_be_over = self.history.messages.iter().all(|message| {
-                message.ended_at.is_some() && (message.taken.is_some() || !self.history.is_certain(message))
+                message.ended_at.is_some()
+                    && (message.taken.is_some() || !self.history.is_certain_to_arrive(message))
             });
-            self.hall.read_events();
+            self.hall.drain_events();
             let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
             let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.read_all() {
@@ -43,7 +44,7 @@ impl Runner<'_> {
             } else if may_be_over && is_quiet {
                 silent_rounds += 1;
             } else {
-                deadline.pause_for(|| format!("all messages of {:#?}", self.history));
+                deadline.yield_or_panic_with(|| format!("all messages of {:#?}", self.history));
             }
         }
     }
@@ -53,13 +54,14 @@ impl Runner<'_> {
     fn post_last_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
             let receives = &self.history.receives;
-            let is_there =
-                |receive: &Receive| is_last(receive) && receive.tagged == tagged && !receive.has_ended();
+            let is_there = |receive: &Receive| {
+                is_last_receive(receive) && receive.tagged == tagged && !receive.has_ended()
+            };
             if receives.iter().any(is_there) {
                 continue;
             }
             let context = receives.len() as u64;
-            let buffers = vec![room(LEN_MAX_BYTES)];
+            let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
             let receive = RecvMsg {
                 buffers,
                 tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
@@ -67,13 +69,13 @@ impl Runner<'_> {
                 ..RecvMsg::default()
             };
             if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
-                self.posted(tagged, None, LEN_MAX_BYTES, None);
+                self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
                 continue;
             }
             for number in (0..self.history.receives.len()).rev() {
                 let receive = &self.history.receives[number];
                 let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
-                if is_open && !is_last(receive) && self.cancel(number) {
+                if is_open && !is_last_receive(receive) && self.cancel_receive(number) {
                     break;
                 }
             }
@@ -89,7 +91,7 @@ impl Runner<'_> {
             if posted.has_ended() {
                 continue;
             }
-            if posted.cancelled_at.is_none() && !self.cancel(receive) {
+            if posted.cancelled_at.is_none() && !self.cancel_receive(receive) {
                 let may_be_unheard = self.history.left.iter().any(|(_, is_heard)| !is_heard);
                 let posted = &mut self.history.receives[receive];
                 assert!(may_be_unheard && posted.min_free_bytes.is_none(), "receive {receive} is stuck");
@@ -97,7 +99,7 @@ impl Runner<'_> {
             }
             while !self.history.receives[receive].has_ended() {
                 self.read_all();
-                deadline.pause("a cancelled receive");
+                deadline.yield_or_panic("a cancelled receive");
             }
         }
     }
@@ -113,7 +115,7 @@ impl Runner<'_> {
                 len_bytes.is_some_and(|len_bytes| len_bytes >= message.len_bytes)
             });
             let (expected, counted) = (received.count() as u64, member.received.read());
-            let is_heard = !self.history.has_left_unheard(number);
+            let is_heard = !self.history.has_left_unread(number);
             assert!(
                 counted == expected || !is_heard && counted > expected,
                 "member {number} has counted {counted} successes of {expected}"
@@ -136,13 +138,13 @@ impl Runner<'_> {
     /// When all members have left, nothing of the budget is used. So another one has room for a
     /// message of all of it, but for what its link begins with, although there is no receive for
     /// it.
-    pub(super) fn check_credit(&mut self, unexpected_bytes: usize) {
+    pub(super) fn check_credit_returned(&mut self, unexpected_bytes: usize) {
         let budget_bytes = unexpected_bytes.max(UNEXPECTED_BUDGET_MIN_BYTES);
         if unexpected_bytes == 0 {
             return;
         }
-        self.hall.close(0..self.hall.members.len());
-        self.hall.join();
+        self.hall.close_members(0..self.hall.members.len());
+        self.hall.add_member();
         let to = self.hall.open_peer().unwrap_or(FabricAddress::UNSPECIFIED);
         let (Some(member), Some(peer)) = (self.hall.members.last(), self.hall.peers.last()) else { return };
         let len_bytes = budget_bytes - CREDIT_INITIAL_BYTES as usize;
@@ -152,15 +154,15 @@ impl Runner<'_> {
         let deadline = Deadline::new();
         loop {
             member.cq.progress();
-            if let Some(ended) = peer.poll() {
+            if let Some(ended) = peer.poll_send_end() {
                 break assert!(ended.is_ok(), "{ended:?}");
             }
-            deadline.pause_for(|| format!("credit after {:#?}", self.history));
+            deadline.yield_or_panic_with(|| format!("credit after {:#?}", self.history));
         }
     }
 }
 
 /// Whether a receive was posted to empty the context: no receive of a program has so much room.
-fn is_last(receive: &Receive) -> bool {
+fn is_last_receive(receive: &Receive) -> bool {
     receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

@@ -12,7 +12,7 @@ use homespun::{
 
 use super::program::Program;
 use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use homespun_suite::party::poll;
+use homespun_suite::party::poll_completion;
 use homespun_suite::{Ended, Net, Party, Setup};
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
@@ -62,10 +62,10 @@ impl Peer {
     }
 
     /// The next end of a send, if there is one.
-    pub(super) fn poll(&self) -> Option<Ended> {
+    pub(super) fn poll_send_end(&self) -> Option<Ended> {
         match self {
-            Peer::Unconnected(party) => party.poll(),
-            Peer::Connected { cq, .. } => poll(cq),
+            Peer::Unconnected(party) => party.poll_completion(),
+            Peer::Connected { cq, .. } => poll_completion(cq),
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> ContextFixture<'a> {
             let (client, server) = (Box::new(Side::new(net)), Box::new(Side::new(net)));
             (server.domain.clone(), server.info.rx.caps, Ends::Connected { client, server })
         } else {
-            let domain = net.domain();
+            let domain = net.open_other_domain();
             let av = domain.open_av(&AvAttr::default()).expect("an address vector");
             (domain, net.info().rx.caps, Ends::Unconnected(av))
         };
@@ -100,7 +100,7 @@ impl<'a> ContextFixture<'a> {
         let cq_depth_entries = program.cq_depth_entries;
         let (members, peers) = (Vec::new(), Vec::new());
         let mut hall = ContextFixture { net, cq_depth_entries, domain, ends, members, peers, context };
-        (0..program.members).for_each(|_| hall.join());
+        (0..program.members).for_each(|_| hall.add_member());
         if !program.connected {
             for _ in 0..program.peers {
                 hall.open_peer();
@@ -110,33 +110,36 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Adds a member. If members have connections, its peer comes with it.
-    pub(super) fn join(&mut self) {
+    pub(super) fn add_member(&mut self) {
         let cq = self.open_cq();
         let received = self.domain.open_counter(&CounterAttr::default()).expect("a counter");
         let endpoint = match &self.ends {
             Ends::Unconnected(av) => {
-                let endpoint = self.domain.endpoint(&sharing(self.net.info().clone())).expect("an endpoint");
+                let endpoint = self
+                    .domain
+                    .endpoint(&with_shared_receive_context(self.net.info().clone()))
+                    .expect("an endpoint");
                 endpoint.bind_av(av).expect("the first address vector");
-                self.bind(&endpoint, &cq, &received);
+                self.bind_member(&endpoint, &cq, &received);
                 endpoint.enable().expect("nothing is missing");
                 endpoint
             }
             Ends::Connected { client, server } => {
-                let listener = server.listener(LISTENER);
+                let listener = server.open_listener(LISTENER);
                 let connecting = client.domain.endpoint(&client.info).expect("an endpoint");
                 let attr = CqAttr { size_entries: self.cq_depth_entries, ..CqAttr::default() };
                 let peer_cq = client.domain.open_cq(&attr).expect("a queue of this size");
                 connecting.bind_eq(&client.eq, CLIENT).expect("the first event queue");
                 connecting.bind_cq(&peer_cq, BOTH).expect("the first queue");
                 connecting.connect(listener.name().expect("it listens"), b"").expect("it is new");
-                let request = connecting::request(&[server, client]);
-                let info = sharing(request.info());
+                let request = connecting::next_request(&[server, client]);
+                let info = with_shared_receive_context(request.info());
                 let accepting = server.domain.endpoint_for_request(&info, &request).expect("it is open");
                 accepting.bind_eq(&server.eq, SERVER).expect("the first event queue");
-                self.bind(&accepting, &cq, &received);
+                self.bind_member(&accepting, &cq, &received);
                 accepting.accept(b"").expect("it can be accepted");
                 for (side, other) in [(server, client), (client, server)] {
-                    let heard = hear_of_connection(side, other);
+                    let heard = next_event_past_shutdowns(side, other);
                     assert!(matches!(heard, ConnectionEvent::Connected { .. }), "{heard:?}");
                 }
                 self.peers.push(Peer::Connected { endpoint: connecting, cq: peer_cq });
@@ -150,7 +153,7 @@ impl<'a> ContextFixture<'a> {
     pub(super) fn open_peer(&mut self) -> Option<FabricAddress> {
         let Ends::Unconnected(av) = &self.ends else { return None };
         let setup = Setup { cq_depth_entries: self.cq_depth_entries, ..Setup::default() };
-        let peer = self.net.open(setup);
+        let peer = self.net.open_party_with(setup);
         let names = self.members.iter().filter_map(|member| member.endpoint.as_ref()).map(Endpoint::name);
         let known: Vec<_> = names
             .map(|name| peer.av.insert(&[name.expect("a name")]).remove(0).expect("a member's name"))
@@ -165,16 +168,16 @@ impl<'a> ContextFixture<'a> {
         self.domain.open_cq(&attr).expect("a queue of this size")
     }
 
-    fn bind(&self, endpoint: &Endpoint, cq: &CompletionQueue, received: &Counter) {
+    fn bind_member(&self, endpoint: &Endpoint, cq: &CompletionQueue, received: &Counter) {
         endpoint.bind_cq(cq, BOTH).expect("the first queue");
         endpoint.bind_counter(received, CounterEvents::RECV).expect("the first counter");
         endpoint.bind_shared_receive_context(&self.context).expect("the first context");
     }
 
     /// Reads what is told of connections. Some have ended.
-    pub(super) fn read_events(&self) {
+    pub(super) fn drain_events(&self) {
         if let Ends::Connected { client, server } = &self.ends {
-            [client, server].into_iter().for_each(|side| while side.look().is_some() {});
+            [client, server].into_iter().for_each(|side| while side.poll_event().is_some() {});
         }
     }
 
@@ -183,19 +186,19 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// The member that reports what concerns no endpoint.
-    pub(super) fn oldest(&self) -> Option<usize> {
+    pub(super) fn oldest_member(&self) -> Option<usize> {
         (0..self.members.len()).find(|member| self.is_member(*member))
     }
 
     /// Closes members while their peers are driven: closing waits for them. Their queues stay.
-    pub(super) fn close(&mut self, members: impl IntoIterator<Item = usize>) {
+    pub(super) fn close_members(&mut self, members: impl IntoIterator<Item = usize>) {
         let closed: Vec<_> =
             members.into_iter().filter_map(|member| self.members[member].endpoint.take()).collect();
-        self.while_driven(|| drop(closed));
+        self.run_while_driving(|| drop(closed));
     }
 
     /// Does something while all endpoints are driven, but for members whose queues may be full.
-    fn while_driven(&self, act: impl FnOnce() + Send) {
+    fn run_while_driving(&self, act: impl FnOnce() + Send) {
         thread::scope(|scope| {
             let acting = scope.spawn(act);
             while !acting.is_finished() {
@@ -221,7 +224,7 @@ impl<'a> ContextFixture<'a> {
     }
 
     /// Has a peer shut its connection down, if it has one.
-    pub(super) fn shut_down(&self, peer: usize) -> bool {
+    pub(super) fn shut_down_connection(&self, peer: usize) -> bool {
         let Peer::Connected { endpoint, .. } = &self.peers[peer] else { return false };
         // It may have ended before.
         let _ = endpoint.shutdown();
@@ -230,26 +233,26 @@ impl<'a> ContextFixture<'a> {
 }
 
 /// The next event of one side that is not of a connection which has ended.
-fn hear_of_connection(side: &Side, other: &Side) -> ConnectionEvent {
+fn next_event_past_shutdowns(side: &Side, other: &Side) -> ConnectionEvent {
     loop {
-        match connecting::hear(&[side, other]) {
+        match connecting::next_event(&[side, other]) {
             Ok(ConnectionEvent::Shutdown { .. }) => {}
             heard => return heard.expect("the network is not violent now"),
         }
     }
 }
 
-fn sharing(mut info: Info) -> Info {
+fn with_shared_receive_context(mut info: Info) -> Info {
     info.ep.rx_ctx_cnt = SHARED_CONTEXT;
     info
 }
 
 impl Drop for ContextFixture<'_> {
     fn drop(&mut self) {
-        self.close(0..self.members.len());
+        self.close_members(0..self.members.len());
         let connected = self.peers.extract_if(.., |peer| matches!(peer, Peer::Connected { .. }));
         let connected: Vec<Peer> = connected.collect();
-        self.while_driven(|| drop(connected));
+        self.run_while_driving(|| drop(connected));
         mem::take(&mut self.peers);
     }
 }

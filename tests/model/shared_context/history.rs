@@ -71,7 +71,7 @@ impl History {
     }
 
     /// Records that a receive took a message, which happens once.
-    pub(super) fn take(&mut self, receive: usize, message: usize) {
+    pub(super) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.tick();
         let before = self.messages[message].taken.replace((receive, now));
         assert_eq!(before, None, "message {message} was received again, by receive {receive}");
@@ -90,12 +90,12 @@ impl History {
     }
 
     /// Whether a member left with reports that were not read, which are lost with it.
-    pub(super) fn has_left_unheard(&self, member: usize) -> bool {
+    pub(super) fn has_left_unread(&self, member: usize) -> bool {
         self.left.contains(&(member, false))
     }
 
     /// Whether messages between a peer and a member may be lost although the member is there.
-    pub(super) fn may_lose(&self, from: usize, to: usize) -> bool {
+    pub(super) fn can_lose_messages(&self, from: usize, to: usize) -> bool {
         self.is_violent || self.ended_links.contains_key(&(from, to))
     }
 
@@ -105,9 +105,9 @@ impl History {
     }
 
     /// Whether a message has to be received: nothing has happened that it can be lost by.
-    pub(super) fn is_certain(&self, message: &Message) -> bool {
+    pub(super) fn is_certain_to_arrive(&self, message: &Message) -> bool {
         let Message { from, to, .. } = *message;
-        !message.has_failed && !self.has_left(to) && !self.may_lose(from, to)
+        !message.has_failed && !self.has_left(to) && !self.can_lose_messages(from, to)
     }
 }
 

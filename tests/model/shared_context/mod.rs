@@ -15,81 +15,81 @@ mod run;
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use self::program::{Disruption, Program, any_program, program};
-use crate::cases;
-use crate::time_limit::run_in_time;
+use self::program::{Disruption, Program, any_program, any_program_of_kind};
+use crate::proptest_config;
+use crate::time_limit::run_with_time_limit;
 use homespun_suite::{Net, Transport, Turns};
 
-fn run(turns: Turns, transport: &Transport, program: &Program) {
-    run_with(None, &Net::new(transport, turns), program);
+fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
+    run_and_check_with_faults(None, &Net::new(transport, turns), program);
 }
 
 /// Runs a program whose steps have these faults, if there are any, and not those of the network.
-fn run_with(faults: Option<Faults>, net: &Net, program: &Program) {
-    let history = run_in_time(program, || run::run(net, program, faults));
-    check::check(&history, program.connected);
+fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
+    let history = run_with_time_limit(program, || run::run_program(net, program, faults));
+    check::check_history(&history, program.connected);
 }
 
-fn loopback(program: &Program, faults: Faults) -> Transport {
+fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
     Transport::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(proptest_config(150))]
 
     #[test]
     fn over_a_clean_network(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &loopback(&program, Faults::default()), &program);
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
     fn over_a_choppy_network(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &loopback(&program, Faults::choppy()), &program);
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::choppy()), &program);
     }
 
     #[test]
     fn over_a_clean_network_while_members_leave(program in any_program(Disruption::Any)) {
-        run(Turns::Alternate, &loopback(&program, Faults::default()), &program);
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
     fn over_a_choppy_network_while_members_leave(program in any_program(Disruption::Any)) {
-        run(Turns::Alternate, &loopback(&program, Faults::choppy()), &program);
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::choppy()), &program);
     }
 
     #[test]
     fn over_a_network_that_breaks_links_and_pulls(program in any_program(Disruption::Any)) {
-        let net = Net::new(&loopback(&program, Faults::choppy()), Turns::Alternate);
-        run_with(Some(Faults::nasty()), &net, &program);
+        let net = Net::new(&faulty_loopback(&program, Faults::choppy()), Turns::Alternate);
+        run_and_check_with_faults(Some(Faults::nasty()), &net, &program);
     }
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(proptest_config(60))]
 
     #[test]
     fn over_the_example_backend(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &crate::EXAMPLE, &program);
+        run_and_check(Turns::Alternate, &crate::EXAMPLE, &program);
     }
 
     #[test]
     fn over_tcp(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &Transport::Tcp4, &program);
+        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory(program in any_program(Disruption::None)) {
-        run(Turns::Alternate, &Transport::Shm4, &program);
+        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
     }
 
     #[test]
     fn over_tcp_while_members_leave(program in any_program(Disruption::Any)) {
-        run(Turns::Alternate, &Transport::Tcp4, &program);
+        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
     }
 
     #[test]
     fn over_shared_memory_while_members_leave(program in any_program(Disruption::Any)) {
-        run(Turns::Alternate, &Transport::Shm4, &program);
+        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
     }
 }
 
@@ -98,16 +98,16 @@ mod across_processes {
     use super::*;
 
     proptest! {
-        #![proptest_config(cases(15))]
+        #![proptest_config(proptest_config(15))]
 
         #[test]
-        fn over_tcp(program in program(false, Disruption::None)) {
-            run(Turns::Processes, &Transport::Tcp4, &program);
+        fn over_tcp(program in any_program_of_kind(false, Disruption::None)) {
+            run_and_check(Turns::Processes, &Transport::Tcp4, &program);
         }
 
         #[test]
-        fn over_shared_memory(program in program(false, Disruption::None)) {
-            run(Turns::Processes, &Transport::Shm4, &program);
+        fn over_shared_memory(program in any_program_of_kind(false, Disruption::None)) {
+            run_and_check(Turns::Processes, &Transport::Shm4, &program);
         }
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::history::Level;
-use crate::program::{buffer_bytes, len_bytes, tag, tagged};
+use crate::program::{any_buffer_bytes, any_len_bytes, any_tag, any_tag_match};
 
 /// What may go wrong in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +58,12 @@ pub(super) enum Step {
 
 /// A program of members with connections, or without.
 pub(super) fn any_program(accidents: Disruption) -> impl Strategy<Value = Program> {
-    any::<bool>().prop_flat_map(move |connected| program(connected, accidents))
+    any::<bool>().prop_flat_map(move |connected| any_program_of_kind(connected, accidents))
 }
 
-pub(super) fn program(connected: bool, accidents: Disruption) -> impl Strategy<Value = Program> {
+pub(super) fn any_program_of_kind(connected: bool, accidents: Disruption) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]), select(vec![0, 20_000, 400_000]));
-    let steps = prop::collection::vec(step(accidents), 1..50);
+    let steps = prop::collection::vec(any_step(accidents), 1..50);
     (any::<u64>(), 1..=3_usize, 1..=2_usize, depths, steps).prop_map(
         move |(seed, members, peers, (cq_depth_entries, depth_ops, unexpected_bytes), steps)| Program {
             seed,
@@ -78,19 +78,19 @@ pub(super) fn program(connected: bool, accidents: Disruption) -> impl Strategy<V
     )
 }
 
-fn step(accidents: Disruption) -> impl Strategy<Value = Step> {
+fn any_step(accidents: Disruption) -> impl Strategy<Value = Step> {
     let weight = if accidents == Disruption::None { 0 } else { 2 };
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.25, 0..2_usize);
     let level = select(vec![Level::Inject, Level::Inject, Level::Delivery, Level::Match]);
     prop_oneof![
-        9 => (at(), at(), tag(), len_bytes(), level).prop_map(
+        9 => (at(), at(), any_tag(), any_len_bytes(), level).prop_map(
             |(from, to, tag, len_bytes, level)| Step::Send { from, to, tag, len_bytes, level }
         ),
-        8 => (tagged(), from(), len_bytes(), any::<bool>()).prop_map(
+        8 => (any_tag_match(), from(), any_len_bytes(), any::<bool>()).prop_map(
             |(tagged, from, len_bytes, in_pieces)| Step::Receive { tagged, from, len_bytes, in_pieces }
         ),
-        2 => (from(), buffer_bytes(), 0..100_usize).prop_map(
+        2 => (from(), any_buffer_bytes(), 0..100_usize).prop_map(
             |(from, len_bytes, min_free_bytes)| Step::ReceiveMany { from, len_bytes, min_free_bytes }
         ),
         2 => any::<usize>().prop_map(|which| Step::Cancel { which }),

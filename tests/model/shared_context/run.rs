@@ -9,9 +9,9 @@ use super::hall::ContextFixture;
 use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
-use crate::run::{is_accepted, source};
-use homespun_suite::party::poll;
-use homespun_suite::payload::{payload, received, room, room_in_pieces};
+use crate::run::{is_accepted, source_address};
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
 use homespun_suite::{Ended, Net};
 
 pub(super) struct Runner<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Runner<'a> {
 }
 
 /// Runs a program. Its steps have these faults, if there are any, and not those of the network.
-pub(super) fn run(net: &Net, program: &Program, faults: Option<Faults>) -> History {
+pub(super) fn run_program(net: &Net, program: &Program, faults: Option<Faults>) -> History {
     let hall = ContextFixture::open(net, program);
     let history = History::new(faults.is_some());
     let mut runner = Runner { net, hall, history, is_connected: program.connected };
@@ -30,7 +30,7 @@ pub(super) fn run(net: &Net, program: &Program, faults: Option<Faults>) -> Histo
         network.set_faults(faults);
     }
     for step in &program.steps {
-        runner.step(step);
+        runner.run_step(step);
     }
     if let (Some(network), true) = (&net.network, runner.history.is_violent) {
         network.set_faults(Faults::choppy());
@@ -38,12 +38,12 @@ pub(super) fn run(net: &Net, program: &Program, faults: Option<Faults>) -> Histo
     runner.receive_everything();
     runner.cancel_receives();
     runner.check_counters();
-    runner.check_credit(program.unexpected_bytes);
+    runner.check_credit_returned(program.unexpected_bytes);
     runner.history
 }
 
 impl Runner<'_> {
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         let (members, peers) = (self.hall.members.len(), self.hall.peers.len());
         // The peer of a connection is that of its member.
         let peer = |from: usize, to: usize| if self.is_connected { to % members } else { from % peers };
@@ -52,38 +52,41 @@ impl Runner<'_> {
                 self.send(peer(from, to), to % members, tag, len_bytes, level);
             }
             Step::Receive { tagged, from, len_bytes, in_pieces } => {
-                let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
+                let buffers =
+                    if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
                 let from = self.only_source(from);
                 let context = self.history.receives.len() as u64;
                 let receive = RecvMsg {
                     buffers,
-                    from: source(from),
+                    from: source_address(from),
                     tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
                     context,
                     ..RecvMsg::default()
                 };
                 if is_accepted(self.hall.context.recvmsg(receive).map_err(Error::from)) {
-                    self.posted(tagged, from, len_bytes, None);
+                    self.record_posted_receive(tagged, from, len_bytes, None);
                 }
             }
             Step::ReceiveMany { from, len_bytes, min_free_bytes } => {
                 let from = self.only_source(from);
                 let context = self.history.receives.len() as u64;
                 self.hall.context.set_min_multi_recv_bytes(min_free_bytes);
-                let posted = self.hall.context.recv_multi(room(len_bytes), source(from), context);
+                let posted =
+                    self.hall.context.recv_multi(marked_buffer(len_bytes), source_address(from), context);
                 if is_accepted(posted.map_err(Error::from)) {
-                    self.posted(None, from, len_bytes, Some(min_free_bytes));
+                    self.record_posted_receive(None, from, len_bytes, Some(min_free_bytes));
                 }
             }
             Step::Cancel { which } => {
                 if !self.history.receives.is_empty() {
-                    self.cancel(which % self.history.receives.len());
+                    self.cancel_receive(which % self.history.receives.len());
                 }
             }
-            Step::Leave { at, reads_first } => self.leave(at % members, reads_first),
+            Step::Leave { at, reads_first } => self.close_member(at % members, reads_first),
             Step::EndLink { from, to, in_order } => {
                 let (from, to) = (peer(from, to), to % members);
-                let has_ended = in_order && self.hall.shut_down(from) || self.hall.break_link(from, to);
+                let has_ended =
+                    in_order && self.hall.shut_down_connection(from) || self.hall.break_link(from, to);
                 if has_ended {
                     let now = self.history.tick();
                     self.history.ended_links.entry((from, to)).or_insert(now);
@@ -94,7 +97,7 @@ impl Runner<'_> {
             }
             Step::Read { at, count } => {
                 for _ in 0..count {
-                    self.read(at % members);
+                    self.read_member(at % members);
                 }
             }
             Step::ReadPeer { at } => while self.read_peer(at % peers) {},
@@ -104,17 +107,17 @@ impl Runner<'_> {
     /// The only peer that a receive is to accept messages of. Connections have none, and a context without
     /// members has no vector to look one up in.
     fn only_source(&self, from: Option<usize>) -> Option<usize> {
-        from.filter(|_| !self.is_connected && self.hall.oldest().is_some())
+        from.filter(|_| !self.is_connected && self.hall.oldest_member().is_some())
             .map(|from| from % self.hall.peers.len())
     }
 
     /// Closes a member.
-    fn leave(&mut self, member: usize, reads_first: bool) {
+    fn close_member(&mut self, member: usize, reads_first: bool) {
         if !self.hall.is_member(member) {
             return;
         }
-        while reads_first && self.read(member) {}
-        self.hall.close([member]);
+        while reads_first && self.read_member(member) {}
+        self.hall.close_members([member]);
         self.history.left.insert((member, reads_first));
     }
 
@@ -136,7 +139,7 @@ impl Runner<'_> {
         };
         let posted = self.hall.peers[from].send(message);
         if self.is_connected && matches!(posted, Err(Error::Misuse(Misuse::NotConnected))) {
-            let has_ended = self.history.has_left(to) || self.history.may_lose(from, to);
+            let has_ended = self.history.has_left(to) || self.history.can_lose_messages(from, to);
             assert!(has_ended, "the connection of member {to} has ended by itself");
             return;
         }
@@ -158,7 +161,7 @@ impl Runner<'_> {
         self.history.messages.push(message);
     }
 
-    pub(super) fn posted(
+    pub(super) fn record_posted_receive(
         &mut self,
         tagged: Option<(u64, u64)>,
         from: Option<usize>,
@@ -182,7 +185,7 @@ impl Runner<'_> {
     }
 
     /// Returns whether the receive could be cancelled.
-    pub(super) fn cancel(&mut self, receive: usize) -> bool {
+    pub(super) fn cancel_receive(&mut self, receive: usize) -> bool {
         let result = self.hall.context.cancel(receive as u64);
         let now = self.history.tick();
         let posted = &mut self.history.receives[receive];
@@ -197,14 +200,14 @@ impl Runner<'_> {
     }
 
     /// Reads one completion of a member, if there is one. Returns whether there was.
-    fn read(&mut self, member: usize) -> bool {
-        let Some(ended) = poll(&self.hall.members[member].cq) else { return false };
-        self.receive_told(member, &ended);
+    fn read_member(&mut self, member: usize) -> bool {
+        let Some(ended) = poll_completion(&self.hall.members[member].cq) else { return false };
+        self.record_receive_end(member, &ended);
         true
     }
 
     fn read_peer(&mut self, peer: usize) -> bool {
-        let Some(ended) = self.hall.peers[peer].poll() else { return false };
+        let Some(ended) = self.hall.peers[peer].poll_send_end() else { return false };
         let (completion, error) = match ended {
             Ok((completion, _)) => (completion, None),
             Err(failed) => (failed.completion, Some(failed.error)),
@@ -223,7 +226,7 @@ impl Runner<'_> {
     pub(super) fn read_all(&mut self) -> bool {
         let mut has_read = false;
         for member in 0..self.hall.members.len() {
-            while self.read(member) {
+            while self.read_member(member) {
                 has_read = true;
             }
         }
@@ -235,7 +238,7 @@ impl Runner<'_> {
         has_read
     }
 
-    fn receive_told(&mut self, member: usize, ended: &Ended) {
+    fn record_receive_end(&mut self, member: usize, ended: &Ended) {
         let (completion, source, error) = match ended {
             Ok((completion, source)) => (completion, *source, None),
             Err(failed) => (&failed.completion, failed.source, Some(&failed.error)),
@@ -251,10 +254,10 @@ impl Runner<'_> {
         assert!(is_buffer || !is_release, "no buffer is released: {ended:?}");
         match error {
             None if completion.flags == CompletionFlags::MULTI_RECV => {}
-            None => self.message_told(member, completion, source, 0),
+            None => self.record_message(member, completion, source, 0),
             Some(OperationError::Truncated { overflow_bytes }) => {
                 assert!(*overflow_bytes > 0);
-                self.message_told(member, completion, source, *overflow_bytes as usize);
+                self.record_message(member, completion, source, *overflow_bytes as usize);
             }
             Some(OperationError::Cancelled) => {
                 let is_cancelled = receive.cancelled_at.is_some() && (!is_buffer || is_release);
@@ -263,7 +266,7 @@ impl Runner<'_> {
                     "receive {number} was not cancelled: {ended:?}"
                 );
                 // A released buffer ends at the endpoint of its last message.
-                let may_report = self.hall.oldest() == Some(member) || !self.hall.is_member(member);
+                let may_report = self.hall.oldest_member() == Some(member) || !self.hall.is_member(member);
                 assert!(may_report || is_buffer, "cancelled receives are reported to the oldest member");
                 self.history.receives[number].lost_with_member += usize::from(!is_cancelled);
             }
@@ -285,7 +288,7 @@ impl Runner<'_> {
     }
 
     /// Checks the completion of a message, and records it.
-    fn message_told(
+    fn record_message(
         &mut self,
         member: usize,
         completion: &Completion,
@@ -305,7 +308,7 @@ impl Runner<'_> {
         assert_eq!(completion.len_bytes, message.len_bytes.min(receive.len_bytes));
         assert_eq!(completion.len_bytes + overflow_bytes, message.len_bytes);
         let expected = payload(identity as u64, completion.len_bytes);
-        assert!(received(&completion.buffer) == expected, "message {identity} has other bytes");
-        self.history.take(number, identity);
+        assert!(received_bytes(&completion.buffer) == expected, "message {identity} has other bytes");
+        self.history.record_taken(number, identity);
     }
 }

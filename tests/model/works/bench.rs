@@ -21,7 +21,7 @@ const OWN_AT: usize = 16;
 pub(super) const PEER: FabricAddress = FabricAddress(0);
 
 /// The offset of a work's own number in the region of the peer.
-pub(super) fn own_at(work: usize) -> usize {
+pub(super) fn own_number_offset(work: usize) -> usize {
     OWN_AT + work * size_of::<u64>()
 }
 
@@ -39,7 +39,7 @@ pub(super) struct WorkFixture<'a> {
 
 impl<'a> WorkFixture<'a> {
     pub(super) fn open(net: &'a Net, program: &Program) -> WorkFixture<'a> {
-        let domain = net.domain();
+        let domain = net.open_other_domain();
         let mut info = net.info().clone();
         info.caps |= Caps::TRIGGER;
         if program.depth_ops > 0 {
@@ -54,7 +54,7 @@ impl<'a> WorkFixture<'a> {
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("the first queue");
         endpoint.bind_av(&av).expect("the first address vector");
         endpoint.enable().expect("nothing is missing");
-        let peer = net.open(Setup { order: Order::STRICT, ..Setup::default() });
+        let peer = net.open_party_with(Setup { order: Order::STRICT, ..Setup::default() });
         av.insert_one(peer.endpoint.name().expect("a name")).expect("the peer's name");
         peer.av.insert(&[endpoint.name().expect("a name")]).remove(0).expect("the endpoint's name");
         let region = open_region(&peer, program.steps.len());
@@ -74,11 +74,11 @@ impl<'a> WorkFixture<'a> {
         }
     }
 
-    pub(super) fn known(&self) -> [Counted; KNOWN] {
+    pub(super) fn known_values(&self) -> [Counted; KNOWN] {
         self.known.each_ref().map(|counter| (counter.read(), counter.read_error()))
     }
 
-    pub(super) fn counting(&self) -> [Counted; COUNTING] {
+    pub(super) fn counting_values(&self) -> [Counted; COUNTING] {
         self.counting.each_ref().map(|counter| (counter.read(), counter.read_error()))
     }
 
@@ -91,11 +91,11 @@ impl<'a> WorkFixture<'a> {
 
 fn open_region(peer: &Party, works: usize) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let len_bytes = own_at(works);
+    let len_bytes = own_number_offset(works);
     let memory = RegionSpec { len_bytes, kind: Kind::Owned, access, key: 1, is_counted: false };
     let region = peer.register(memory).expect("no other region has the key");
-    region.put(0, &vec![0; len_bytes]);
-    region.put(CONSTANT_AT, &CONSTANT.to_le_bytes());
+    region.write_at(0, &vec![0; len_bytes]);
+    region.write_at(CONSTANT_AT, &CONSTANT.to_le_bytes());
     region
 }
 

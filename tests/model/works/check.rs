@@ -2,15 +2,15 @@
 
 use homespun::OperationError;
 
-use super::bench::{CONSTANT, CONSTANT_AT, SUM_AT, own_at};
-use super::operations::written;
+use super::bench::{CONSTANT, CONSTANT_AT, SUM_AT, own_number_offset};
+use super::operations::number_written_by;
 use super::program::Action;
 use super::reference::{Reference, WorkEffect};
 use super::run::{Observed, Runner};
 
-pub(super) fn check(runner: &Runner<'_>) {
+pub(super) fn check_works(runner: &Runner<'_>) {
     let (reference, seen) = (&runner.reference, &runner.seen);
-    let is_done = reference.bound().is_done;
+    let is_done = reference.upper_bound().is_done;
     for (number, work) in reference.works.iter().enumerate() {
         let WorkEffect::Post { action, is_reported, .. } = work.effect else { continue };
         reports_are_right(number, action, is_done[number] && is_reported, is_done[number], seen);
@@ -50,10 +50,10 @@ fn memory_is_right(reference: &Reference, is_done: &[bool], seen: &Observed) {
     for (number, work) in reference.works.iter().enumerate() {
         let WorkEffect::Post { action, .. } = work.effect else { continue };
         let expected = match action {
-            Action::Write | Action::CompareSwap if is_done[number] => written(number),
+            Action::Write | Action::CompareSwap if is_done[number] => number_written_by(number),
             _ => 0,
         };
-        assert_eq!(word(own_at(number)), expected, "the place of work {number}");
+        assert_eq!(word(own_number_offset(number)), expected, "the place of work {number}");
         let adds = matches!(action, Action::Add | Action::FetchAdd);
         additions += u64::from(adds && is_done[number]);
     }
@@ -83,7 +83,7 @@ fn works_of_a_counter_are_done_in_order(reference: &Reference, seen: &Observed) 
             else {
                 continue;
             };
-            if action != same || one == other || !reference.is_before(one, other) {
+            if action != same || one == other || !reference.is_done_before(one, other) {
                 continue;
             }
             let turns = match action {

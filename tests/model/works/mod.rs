@@ -12,50 +12,50 @@ mod run;
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use self::program::{Program, program};
-use crate::cases;
-use crate::time_limit::run_in_time;
+use self::program::{Program, any_program};
+use crate::proptest_config;
+use crate::time_limit::run_with_time_limit;
 use homespun_suite::{Net, Transport, Turns};
 
-fn run(turns: Turns, transport: &Transport, program: &Program) {
+fn run_and_check(turns: Turns, transport: &Transport, program: &Program) {
     let net = Net::new(transport, turns);
-    check::check(&run_in_time(program, || run::run(&net, program)));
+    check::check_works(&run_with_time_limit(program, || run::run_program(&net, program)));
 }
 
-fn loopback(program: &Program, faults: Faults) -> Transport {
+fn faulty_loopback(program: &Program, faults: Faults) -> Transport {
     Transport::Loopback { seed: program.seed, faults }
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(proptest_config(150))]
 
     #[test]
-    fn over_a_clean_network(program in program()) {
-        run(Turns::Alternate, &loopback(&program, Faults::default()), &program);
+    fn over_a_clean_network(program in any_program()) {
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::default()), &program);
     }
 
     #[test]
-    fn over_a_choppy_network(program in program()) {
-        run(Turns::Alternate, &loopback(&program, Faults::choppy()), &program);
+    fn over_a_choppy_network(program in any_program()) {
+        run_and_check(Turns::Alternate, &faulty_loopback(&program, Faults::choppy()), &program);
     }
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(proptest_config(60))]
 
     #[test]
-    fn over_the_example_backend(program in program()) {
-        run(Turns::Alternate, &crate::EXAMPLE, &program);
+    fn over_the_example_backend(program in any_program()) {
+        run_and_check(Turns::Alternate, &crate::EXAMPLE, &program);
     }
 
     #[test]
-    fn over_tcp(program in program()) {
-        run(Turns::Alternate, &Transport::Tcp4, &program);
+    fn over_tcp(program in any_program()) {
+        run_and_check(Turns::Alternate, &Transport::Tcp4, &program);
     }
 
     #[test]
-    fn over_shared_memory(program in program()) {
-        run(Turns::Alternate, &Transport::Shm4, &program);
+    fn over_shared_memory(program in any_program()) {
+        run_and_check(Turns::Alternate, &Transport::Shm4, &program);
     }
 }
 
@@ -64,16 +64,16 @@ mod across_processes {
     use super::*;
 
     proptest! {
-        #![proptest_config(cases(15))]
+        #![proptest_config(proptest_config(15))]
 
         #[test]
-        fn over_tcp(program in program()) {
-            run(Turns::Processes, &Transport::Tcp4, &program);
+        fn over_tcp(program in any_program()) {
+            run_and_check(Turns::Processes, &Transport::Tcp4, &program);
         }
 
         #[test]
-        fn over_shared_memory(program in program()) {
-            run(Turns::Processes, &Transport::Shm4, &program);
+        fn over_shared_memory(program in any_program()) {
+            run_and_check(Turns::Processes, &Transport::Shm4, &program);
         }
     }
 }

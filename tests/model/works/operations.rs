@@ -8,9 +8,9 @@ use homespun::flags::OpFlags;
 use homespun::trigger::Operation;
 use homespun::{Bytes, FabricAddress, RemoteMemory, Tag};
 
-use super::bench::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_at};
+use super::bench::{CONSTANT_AT, PEER, SUM_AT, WorkFixture, own_number_offset};
 use super::program::Action;
-use homespun_suite::payload::{payload, room};
+use homespun_suite::payload::{marked_buffer, payload};
 
 /// A key without a region.
 const NO_KEY: u64 = 99;
@@ -28,44 +28,55 @@ pub(super) fn work_of(context: u64) -> usize {
 }
 
 /// The tag of messages that have one. All receives of a kind accept all messages of that kind.
-pub(super) fn tag(is_tagged: bool) -> Option<u64> {
+pub(super) fn tag_of_kind(is_tagged: bool) -> Option<u64> {
     is_tagged.then_some(7)
 }
 
-pub(super) fn receive(is_tagged: bool, context: u64, flags: OpFlags) -> RecvMsg {
-    let tagged = tag(is_tagged).map(|tag| Tag(tag).into());
-    RecvMsg { buffers: vec![room(LEN_BYTES)], from: FabricAddress::UNSPECIFIED, tagged, context, flags }
+pub(super) fn make_receive(is_tagged: bool, context: u64, flags: OpFlags) -> RecvMsg {
+    let tagged = tag_of_kind(is_tagged).map(|tag| Tag(tag).into());
+    RecvMsg {
+        buffers: vec![marked_buffer(LEN_BYTES)],
+        from: FabricAddress::UNSPECIFIED,
+        tagged,
+        context,
+        flags,
+    }
 }
 
-pub(super) fn send(is_tagged: bool, identity: usize, context: u64, flags: OpFlags) -> SendMsg {
+pub(super) fn make_send(is_tagged: bool, identity: usize, context: u64, flags: OpFlags) -> SendMsg {
     let data = Some(identity as u64);
     let buffers = vec![payload(identity as u64, LEN_BYTES)];
-    SendMsg { buffers, to: PEER, tag: tag(is_tagged), data, context, flags }
+    SendMsg { buffers, to: PEER, tag: tag_of_kind(is_tagged), data, context, flags }
 }
 
 /// The number that a work writes to its own offset.
-pub(super) fn written(work: usize) -> u64 {
+pub(super) fn number_written_by(work: usize) -> u64 {
     work as u64 + 1
 }
 
-pub(super) fn operation(bench: &WorkFixture<'_>, work: usize, action: Action, flags: OpFlags) -> Operation {
+pub(super) fn make_operation(
+    bench: &WorkFixture<'_>,
+    work: usize,
+    action: Action,
+    flags: OpFlags,
+) -> Operation {
     let (region, context) = (&bench.region, context_of(work));
     let word = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let target = |at: usize, op| AtomicTarget {
         peer: PEER,
-        memory: RemoteMemory { address: region.at(at), key: region.key() },
+        memory: RemoteMemory { address: region.address_at(at), key: region.key() },
         datatype: Datatype::Uint64,
         op,
     };
-    let results = || vec![room(LEN_BYTES)];
+    let results = || vec![marked_buffer(LEN_BYTES)];
     match action {
-        Action::Send { is_tagged } => Operation::Send(send(is_tagged, work, context, flags)),
-        Action::Receive { is_tagged } => Operation::Receive(receive(is_tagged, context, flags)),
+        Action::Send { is_tagged } => Operation::Send(make_send(is_tagged, work, context, flags)),
+        Action::Receive { is_tagged } => Operation::Receive(make_receive(is_tagged, context, flags)),
         Action::Write | Action::WriteInVain => Operation::Write(WriteMsg {
-            buffers: word(written(work)),
+            buffers: word(number_written_by(work)),
             to: PEER,
             memory: RemoteMemory {
-                address: region.at(own_at(work)),
+                address: region.address_at(own_number_offset(work)),
                 key: if action == Action::Write { region.key() } else { NO_KEY },
             },
             data: None,
@@ -75,7 +86,7 @@ pub(super) fn operation(bench: &WorkFixture<'_>, work: usize, action: Action, fl
         Action::Read => Operation::Read(ReadMsg {
             buffers: results(),
             from: PEER,
-            memory: RemoteMemory { address: region.at(CONSTANT_AT), key: region.key() },
+            memory: RemoteMemory { address: region.address_at(CONSTANT_AT), key: region.key() },
             context,
             flags,
         }),
@@ -93,10 +104,10 @@ pub(super) fn operation(bench: &WorkFixture<'_>, work: usize, action: Action, fl
             flags,
         }),
         Action::CompareSwap => Operation::CompareAtomic(CompareAtomicMsg {
-            operands: word(written(work)),
+            operands: word(number_written_by(work)),
             compares: word(0),
             results: results(),
-            target: target(own_at(work), AtomicOp::Cswap),
+            target: target(own_number_offset(work), AtomicOp::Cswap),
             context,
             flags,
         }),

@@ -93,38 +93,38 @@ pub(super) enum Action {
     CompareSwap,
 }
 
-pub(super) fn program() -> impl Strategy<Value = Program> {
-    (any::<u64>(), select(vec![0, 0, 0, 2]), prop::collection::vec(step(), 1..40))
+pub(super) fn any_program() -> impl Strategy<Value = Program> {
+    (any::<u64>(), select(vec![0, 0, 0, 2]), prop::collection::vec(any_step(), 1..40))
         .prop_map(|(seed, depth_ops, steps)| Program { seed, depth_ops, steps })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     let threshold = || prop_oneof![9 => 0..8_u64, 1 => Just(u64::MAX)];
     prop_oneof![
-        5 => (counter(), threshold(), counter(), change()).prop_map(
+        5 => (any_counter(), threshold(), any_counter(), any_change()).prop_map(
             |(trigger, threshold, counter, change)| Step::QueueChange { trigger, threshold, counter, change }
         ),
-        7 => (counter(), threshold(), action(), prop::option::of(0..3_usize), any::<bool>()).prop_map(
+        7 => (any_counter(), threshold(), any_action(), prop::option::of(0..3_usize), any::<bool>()).prop_map(
             |(trigger, threshold, action, completion, is_reported)| {
                 Step::QueuePost { trigger, threshold, action, completion, is_reported }
             }
         ),
-        3 => (counter(), threshold(), action()).prop_map(
+        3 => (any_counter(), threshold(), any_action()).prop_map(
             |(trigger, threshold, action)| Step::Trigger { trigger, threshold, action }
         ),
-        7 => (counter(), change()).prop_map(|(counter, change)| Step::Change { counter, change }),
+        7 => (any_counter(), any_change()).prop_map(|(counter, change)| Step::Change { counter, change }),
         2 => any::<usize>().prop_map(|which| Step::Cancel { which }),
-        1 => prop::option::of(counter()).prop_map(|counter| Step::Flush { counter }),
+        1 => prop::option::of(any_counter()).prop_map(|counter| Step::Flush { counter }),
         3 => (1..4_usize).prop_map(|rounds| Step::Drive { rounds }),
         2 => Just(Step::Look),
     ]
 }
 
-fn counter() -> impl Strategy<Value = CounterName> {
+fn any_counter() -> impl Strategy<Value = CounterName> {
     prop_oneof![(0..3_usize).prop_map(CounterName::Known), (0..3_usize).prop_map(CounterName::Counting)]
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => (1..4_u64).prop_map(Change::Add),
         1 => (1..3_u64).prop_map(Change::AddError),
@@ -132,7 +132,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn action() -> impl Strategy<Value = Action> {
+fn any_action() -> impl Strategy<Value = Action> {
     let tagged = any::<bool>;
     prop_oneof![
         3 => tagged().prop_map(|is_tagged| Action::Send { is_tagged }),

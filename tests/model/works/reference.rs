@@ -52,11 +52,11 @@ pub(super) struct Bound {
     pub(super) is_done: Vec<bool>,
 }
 
-fn sum((value, errors): Counted) -> u64 {
+fn counted_total((value, errors): Counted) -> u64 {
     value.saturating_add(errors)
 }
 
-fn apply((value, errors): &mut Counted, change: Change) {
+fn apply_change((value, errors): &mut Counted, change: Change) {
     match change {
         Change::Add(more) => *value = value.wrapping_add(more),
         Change::AddError(more) => *errors += more,
@@ -66,15 +66,15 @@ fn apply((value, errors): &mut Counted, change: Change) {
 
 impl Reference {
     /// Queues a work, or runs it if its threshold is reached.
-    pub(super) fn queue(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect) {
+    pub(super) fn queue_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect) {
         self.works.push(Work { trigger, threshold, effect, state: State::Waiting });
         self.run_due();
     }
 
-    pub(super) fn change(&mut self, counter: CounterName, change: Change) {
+    pub(super) fn change_counter(&mut self, counter: CounterName, change: Change) {
         match counter {
-            CounterName::Known(number) => apply(&mut self.known[number], change),
-            CounterName::Counting(number) => apply(&mut self.added[number], change),
+            CounterName::Known(number) => apply_change(&mut self.known[number], change),
+            CounterName::Counting(number) => apply_change(&mut self.added[number], change),
         }
     }
 
@@ -85,7 +85,7 @@ impl Reference {
             self.works[number].state = State::Done;
             self.done.push(number);
             if let WorkEffect::Change { counter, change } = self.works[number].effect {
-                self.change(counter, change);
+                self.change_counter(counter, change);
             }
         }
     }
@@ -93,15 +93,16 @@ impl Reference {
     fn next_due(&self) -> Option<usize> {
         let due = self.works.iter().enumerate().filter(|(_, work)| match work.trigger {
             CounterName::Known(counter) => {
-                work.state == State::Waiting && sum(self.known[counter]) >= work.least()
+                work.state == State::Waiting
+                    && counted_total(self.known[counter]) >= work.effective_threshold()
             }
             CounterName::Counting(_) => false,
         });
-        due.min_by_key(|(number, work)| (work.least(), *number)).map(|(number, _)| number)
+        due.min_by_key(|(number, work)| (work.effective_threshold(), *number)).map(|(number, _)| number)
     }
 
     /// Cancels a work, which then never runs.
-    pub(super) fn cancel(&mut self, work: usize) {
+    pub(super) fn cancel_work(&mut self, work: usize) {
         self.works[work].state = State::Cancelled;
     }
 
@@ -114,49 +115,53 @@ impl Reference {
         self.works[work].state == State::Cancelled
     }
 
-    pub(super) fn bound(&self) -> Bound {
+    pub(super) fn upper_bound(&self) -> Bound {
         let mut counted = self.added;
         let mut is_done: Vec<bool> = self.works.iter().map(|work| work.state == State::Done).collect();
         for work in self.works.iter().filter(|work| work.state == State::Done) {
-            work.end(&mut counted);
+            work.count_end(&mut counted);
         }
         let is_due = |number: usize, counted: &[Counted; COUNTING], is_done: &[bool]| {
             let work = &self.works[number];
             let CounterName::Counting(counter) = work.trigger else { return false };
             let waits = work.state == State::Waiting && !is_done[number];
-            waits && sum(counted[counter]) >= work.least()
+            waits && counted_total(counted[counter]) >= work.effective_threshold()
         };
         while let Some(due) = (0..self.works.len()).find(|&number| is_due(number, &counted, &is_done)) {
             is_done[due] = true;
             let work = &self.works[due];
             if let WorkEffect::Change { counter: CounterName::Counting(counter), change } = work.effect {
-                apply(&mut counted[counter], change);
+                apply_change(&mut counted[counter], change);
             }
-            work.end(&mut counted);
+            work.count_end(&mut counted);
         }
         Bound { counted, is_done }
     }
 
     /// Whether one work is certainly done before the other, if both are: they wait for the same counter, and
     /// the one that was queued first has no higher threshold; or the counters are known.
-    pub(super) fn is_before(&self, one: usize, other: usize) -> bool {
+    pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);
         match (place(one), place(other)) {
             (Some(one), Some(other)) => first.trigger == second.trigger && one < other,
-            _ => first.trigger == second.trigger && one < other && first.least() <= second.least(),
+            _ => {
+                first.trigger == second.trigger
+                    && one < other
+                    && first.effective_threshold() <= second.effective_threshold()
+            }
         }
     }
 }
 
 impl Work {
     /// The largest threshold is as the one before it.
-    fn least(&self) -> u64 {
+    fn effective_threshold(&self) -> u64 {
         self.threshold.min(u64::MAX - 1)
     }
 
     /// Counts the end of an operation.
-    fn end(&self, counted: &mut [Counted; COUNTING]) {
+    fn count_end(&self, counted: &mut [Counted; COUNTING]) {
         if let WorkEffect::Post { action, completion: Some(counter), .. } = self.effect {
             let (value, errors) = &mut counted[counter];
             *(if action == Action::WriteInVain { errors } else { value }) += 1;

@@ -6,11 +6,11 @@ use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
 use homespun::{Errno, OperationError, RemoteMemory};
 
 use super::bench::{CONSTANT_AT, PEER, WorkFixture};
-use super::operations::{LEN_BYTES, context_of, operation, receive, send, work_of};
+use super::operations::{LEN_BYTES, context_of, make_operation, make_receive, make_send, work_of};
 use super::program::{Action, Change, CounterName, Program, Step};
 use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
-use homespun_suite::party::poll;
-use homespun_suite::payload::{received, room};
+use homespun_suite::party::poll_completion;
+use homespun_suite::payload::{marked_buffer, received_bytes};
 use homespun_suite::{Deadline, Net};
 
 /// Contexts from here on are those of the runner's own operations.
@@ -47,7 +47,7 @@ pub(super) struct Runner<'a> {
     is_past_fence: bool,
 }
 
-pub(super) fn run<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
+pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     let mut runner = Runner {
         bench: WorkFixture::open(net, program),
         is_shallow: program.depth_ops > 0,
@@ -60,21 +60,21 @@ pub(super) fn run<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
         runner.have_peer_receive(is_tagged);
     }
     for step in &program.steps {
-        runner.step(step);
+        runner.run_step(step);
     }
-    runner.finish();
+    runner.wait_for_due_works();
     runner.receive_what_is_left();
     runner.seen.region = runner.bench.region.content();
     runner
 }
 
 /// The counter that only works of this known counter change, so its value shows their order.
-fn result_of(trigger: usize) -> CounterName {
+fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
 }
 
 /// A counter that may be a trigger.
-fn trigger_of(name: CounterName) -> CounterName {
+fn trigger_counter_of(name: CounterName) -> CounterName {
     match name {
         CounterName::Known(number) => CounterName::Known(number % (KNOWN / 2)),
         CounterName::Counting(number) => CounterName::Counting(number % COUNTING),
@@ -82,10 +82,15 @@ fn trigger_of(name: CounterName) -> CounterName {
 }
 
 impl Runner<'_> {
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         match *step {
             Step::QueueChange { trigger, threshold, counter, change } => {
-                self.queue_change(trigger_of(trigger), threshold, trigger_of(counter), change);
+                self.queue_change(
+                    trigger_counter_of(trigger),
+                    threshold,
+                    trigger_counter_of(counter),
+                    change,
+                );
             }
             Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
                 let completion = completion.map(|counter| counter % COUNTING);
@@ -97,15 +102,15 @@ impl Runner<'_> {
                     WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true };
                 self.queue_post(trigger, threshold, action, effect);
             }
-            Step::Change { counter, change } => self.change(trigger_of(counter), change),
+            Step::Change { counter, change } => self.change_counter(trigger_counter_of(counter), change),
             Step::Cancel { which } => {
                 if !self.reference.works.is_empty() {
-                    self.cancel(which % self.reference.works.len());
+                    self.cancel_work(which % self.reference.works.len());
                 }
             }
-            Step::Flush { counter } => self.flush(counter.map(trigger_of)),
+            Step::Flush { counter } => self.flush_works(counter.map(trigger_counter_of)),
             Step::Drive { rounds } => (0..rounds).for_each(|_| self.bench.progress()),
-            Step::Look => self.look(),
+            Step::Look => self.check_counters(),
         }
     }
 
@@ -113,7 +118,7 @@ impl Runner<'_> {
     /// counting ones: the value after a set depends on the order, which is promised only for one counter.
     fn queue_change(&mut self, trigger: CounterName, threshold: u64, counter: CounterName, change: Change) {
         let (counter, change) = match (trigger, counter, change) {
-            (CounterName::Known(number), _, Change::Set(_)) => (result_of(number), change),
+            (CounterName::Known(number), _, Change::Set(_)) => (result_counter_of(number), change),
             (CounterName::Known(_), _, Change::Add(value) | Change::AddError(value)) => {
                 (counter, Change::Add(value))
             }
@@ -133,12 +138,12 @@ impl Runner<'_> {
         let work = DeferredWork { context, trigger: trigger_counter, action, completion: None };
         self.bench.domain.queue_work(work).expect("room for work");
         self.seen.reports.push(None);
-        self.reference.queue(trigger, threshold, WorkEffect::Change { counter, change });
+        self.reference.queue_work(trigger, threshold, WorkEffect::Change { counter, change });
     }
 
     /// With little room, operations wait for counting counters alone: when they are carried out is not known.
     fn queue_post(&mut self, trigger: CounterName, threshold: u64, action: Action, effect: WorkEffect) {
-        let trigger = match trigger_of(trigger) {
+        let trigger = match trigger_counter_of(trigger) {
             CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
             trigger => trigger,
         };
@@ -148,7 +153,7 @@ impl Runner<'_> {
         let WorkEffect::Post { completion, is_reported, is_triggered, .. } = effect else { return };
         let work = self.reference.works.len();
         let flags = if is_reported { OpFlags::COMPLETION } else { OpFlags::empty() };
-        let operation = operation(&self.bench, work, action, flags);
+        let operation = make_operation(&self.bench, work, action, flags);
         let when = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
         let endpoint = self.bench.endpoint().clone();
         if is_triggered {
@@ -161,10 +166,10 @@ impl Runner<'_> {
             self.bench.domain.queue_work(work).expect("room for work");
         }
         self.seen.reports.push(None);
-        self.reference.queue(trigger, threshold, effect);
+        self.reference.queue_work(trigger, threshold, effect);
     }
 
-    fn change(&mut self, name: CounterName, change: Change) {
+    fn change_counter(&mut self, name: CounterName, change: Change) {
         let counter = self.bench.counter(name);
         let change = match (name, change) {
             (CounterName::Counting(_), Change::Set(value)) => Change::Add(value),
@@ -175,11 +180,11 @@ impl Runner<'_> {
             Change::AddError(value) => counter.add_error(value),
             Change::Set(value) => counter.set(value),
         }
-        self.reference.change(name, change);
+        self.reference.change_counter(name, change);
         self.reference.run_due();
     }
 
-    fn cancel(&mut self, number: usize) {
+    fn cancel_work(&mut self, number: usize) {
         let work = &self.reference.works[number];
         let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
         let result = if is_triggered {
@@ -187,7 +192,8 @@ impl Runner<'_> {
         } else {
             self.bench.domain.cancel_work(number as u64)
         };
-        let certainly_waits = self.reference.may_wait(number) && !self.reference.bound().is_done[number];
+        let certainly_waits =
+            self.reference.may_wait(number) && !self.reference.upper_bound().is_done[number];
         if let Err(error) = result {
             assert_eq!(error.errno(), Errno::ENOENT);
             assert!(!certainly_waits, "work {number} waits, and was not cancelled");
@@ -201,14 +207,14 @@ impl Runner<'_> {
         } else {
             assert!(self.reference.may_wait(number), "work {number} was done, and was cancelled");
         }
-        self.reference.cancel(number);
+        self.reference.cancel_work(number);
     }
 
     /// While no operation is outstanding, the waiting works of counting counters are known.
-    fn flush(&mut self, counter: Option<CounterName>) {
-        let bound = self.reference.bound();
+    fn flush_works(&mut self, counter: Option<CounterName>) {
+        let bound = self.reference.upper_bound();
         let is_known = matches!(counter, Some(CounterName::Known(_)));
-        if !is_known && (self.is_shallow || self.bench.counting() != bound.counted) {
+        if !is_known && (self.is_shallow || self.bench.counting_values() != bound.counted) {
             return;
         }
         self.bench.domain.flush_work(counter.map(|counter| self.bench.counter(counter)));
@@ -217,16 +223,16 @@ impl Runner<'_> {
             let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
             let is_meant = counter.is_none_or(|counter| counter == work.trigger) && !is_triggered;
             if is_meant && self.reference.may_wait(number) && !bound.is_done[number] {
-                self.reference.cancel(number);
+                self.reference.cancel_work(number);
             }
         }
     }
 
     /// Compares the counters with the model: known ones are equal, and others no further than they can be.
-    fn look(&mut self) {
-        let bound = self.reference.bound();
-        assert_eq!(self.bench.known(), self.reference.known, "known counters");
-        for (counted, most) in self.bench.counting().into_iter().zip(bound.counted) {
+    fn check_counters(&mut self) {
+        let bound = self.reference.upper_bound();
+        assert_eq!(self.bench.known_values(), self.reference.known, "known counters");
+        for (counted, most) in self.bench.counting_values().into_iter().zip(bound.counted) {
             let is_possible = counted.0 <= most.0 && counted.1 <= most.1;
             assert!(is_possible, "a counter is at {counted:?}, and can be no further than {most:?}");
         }
@@ -234,30 +240,30 @@ impl Runner<'_> {
 
     fn have_peer_send(&mut self, is_tagged: bool) {
         let number = &mut self.messages[usize::from(is_tagged)];
-        let message = send(is_tagged, *number, RUNNERS_CONTEXT, OpFlags::empty());
+        let message = make_send(is_tagged, *number, RUNNERS_CONTEXT, OpFlags::empty());
         self.bench.peer.endpoint.sendmsg(message).expect("room for a send");
         *number += 1;
     }
 
     fn have_peer_receive(&mut self, is_tagged: bool) {
         let context = u64::from(is_tagged);
-        let receive = receive(is_tagged, context, OpFlags::empty());
+        let receive = make_receive(is_tagged, context, OpFlags::empty());
         self.bench.peer.endpoint.recvmsg(receive).expect("room for a receive");
     }
 
     /// Reads everything that can be read. Returns whether there was anything.
     fn read_all(&mut self) -> bool {
         let mut has_read = false;
-        while let Some(ended) = poll(&self.bench.cq) {
+        while let Some(ended) = poll_completion(&self.bench.cq) {
             has_read = true;
-            self.reported(ended);
+            self.record_report(ended);
         }
-        while let Some(ended) = self.bench.peer.poll() {
+        while let Some(ended) = self.bench.peer.poll_completion() {
             has_read = true;
             let (completion, _) = ended.expect("nothing fails at the peer");
             if completion.flags.contains(CompletionFlags::RECV) {
                 let (kind, work) = (completion.context as usize, completion.data as usize);
-                let is_possible = self.reference.bound().is_done[work];
+                let is_possible = self.reference.upper_bound().is_done[work];
                 assert!(is_possible, "work {work} was done, and its counter cannot be there");
                 self.seen.sent[kind].push(work);
                 self.have_peer_receive(kind == 1);
@@ -266,20 +272,20 @@ impl Runner<'_> {
         has_read
     }
 
-    fn reported(&mut self, ended: homespun_suite::Ended) {
+    fn record_report(&mut self, ended: homespun_suite::Ended) {
         let (context, result) = match ended {
             Ok((completion, _)) => {
                 let is_receive = completion.flags.contains(CompletionFlags::RECV);
                 let is_fetch = completion.flags.contains(CompletionFlags::READ);
-                let came_back = match is_receive {
+                let returned = match is_receive {
                     true => completion.data,
                     false if is_fetch => {
-                        let bytes = received(&completion.buffer);
+                        let bytes = received_bytes(&completion.buffer);
                         u64::from_le_bytes(bytes.try_into().expect("a word"))
                     }
                     false => 0,
                 };
-                (completion.context, Ok(came_back))
+                (completion.context, Ok(returned))
             }
             Err(failed) => (failed.completion.context, Err(failed.error)),
         };
@@ -300,24 +306,26 @@ impl Runner<'_> {
     }
 
     /// Waits until everything has ended that is due.
-    fn finish(&mut self) {
-        let bound = self.reference.bound();
+    fn wait_for_due_works(&mut self) {
+        let bound = self.reference.upper_bound();
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
             if self.read_all() {
                 deadline = Deadline::new();
                 silent_rounds = 0;
-            } else if self.has_ended(&bound) {
+            } else if self.has_everything_ended(&bound) {
                 silent_rounds += 1;
             } else {
-                deadline.pause_for(|| format!("{bound:?} of {:#?} and {:?}", self.reference, self.seen));
+                deadline.yield_or_panic_with(|| {
+                    format!("{bound:?} of {:#?} and {:?}", self.reference, self.seen)
+                });
             }
-            self.look();
+            self.check_counters();
         }
     }
 
-    fn has_ended(&self, bound: &super::reference::Bound) -> bool {
+    fn has_everything_ended(&self, bound: &super::reference::Bound) -> bool {
         let is_missing = |number: usize| {
             let WorkEffect::Post { action, is_reported, .. } = self.reference.works[number].effect else {
                 return false;
@@ -332,12 +340,12 @@ impl Runner<'_> {
             let is_unreported = self.seen.reports[number].is_none();
             is_due && (must_report && is_unreported || is_unsent) || is_cancelled && is_unreported
         };
-        self.bench.counting() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
+        self.bench.counting_values() == bound.counted && !(0..self.reference.works.len()).any(is_missing)
     }
 
     /// Has the runner receive the messages of the peer that no work has received.
     fn receive_what_is_left(&mut self) {
-        let bound = self.reference.bound();
+        let bound = self.reference.upper_bound();
         for is_tagged in [false, true] {
             let kind = usize::from(is_tagged);
             let action = Action::Receive { is_tagged };
@@ -351,25 +359,25 @@ impl Runner<'_> {
             let deadline = Deadline::new();
             while self.seen.left_over[kind] < left {
                 let before = self.seen.left_over[kind];
-                let receive = receive(is_tagged, context, OpFlags::COMPLETION);
+                let receive = make_receive(is_tagged, context, OpFlags::COMPLETION);
                 self.bench.endpoint().recvmsg(receive).expect("room for a receive");
                 while self.seen.left_over[kind] == before {
                     self.read_all();
-                    deadline.pause_for(|| format!("{left} messages, of {:?}", self.seen));
+                    deadline.yield_or_panic_with(|| format!("{left} messages, of {:?}", self.seen));
                 }
             }
         }
         self.wait_for_silent_operations();
-        self.look();
+        self.check_counters();
     }
 
     /// Reads behind a fence, which completes when everything before it has.
     fn wait_for_silent_operations(&mut self) {
         let region = &self.bench.region;
         let last = ReadMsg {
-            buffers: vec![room(LEN_BYTES)],
+            buffers: vec![marked_buffer(LEN_BYTES)],
             from: PEER,
-            memory: RemoteMemory { address: region.at(CONSTANT_AT), key: region.key() },
+            memory: RemoteMemory { address: region.address_at(CONSTANT_AT), key: region.key() },
             context: FENCE_CONTEXT,
             flags: OpFlags::FENCE | OpFlags::COMPLETION,
         };
@@ -377,7 +385,7 @@ impl Runner<'_> {
         let deadline = Deadline::new();
         while !self.is_past_fence {
             self.read_all();
-            deadline.pause("the read behind a fence");
+            deadline.yield_or_panic("the read behind a fence");
         }
     }
 }

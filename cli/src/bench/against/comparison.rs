@@ -14,7 +14,7 @@ use super::floor::{BareLoop, Floor, has_floor};
 use super::libfabric::Libfabric;
 use super::output;
 use super::program::{Program, Provider};
-use super::program_pair::{Conditions, ProgramPair, free_port};
+use super::program_pair::{Conditions, ProgramPair, find_free_port};
 use crate::console::Console;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::timing::Timing;
@@ -73,19 +73,19 @@ struct Measured {
 
 impl Comparison<'_> {
     /// Measures all figures.
-    pub(super) fn measure(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
-        let domains = Domain::ALL.map(|domain| (domain, self.contestants(domain)));
+    pub(super) fn measure_all_figures(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
+        let domains = Domain::ALL.map(|domain| (domain, self.providers_of_domain(domain)));
         let domains = domains.into_iter().filter(|(_, contestants)| contestants.len() > 1);
         let domains: Vec<(Domain, Vec<Provider>)> = domains.collect();
-        let programs = self.programs(console);
+        let programs = self.installed_programs(console);
         let rows = self.places.len() * domains.len() * programs.len() * self.sizes.len();
         console.start_progress(rows * self.rounds as usize);
-        let figures = self.figures(&domains, &programs, console);
+        let figures = self.measure_figures(&domains, &programs, console);
         console.end_progress();
         figures
     }
 
-    fn figures(
+    fn measure_figures(
         &self,
         domains: &[(Domain, Vec<Provider>)],
         programs: &[(Program, PathBuf)],
@@ -98,7 +98,14 @@ impl Comparison<'_> {
                 let mut floor = Floor::start(*domain, placement, self.round_ms)?;
                 for (program, path) in programs {
                     let mut figure = new_figure(*domain, *program, *place, contestants);
-                    self.fill(&mut figure, (*program, path), contestants, placement, &mut floor, console)?;
+                    self.measure_rows(
+                        &mut figure,
+                        (*program, path),
+                        contestants,
+                        placement,
+                        &mut floor,
+                        console,
+                    )?;
                     figures.push(figure);
                 }
             }
@@ -107,7 +114,7 @@ impl Comparison<'_> {
     }
 
     /// The providers that take part in a domain, homespun first.
-    fn contestants(&self, domain: Domain) -> Vec<Provider> {
+    fn providers_of_domain(&self, domain: Domain) -> Vec<Provider> {
         let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
         let others = self.providers.iter().filter(|name| Domain::of_provider(name) == domain);
         let others = others.map(|name| Provider { name: name.clone(), domain: None });
@@ -115,17 +122,17 @@ impl Comparison<'_> {
     }
 
     /// The programs that are installed.
-    fn programs(&self, console: &Console) -> Vec<(Program, PathBuf)> {
-        let pingpong = self.libfabric.pingpong();
+    fn installed_programs(&self, console: &Console) -> Vec<(Program, PathBuf)> {
+        let pingpong = self.libfabric.pingpong_path();
         let mut programs = vec![(Program::Pingpong, pingpong.clone())];
         for program in Program::FABTESTS {
-            match program.path(&pingpong, self.fabtests) {
+            match program.installed_path(&pingpong, self.fabtests) {
                 Some(path) => programs.push((program, path)),
                 None if self.fabtests.is_some() => {
                     let name = program.file_name();
-                    console.warn(format_args!(
+                    console.print_warning(format_args!(
                         "FABTESTS has no {name}, so there is no figure of: {}",
-                        program.about()
+                        program.description()
                     ));
                 }
                 None => {}
@@ -135,7 +142,7 @@ impl Comparison<'_> {
     }
 
     /// Measures the rows of a figure.
-    fn fill(
+    fn measure_rows(
         &self,
         figure: &mut Figure,
         (program, path): (Program, &Path),
@@ -145,30 +152,31 @@ impl Comparison<'_> {
         console: &Console,
     ) -> Result<(), Failure> {
         if self.shows_rows {
-            console.line(format_args!("\n{}", figure_table::heading(figure)))?;
+            console.print_line(format_args!("\n{}", figure_table::format_heading(figure)))?;
         }
         let mut has_failed = vec![false; contestants.len()];
         for &size_bytes in self.sizes {
-            let bare_loop = floor.choose(program, size_bytes)?;
-            let name = size::with_unit(size_bytes as u64);
-            console.step(format!("{}, {name}", figure.title));
+            let bare_loop = floor.fastest_loop(program, size_bytes)?;
+            let name = size::format_with_unit(size_bytes as u64);
+            console.show_step(format!("{}, {name}", figure.title));
             let run = |provider: &Provider, iterations| {
-                let pair = |port| program.pair(path.to_owned(), provider, size_bytes, iterations, port);
-                self.run(pair, program, provider, size_bytes, placement, console)
+                let pair =
+                    |port| program.server_and_client(path.to_owned(), provider, size_bytes, iterations, port);
+                self.run_with_retries(pair, program, provider, size_bytes, placement, console)
             };
             let mut turns: Vec<Turn<'_>> = bare_loop.map(Turn::Bare).into_iter().collect();
             let providers_from = turns.len();
             for (provider, has_failed) in contestants.iter().zip(&has_failed) {
                 let trial_us = if *has_failed { None } else { run(provider, TRIAL_ITERATIONS)? };
-                let turn = |trial_us| Turn::Provider(provider, self.iterations(program, trial_us));
+                let turn = |trial_us| Turn::Provider(provider, self.iterations_per_round(program, trial_us));
                 turns.push(trial_us.map_or(Turn::Failed, turn));
             }
-            let mut measured: Vec<Measured> = turns.iter().map(Measured::of).collect();
+            let mut measured: Vec<Measured> = turns.iter().map(Measured::empty_for_turn).collect();
             for round in 1..=self.rounds {
-                console.step(format!("{}, {name}, round {round} of {}", figure.title, self.rounds));
+                console.show_step(format!("{}, {name}, round {round} of {}", figure.title, self.rounds));
                 for (turn, measured) in turns.iter_mut().zip(&mut measured) {
                     match turn {
-                        Turn::Bare(bare_loop) => measured.add(&floor.time(bare_loop)?),
+                        Turn::Bare(bare_loop) => measured.add_timing(&floor.time_bare_loop(bare_loop)?),
                         Turn::Provider(provider, iterations) => match run(provider, *iterations)? {
                             Some(time_us) => measured.add_mean(time_us),
                             None => *turn = Turn::Failed,
@@ -181,7 +189,7 @@ impl Comparison<'_> {
             for (has_failed, turn) in has_failed.iter_mut().zip(&turns[providers_from..]) {
                 *has_failed = matches!(turn, Turn::Failed);
             }
-            let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.cell(turn)).collect();
+            let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.into_cell(turn)).collect();
             let case = Case { label: name, size_bytes: Some(size_bytes) };
             let row = Row::new(
                 case,
@@ -190,7 +198,7 @@ impl Comparison<'_> {
                 bare_loop.map(|bare_loop| bare_loop.name().to_owned()),
             );
             if self.shows_rows {
-                console.line(figure_table::row(figure, &row))?;
+                console.print_line(figure_table::format_row(figure, &row))?;
             }
             figure.rows.push(row);
         }
@@ -198,7 +206,7 @@ impl Comparison<'_> {
     }
 
     /// The number of operations that fit into a round, given the time of each in a trial.
-    fn iterations(&self, program: Program, trial_us: f64) -> usize {
+    fn iterations_per_round(&self, program: Program, trial_us: f64) -> usize {
         let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
         // A conversion of a float that is too large gives the largest integer.
         let fitting = (f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE)) as usize;
@@ -208,7 +216,7 @@ impl Comparison<'_> {
 
     /// Runs a pair of processes, and again if they fail. Returns the time of a transfer in microseconds, or
     /// `None` after a warning.
-    fn run(
+    fn run_with_retries(
         &self,
         pair: impl Fn(u16) -> ProgramPair,
         program: Program,
@@ -221,9 +229,9 @@ impl Comparison<'_> {
         let mut reason = String::new();
         for _ in 0..TRIES {
             // Another process may take the port before the server does.
-            let port = free_port().map_err(Failure::Start)?;
+            let port = find_free_port().map_err(Failure::Start)?;
             reason = match pair(port).run(conditions)? {
-                Ok(printed) => match output::transfer_us(&printed, size_bytes) {
+                Ok(printed) => match output::parse_transfer_us(&printed, size_bytes) {
                     Some(time_us) => return Ok(Some(time_us)),
                     None => "it printed no table".to_owned(),
                 },
@@ -234,19 +242,19 @@ impl Comparison<'_> {
             Some(domain) => format!("{} ({domain})", provider.name),
             None => provider.name.clone(),
         };
-        let program = format!("{}, {},", program.name(), size::with_unit(size_bytes as u64));
-        console.warn(Failure::NotMeasured { program, contender, reason });
+        let program = format!("{}, {},", program.name(), size::format_with_unit(size_bytes as u64));
+        console.print_warning(Failure::NotMeasured { program, contender, reason });
         Ok(None)
     }
 }
 
 impl Measured {
-    fn of(turn: &Turn<'_>) -> Measured {
+    fn empty_for_turn(turn: &Turn<'_>) -> Measured {
         let samples = if matches!(turn, Turn::Bare(_)) { Samples::Operations } else { Samples::Rounds };
         Measured { medians_us: Vec::new(), times: Times::new(), samples }
     }
 
-    fn add(&mut self, timing: &Timing) {
+    fn add_timing(&mut self, timing: &Timing) {
         self.medians_us.push(timing.each_us);
         self.times.extend(&timing.singles_us);
     }
@@ -257,7 +265,7 @@ impl Measured {
     }
 
     /// The cell to show. `None` if the contender has failed in any round.
-    fn cell(self, turn: &Turn<'_>) -> Option<Cell> {
+    fn into_cell(self, turn: &Turn<'_>) -> Option<Cell> {
         let has_failed = matches!(turn, Turn::Failed) || self.medians_us.is_empty();
         let spread = self.times.percentiles().map(|percentiles| Spread { over: self.samples, percentiles });
         (!has_failed).then(|| Cell { median: measure::median(self.medians_us), spread })
@@ -275,11 +283,11 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         Domain::Tcp => "TCP",
     };
     let floor = has_floor(domain, program).then(|| contender(FLOOR_NAME, Role::Floor));
-    let slug = place.as_ref().map_or("unpinned", Cores::slug);
+    let slug = place.as_ref().map_or("unpinned", Cores::file_name_part);
     Figure {
         name: format!("{}-{}-{slug}", domain.name(), program.name()),
-        title: format!("{} over {medium}: {}", program.file_name(), program.about()),
-        place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::place),
+        title: format!("{} over {medium}: {}", program.file_name(), program.description()),
+        place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::describe),
         cores: place,
         quantity: program.quantity(),
         is_in_brief: program.is_in_brief(),
@@ -298,14 +306,14 @@ mod tests {
         let provider = Provider { name: "shm".into(), domain: None };
         let turn = Turn::Provider(&provider, TRIAL_ITERATIONS);
         let measured = |times_us: &[f64]| {
-            let mut measured = Measured::of(&turn);
+            let mut measured = Measured::empty_for_turn(&turn);
             times_us.iter().for_each(|time_us| measured.add_mean(*time_us));
             measured
         };
-        let cell = measured(&[1.0, 9.0, 3.0]).cell(&turn).expect("three rounds");
+        let cell = measured(&[1.0, 9.0, 3.0]).into_cell(&turn).expect("three rounds");
         let spread = cell.spread.expect("three rounds");
         assert_eq!((cell.median, spread.over, spread.percentiles.samples), (3.0, Samples::Rounds, 3));
-        assert_eq!(measured(&[1.0]).cell(&Turn::Failed), None);
-        assert_eq!(measured(&[]).cell(&turn), None);
+        assert_eq!(measured(&[1.0]).into_cell(&Turn::Failed), None);
+        assert_eq!(measured(&[]).into_cell(&turn), None);
     }
 }

@@ -4,7 +4,7 @@ use super::super::bare::{self, Copies, Copying};
 use super::super::pair::{Pair, Placement};
 use super::super::step::{Step, Way};
 use super::super::survey::Domain;
-use super::super::trial::{fastest, fitting_run};
+use super::super::trial::{calibrate_run, find_fastest_way};
 use super::program::Program;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
@@ -42,7 +42,7 @@ impl Floor {
     }
 
     /// The fastest bare loop that does the program's work; `None` without a floor (see [`has_floor`]).
-    pub(super) fn choose(
+    pub(super) fn fastest_loop(
         &mut self,
         program: Program,
         size_bytes: usize,
@@ -57,21 +57,22 @@ impl Floor {
             _ => None,
         };
         if let Some(copying) = copying {
-            let run = fitting_run(size_bytes, metric, self.round_ms, |run| {
+            let run = calibrate_run(size_bytes, metric, self.round_ms, |run| {
                 Ok(bare::time_copies(&Copies { copying, metric, run })?.each_us)
             })?;
             return Ok(Some(BareLoop::Copies(Copies { copying, metric, run })));
         }
-        let ways: Vec<Way> = self.domain.bare_ways(size_bytes, self.can_readv);
+        let ways: Vec<Way> = self.domain.candidate_bare_ways(size_bytes, self.can_readv);
         let pair = &mut self.pair;
-        let step = fastest(&ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None))?;
+        let step =
+            find_fastest_way(&ways, size_bytes, metric, self.round_ms, |step| pair.measure_step(step, None))?;
         Ok(Some(BareLoop::Step(step)))
     }
 
     /// Measures the bare loop once.
-    pub(super) fn time(&mut self, bare_loop: &BareLoop) -> Result<Timing, Failure> {
+    pub(super) fn time_bare_loop(&mut self, bare_loop: &BareLoop) -> Result<Timing, Failure> {
         match bare_loop {
-            BareLoop::Step(step) => self.pair.lead(step, None),
+            BareLoop::Step(step) => self.pair.measure_step(step, None),
             BareLoop::Copies(copies) => bare::time_copies(copies),
         }
     }

@@ -41,20 +41,21 @@ impl Libfabric {
         let (programs, libraries) = match prefix {
             Some(prefix) => {
                 let programs = [prefix.join("bin")];
-                (holding(PINGPONG, &programs)?, Some(library_directory(prefix)?))
+                (find_directory_with(PINGPONG, &programs)?, Some(find_library_directory(prefix)?))
             }
             None => {
                 let path = env::var_os("PATH").unwrap_or_default();
                 let programs: Vec<PathBuf> = env::split_paths(&path).collect();
                 let missing = |_| Failure::NoLibfabric { missing: PINGPONG, looked_in: "PATH".into() };
-                (holding(PINGPONG, &programs).map_err(missing)?, None)
+                (find_directory_with(PINGPONG, &programs).map_err(missing)?, None)
             }
         };
-        let plugin = plugin::directory(None)?;
+        let plugin = plugin::find_directory(None)?;
         let mut libfabric = Libfabric { programs, libraries, plugin, version: String::new() };
-        let printed = libfabric.info(&["--version"])?.unwrap_or_default();
-        let missing = || Failure::NoLibfabric { missing: LIBRARY, looked_in: libfabric.library_place() };
-        libfabric.version = output::library_version(&printed).ok_or_else(missing)?.to_owned();
+        let printed = libfabric.run_fi_info(&["--version"])?.unwrap_or_default();
+        let missing =
+            || Failure::NoLibfabric { missing: LIBRARY, looked_in: libfabric.describe_library_path() };
+        libfabric.version = output::parse_library_version(&printed).ok_or_else(missing)?.to_owned();
         Ok(libfabric)
     }
 
@@ -64,7 +65,7 @@ impl Libfabric {
     }
 
     /// The path of its library, or a phrase for the loader's choice.
-    pub(super) fn library_place(&self) -> String {
+    pub(super) fn describe_library_path(&self) -> String {
         match &self.libraries {
             Some(directory) => directory.join(LIBRARY).display().to_string(),
             None => "where the loader finds it".into(),
@@ -72,7 +73,7 @@ impl Libfabric {
     }
 
     /// The program `fi_pingpong`.
-    pub(super) fn pingpong(&self) -> PathBuf {
+    pub(super) fn pingpong_path(&self) -> PathBuf {
         self.programs.join(PINGPONG)
     }
 
@@ -82,10 +83,10 @@ impl Libfabric {
     ///
     /// [`Failure::NoProvider`], which lists the providers that it has.
     pub(super) fn require_provider(&self, requested: &str) -> Result<(), Failure> {
-        if self.info(&["-p", requested, "-t", "FI_EP_RDM"])?.is_some() {
+        if self.run_fi_info(&["-p", requested, "-t", "FI_EP_RDM"])?.is_some() {
             return Ok(());
         }
-        let mut available = output::provider_names(&self.info(&["-l"])?.unwrap_or_default());
+        let mut available = output::parse_provider_names(&self.run_fi_info(&["-l"])?.unwrap_or_default());
         // homespun takes part anyway, so it is not offered as a choice.
         available.retain(|name| name != PROVIDER_NAME || name == requested);
         Err(Failure::NoProvider { requested: requested.to_owned(), version: self.version.clone(), available })
@@ -103,7 +104,7 @@ impl Libfabric {
     }
 
     /// The output of `fi_info`, or `None` if it fails.
-    fn info(&self, arguments: &[&str]) -> Result<Option<String>, Failure> {
+    fn run_fi_info(&self, arguments: &[&str]) -> Result<Option<String>, Failure> {
         let program = self.programs.join(INFO);
         let mut command = Command::new(&program);
         command.args(arguments).stdin(Stdio::null());
@@ -119,12 +120,12 @@ impl Libfabric {
 /// # Errors
 ///
 /// [`Failure::NoLibfabric`].
-pub(in crate::bench) fn library_directory(prefix: &Path) -> Result<PathBuf, Failure> {
-    holding(LIBRARY, &LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory)))
+pub(in crate::bench) fn find_library_directory(prefix: &Path) -> Result<PathBuf, Failure> {
+    find_directory_with(LIBRARY, &LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory)))
 }
 
 /// The first of these directories that holds a file of this name.
-fn holding(name: &'static str, directories: &[PathBuf]) -> Result<PathBuf, Failure> {
+fn find_directory_with(name: &'static str, directories: &[PathBuf]) -> Result<PathBuf, Failure> {
     let found = directories.iter().find(|directory| directory.join(OsStr::new(name)).is_file());
     found.cloned().ok_or_else(|| {
         let places: Vec<String> = directories.iter().map(|place| place.display().to_string()).collect();

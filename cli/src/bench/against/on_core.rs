@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::PeerGone);
     }
     if let Some(core) = arguments.core {
-        cores::pin(core)?;
+        cores::pin_thread_to_core(core)?;
     }
     let (program, rest) = arguments.program.split_first().ok_or(Failure::PeerProtocol)?;
     Err(failed(Command::new(program).args(rest).exec()))

@@ -10,8 +10,8 @@
 ///
 /// Both rates have two decimals, so the larger number has more significant digits; 10^6 bytes a second are
 /// one byte a microsecond. `None` if there is no such table.
-pub(super) fn transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
-    let mut lines = output.lines().skip_while(|line| !is_heading(line));
+pub(super) fn parse_transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
+    let mut lines = output.lines().skip_while(|line| !is_table_heading(line));
     lines.next()?;
     let fields: Vec<&str> = lines.next()?.split_whitespace().collect();
     let [.., mb_per_s, each_us, _] = fields[..] else { return None };
@@ -20,18 +20,18 @@ pub(super) fn transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
     (time_us.is_finite() && time_us > 0.0).then_some(time_us)
 }
 
-fn is_heading(line: &str) -> bool {
+fn is_table_heading(line: &str) -> bool {
     line.starts_with("bytes") && line.trim_end().ends_with("MB/sec    usec/xfer   Mxfers/sec")
 }
 
 /// The providers that `fi_info -l` lists.
-pub(super) fn provider_names(output: &str) -> Vec<String> {
+pub(super) fn parse_provider_names(output: &str) -> Vec<String> {
     let names = output.lines().filter(|line| !line.starts_with(char::is_whitespace));
     names.filter_map(|line| line.strip_suffix(':')).map(str::to_owned).collect()
 }
 
 /// The library's version in the output of `fi_info --version`; the program's own may differ.
-pub(super) fn library_version(output: &str) -> Option<&str> {
+pub(super) fn parse_library_version(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("libfabric: ")).map(str::trim)
 }
 
@@ -51,14 +51,14 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
 
     #[test]
     fn fi_pingpong_table_has_the_time() {
-        assert_eq!(transfer_us(PINGPONG, 64), Some(460.58));
+        assert_eq!(parse_transfer_us(PINGPONG, 64), Some(460.58));
     }
 
     #[test]
     fn fabtests_table_gives_the_time_by_the_number_with_more_digits() {
-        assert_eq!(transfer_us(FABTESTS, 4096), Some(4096.0 / 5120.25));
+        assert_eq!(parse_transfer_us(FABTESTS, 4096), Some(4096.0 / 5120.25));
         let after_warning = format!("libfabric:1:2:core:core:3<warn> something\n{FABTESTS}");
-        assert_eq!(transfer_us(&after_warning, 4096), Some(4096.0 / 5120.25));
+        assert_eq!(parse_transfer_us(&after_warning, 4096), Some(4096.0 / 5120.25));
     }
 
     #[test]
@@ -67,22 +67,22 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
         let no_number = FABTESTS.replace("5120.25", "nan");
         let no_time = FABTESTS.replace("5120.25", "0.00").replace("0.80", "0.00");
         for output in ["", "fi_getinfo: -61 (No data available)", heading_alone, &no_time] {
-            assert_eq!(transfer_us(output, 4096), None, "{output:?}");
+            assert_eq!(parse_transfer_us(output, 4096), None, "{output:?}");
         }
         // A rate that is not a number leaves the time in microseconds.
-        assert_eq!(transfer_us(&no_number, 4096), Some(0.80));
+        assert_eq!(parse_transfer_us(&no_number, 4096), Some(0.80));
     }
 
     #[test]
     fn provider_names_are_the_unindented_lines() {
         let list = "ofi_rxm:\n    version: 206.0\nshm:\n    version: 206.0\n";
-        assert_eq!(provider_names(list), ["ofi_rxm", "shm"]);
+        assert_eq!(parse_provider_names(list), ["ofi_rxm", "shm"]);
     }
 
     #[test]
     fn library_version_differs_from_the_program_version() {
         let told = "fi_info: 1.17.0\nlibfabric: 2.7.0a1\nlibfabric api: 2.6\n";
-        assert_eq!(library_version(told), Some("2.7.0a1"));
-        assert_eq!(library_version("fi_info: 1.17.0\n"), None);
+        assert_eq!(parse_library_version(told), Some("2.7.0a1"));
+        assert_eq!(parse_library_version("fi_info: 1.17.0\n"), None);
     }
 }

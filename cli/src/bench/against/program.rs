@@ -64,7 +64,7 @@ impl Program {
     }
 
     /// A description for people.
-    pub(super) fn about(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Program::Pingpong => "messages back and forth",
             Program::TaggedPingpong => "tagged messages back and forth",
@@ -102,7 +102,7 @@ impl Program {
     }
 
     /// A server and a client of the program at `path`, which meet at the free TCP port `port`.
-    pub(super) fn pair(
+    pub(super) fn server_and_client(
         self,
         path: PathBuf,
         provider: &Provider,
@@ -121,7 +121,7 @@ impl Program {
             server.extend(["-B".into(), port.to_string().into()]);
             client.extend(["-P".into(), port.to_string().into()]);
         } else {
-            option("-W", window(size_bytes).to_string());
+            option("-W", window_for_size(size_bytes).to_string());
             option("-s", LOOPBACK.into());
             match self {
                 Program::RmaWrite => option("-o", "write".into()),
@@ -138,7 +138,7 @@ impl Program {
     }
 
     /// The program's path, given `fi_pingpong` and the directory of fabtests.
-    pub(super) fn path(self, pingpong: &Path, fabtests: Option<&Path>) -> Option<PathBuf> {
+    pub(super) fn installed_path(self, pingpong: &Path, fabtests: Option<&Path>) -> Option<PathBuf> {
         match self {
             Program::Pingpong => Some(pingpong.to_owned()),
             _ => fabtests.map(|directory| directory.join(self.file_name())).filter(|path| path.is_file()),
@@ -146,7 +146,7 @@ impl Program {
     }
 }
 
-fn window(size_bytes: usize) -> usize {
+fn window_for_size(size_bytes: usize) -> usize {
     (WINDOW_MAX_BYTES / size_bytes.max(1)).clamp(WINDOW_MIN, WINDOW_MAX)
 }
 
@@ -154,8 +154,8 @@ fn window(size_bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn words(program: Program, provider: &Provider) -> (String, String) {
-        let pair = program.pair("/bin/true".into(), provider, 64, 100, 9000);
+    fn format_command_lines(program: Program, provider: &Provider) -> (String, String) {
+        let pair = program.server_and_client("/bin/true".into(), provider, 64, 100, 9000);
         let joined = |words: &[OsString]| {
             words.iter().map(|word| word.to_str().expect("UTF-8")).collect::<Vec<_>>().join(" ")
         };
@@ -165,28 +165,28 @@ mod tests {
     #[test]
     fn command_lines_differ_in_port_and_peer_only() {
         let homespun = Provider { name: "homespun".into(), domain: Some("shm") };
-        let (server, client) = words(Program::Pingpong, &homespun);
+        let (server, client) = format_command_lines(Program::Pingpong, &homespun);
         assert_eq!(server, "-p homespun -d shm -S 64 -I 100 -e rdm -B 9000");
         assert_eq!(client, "-p homespun -d shm -S 64 -I 100 -e rdm -P 9000 127.0.0.1");
         let layered = Provider { name: "tcp;ofi_rxm".into(), domain: None };
-        let (server, client) = words(Program::RmaRead, &layered);
+        let (server, client) = format_command_lines(Program::RmaRead, &layered);
         assert_eq!(server, "-p tcp;ofi_rxm -S 64 -I 100 -W 64 -s 127.0.0.1 -o read -E=9000");
         assert_eq!(client, format!("{server} 127.0.0.1"));
     }
 
     #[test]
     fn window_of_large_transfers_is_small() {
-        assert_eq!([0, 8, 1 << 20, 4 << 20, 64 << 20].map(window), [64, 64, 64, 16, 4]);
+        assert_eq!([0, 8, 1 << 20, 4 << 20, 64 << 20].map(window_for_size), [64, 64, 64, 16, 4]);
     }
 
     #[test]
     fn missing_program_has_no_path() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let pingpong = Path::new("/bin/fi_pingpong");
-        assert_eq!(Program::Pingpong.path(pingpong, None).as_deref(), Some(pingpong));
-        assert_eq!(Program::RmaRead.path(pingpong, None), None);
-        assert_eq!(Program::RmaRead.path(pingpong, Some(directory.path())), None);
+        assert_eq!(Program::Pingpong.installed_path(pingpong, None).as_deref(), Some(pingpong));
+        assert_eq!(Program::RmaRead.installed_path(pingpong, None), None);
+        assert_eq!(Program::RmaRead.installed_path(pingpong, Some(directory.path())), None);
         std::fs::write(directory.path().join("fi_rma_bw"), "").expect("a temporary file");
-        assert!(Program::RmaRead.path(pingpong, Some(directory.path())).is_some());
+        assert!(Program::RmaRead.installed_path(pingpong, Some(directory.path())).is_some());
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct Conditions<'a> {
 /// # Errors
 ///
 /// Errors of the system.
-pub(super) fn free_port() -> io::Result<u16> {
+pub(super) fn find_free_port() -> io::Result<u16> {
     // The socket must not listen: another pair would take it for its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -80,10 +80,13 @@ impl ProgramPair {
         let deadline = Instant::now() + conditions.timeout;
         let mut server = Process::start(&self.program, &self.server, server_core, conditions.libfabric)?;
         while !is_listening(self.port) {
-            if let Some(status) = server.ended()? {
-                let printed =
-                    server.all_output(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
-                return Ok(Err(format!("the server ended early ({status}): {}", complaint(&printed))));
+            if let Some(status) = server.try_wait()? {
+                let printed = server
+                    .append_stderr(&server.await_output_until(Instant::now() + END_LAG).unwrap_or_default());
+                return Ok(Err(format!(
+                    "the server ended early ({status}): {}",
+                    last_line_escaped(&printed)
+                )));
             }
             if Instant::now() > deadline {
                 return Ok(Err("the server does not listen".into()));
@@ -92,29 +95,36 @@ impl ProgramPair {
         }
         loop {
             let mut client = Process::start(&self.program, &self.client, client_core, conditions.libfabric)?;
-            let Some(output) = client.output_until(deadline) else {
+            let Some(output) = client.await_output_until(deadline) else {
                 let seconds = conditions.timeout.as_secs_f64();
                 return Ok(Err(format!("not done after {seconds} s")));
             };
-            let Some(status) = client.ended_within(END_LAG)? else {
+            let Some(status) = client.exit_status_within(END_LAG)? else {
                 return Ok(Err("the client closed its output but did not end".into()));
             };
             if status.success() {
-                return Ok(match server.ended_within(END_LAG)? {
+                return Ok(match server.exit_status_within(END_LAG)? {
                     Some(status) if !status.success() => {
-                        let printed = server
-                            .all_output(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
-                        Err(format!("the server failed at its end ({status}): {}", complaint(&printed)))
+                        let printed = server.append_stderr(
+                            &server.await_output_until(Instant::now() + END_LAG).unwrap_or_default(),
+                        );
+                        Err(format!(
+                            "the server failed at its end ({status}): {}",
+                            last_line_escaped(&printed)
+                        ))
                     }
                     // The client's result is complete, even if its server has to be terminated.
                     _ => Ok(output),
                 });
             }
-            let printed = client.all_output(&output);
+            let printed = client.append_stderr(&output);
             // Another process may have listened at the port before this server did.
             let may_try_again = printed.contains(REFUSAL) && Instant::now() < deadline;
-            if !may_try_again || server.ended()?.is_some() {
-                return Ok(Err(format!("the client ended early ({status}): {}", complaint(&printed))));
+            if !may_try_again || server.try_wait()?.is_some() {
+                return Ok(Err(format!(
+                    "the client ended early ({status}): {}",
+                    last_line_escaped(&printed)
+                )));
             }
             thread::sleep(REFUSAL_INTERVAL);
         }
@@ -146,12 +156,12 @@ impl Process {
         Ok(Process { child, stdout, stderr })
     }
 
-    fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
+    fn try_wait(&mut self) -> Result<Option<ExitStatus>, Failure> {
         self.child.try_wait().map_err(Failure::Start)
     }
 
     /// The complete output, or `None` if the process has not ended by the deadline.
-    fn output_until(&self, deadline: Instant) -> Option<String> {
+    fn await_output_until(&self, deadline: Instant) -> Option<String> {
         match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(text) => Some(text),
             Err(RecvTimeoutError::Timeout) => None,
@@ -160,10 +170,10 @@ impl Process {
     }
 
     /// The exit status, or `None` if the process still runs after `limit`.
-    fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
+    fn exit_status_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
         let deadline = Instant::now() + limit;
         loop {
-            let status = self.ended()?;
+            let status = self.try_wait()?;
             if status.is_some() || Instant::now() >= deadline {
                 return Ok(status);
             }
@@ -172,14 +182,14 @@ impl Process {
     }
 
     /// Its output, followed by its standard error. The process must have ended.
-    fn all_output(&self, output: &str) -> String {
+    fn append_stderr(&self, output: &str) -> String {
         let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
         format!("{output}\n{complaints}")
     }
 }
 
 /// The last line of a program's output.
-fn complaint(printed: &str) -> String {
+fn last_line_escaped(printed: &str) -> String {
     let mut lines = printed.lines().rev().filter(|line| !line.trim().is_empty());
     // Escape sequences of a program must not reach the terminal.
     let line = lines.next().unwrap_or("it says nothing").escape_debug().to_string();
@@ -188,11 +198,11 @@ fn complaint(printed: &str) -> String {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if matches!(self.ended(), Ok(None)) {
+        if matches!(self.try_wait(), Ok(None)) {
             // libfabric's shm removes its segment from /dev/shm at SIGTERM. This fails only once it has
             // ended.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-            let _ = self.ended_within(END_LAG);
+            let _ = self.exit_status_within(END_LAG);
         }
         // These fail only if the process has ended and was waited for.
         let _ = self.child.kill();
@@ -220,11 +230,11 @@ fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> 
 fn is_listening(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"]
         .into_iter()
-        .any(|table| fs::read_to_string(table).is_ok_and(|table| lists_listener(&table, port)))
+        .any(|table| fs::read_to_string(table).is_ok_and(|table| table_has_listener(&table, port)))
 }
 
 /// Whether a table as in `proc_net_tcp(5)` has a listener at this port.
-fn lists_listener(table: &str, port: u16) -> bool {
+fn table_has_listener(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let ending = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
@@ -248,16 +258,16 @@ mod tests {
 
     #[test]
     fn listening_socket_differs_from_a_connection() {
-        assert!(lists_listener(TABLE, 0x23a4));
-        assert!(!lists_listener(TABLE, 0x50));
-        assert!(!lists_listener(TABLE, 0x23a5));
+        assert!(table_has_listener(TABLE, 0x23a4));
+        assert!(!table_has_listener(TABLE, 0x50));
+        assert!(!table_has_listener(TABLE, 0x23a5));
     }
 
     #[test]
     fn complaint_is_the_last_line_without_escape_sequences() {
-        assert_eq!(complaint("a table\nfirst\nlast \u{1b}[2J\n\n"), "last \\u{1b}[2J");
-        assert_eq!(complaint("\n"), "it says nothing");
-        assert_eq!(complaint(&"x".repeat(1000)).len(), COMPLAINT_MAX_CHARS);
+        assert_eq!(last_line_escaped("a table\nfirst\nlast \u{1b}[2J\n\n"), "last \\u{1b}[2J");
+        assert_eq!(last_line_escaped("\n"), "it says nothing");
+        assert_eq!(last_line_escaped(&"x".repeat(1000)).len(), COMPLAINT_MAX_CHARS);
     }
 
     #[test]

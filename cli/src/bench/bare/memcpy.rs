@@ -14,9 +14,9 @@ use crate::failure::Failure;
 
 /// Copies from shared to private memory, once for each message of the run.
 pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
-    let segment = segment(run.size_bytes)?;
+    let segment = create_populated_segment(run.size_bytes)?;
     let mut buffers = Buffers::new(run.size_bytes, run.window);
-    measure::messages_of(run, |count| {
+    measure::time_message_rounds(run, |count| {
         let start = Instant::now();
         for _ in 0..count {
             let buffer = buffers.next();
@@ -47,7 +47,7 @@ pub(in crate::bench) struct Copies {
 /// Makes the copies.
 pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> {
     let Copies { copying, metric, run } = copies;
-    let segment = segment(run.size_bytes)?;
+    let segment = create_populated_segment(run.size_bytes)?;
     let source = vec![1; run.size_bytes];
     let count = match metric {
         Metric::Latency => 1,
@@ -66,11 +66,11 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
         fence(Ordering::SeqCst);
     };
     match metric {
-        Metric::Latency => measure::round_trips_of(run, || {
+        Metric::Latency => measure::time_round_trips(run, || {
             copy();
             Ok(())
         }),
-        Metric::Bandwidth => measure::messages_of(run, |count| {
+        Metric::Bandwidth => measure::time_message_rounds(run, |count| {
             let start = Instant::now();
             (0..count).for_each(|_| copy());
             Ok(start.elapsed())
@@ -79,7 +79,7 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
 }
 
 /// Shared memory whose pages are allocated: unwritten pages would all be the same zero page.
-fn segment(size_bytes: usize) -> Result<Segment, Failure> {
+fn create_populated_segment(size_bytes: usize) -> Result<Segment, Failure> {
     let making = |error| Failure::Bare { doing: "making shared memory", error };
     let segment = Segment::create(size_bytes.max(1)).map_err(making)?;
     segment.write(0, &vec![1; size_bytes]);

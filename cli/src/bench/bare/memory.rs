@@ -58,24 +58,25 @@ pub(in crate::bench) struct Memory {
 impl Memory {
     /// Creates it in the leader.
     pub(in crate::bench) fn create() -> Result<Memory, Failure> {
-        let segment = Segment::create(SEGMENT_BYTES).map_err(failure("making shared memory"))?;
-        Ok(Memory { segment, side: Side::Leader }.with_probe())
+        let segment = Segment::create(SEGMENT_BYTES).map_err(bare_failure_while("making shared memory"))?;
+        Ok(Memory { segment, side: Side::Leader }.publish_probe())
     }
 
     /// Opens it in the follower.
     pub(in crate::bench) fn open(path: &Path) -> Result<Memory, Failure> {
-        let segment = Segment::open(path, SEGMENT_BYTES).map_err(failure("opening the shared memory"))?;
-        Ok(Memory { segment, side: Side::Follower }.with_probe())
+        let segment =
+            Segment::open(path, SEGMENT_BYTES).map_err(bare_failure_while("opening the shared memory"))?;
+        Ok(Memory { segment, side: Side::Follower }.publish_probe())
     }
 
     /// Publishes the address of [`PROBE`] to the other process.
-    fn with_probe(self) -> Memory {
-        self.own(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
+    fn publish_probe(self) -> Memory {
+        self.own_number(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
         self
     }
 
     /// The path by which another process of this user opens it.
-    pub(in crate::bench) fn path(&self) -> String {
+    pub(in crate::bench) fn proc_fd_path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.segment.descriptor())
     }
 
@@ -84,14 +85,14 @@ impl Memory {
     /// # Errors
     ///
     /// The reason why it cannot.
-    pub(in crate::bench) fn probe(&self, pid: i32) -> io::Result<()> {
+    pub(in crate::bench) fn check_readv_access(&self, pid: i32) -> io::Result<()> {
         let mut found = [0; PROBE.len()];
-        sys::read_memory(pid, self.other(Number::Probe).load(Ordering::Acquire), &mut found)?;
+        sys::read_process_memory(pid, self.other_number(Number::Probe).load(Ordering::Acquire), &mut found)?;
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     /// Zeroes it. Only the leader does, while the follower waits for its next step.
-    pub(super) fn clear(&self) {
+    pub(super) fn clear_as_leader(&self) {
         if self.side == Side::Leader {
             self.segment.clear();
         }
@@ -99,23 +100,23 @@ impl Memory {
 
     /// A number that this process writes.
     #[inline]
-    pub(super) fn own(&self, number: Number) -> &AtomicU64 {
-        self.number(self.side, number)
+    pub(super) fn own_number(&self, number: Number) -> &AtomicU64 {
+        self.number_of_side(self.side, number)
     }
 
     /// A number that the other process writes.
     #[inline]
-    pub(super) fn other(&self, number: Number) -> &AtomicU64 {
-        self.number(self.side.opposite(), number)
+    pub(super) fn other_number(&self, number: Number) -> &AtomicU64 {
+        self.number_of_side(self.side.opposite(), number)
     }
 
     /// The offset of the ring that this process writes.
-    pub(super) fn outgoing_offset(&self) -> usize {
+    pub(super) fn outgoing_ring_offset(&self) -> usize {
         self.side.offset() + NUMBERS * SPACING_BYTES
     }
 
     /// The offset of the ring that the other process writes.
-    pub(super) fn incoming_offset(&self) -> usize {
+    pub(super) fn incoming_ring_offset(&self) -> usize {
         self.side.opposite().offset() + NUMBERS * SPACING_BYTES
     }
 
@@ -126,8 +127,8 @@ impl Memory {
     }
 
     #[inline]
-    fn number(&self, side: Side, number: Number) -> &AtomicU64 {
-        self.segment.number(side.offset() + number as usize * SPACING_BYTES)
+    fn number_of_side(&self, side: Side, number: Number) -> &AtomicU64 {
+        self.segment.atomic_at(side.offset() + number as usize * SPACING_BYTES)
     }
 }
 
@@ -147,6 +148,6 @@ impl Side {
     }
 }
 
-fn failure(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
+fn bare_failure_while(doing: &'static str) -> impl FnOnce(io::Error) -> Failure {
     move |error| Failure::Bare { doing, error }
 }

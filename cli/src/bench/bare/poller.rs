@@ -38,7 +38,7 @@ impl Poller {
     ///
     /// An error of `look`; [`Failure::PeerGone`] and [`Failure::PeerSilent`] if no value comes.
     #[inline]
-    pub(super) fn until<T>(
+    pub(super) fn poll_until_some<T>(
         &self,
         mut look: impl FnMut() -> Result<Option<T>, Failure>,
     ) -> Result<T, Failure> {
@@ -80,11 +80,11 @@ mod tests {
         for pinned in [false, true] {
             let gone = Arc::new(AtomicBool::new(true));
             let poller = Poller::new(gone.clone(), Duration::from_secs(60), pinned);
-            assert!(matches!(poller.until(|| Ok(None::<()>)), Err(Failure::PeerGone)));
+            assert!(matches!(poller.poll_until_some(|| Ok(None::<()>)), Err(Failure::PeerGone)));
             gone.store(false, Ordering::Relaxed);
             let poller = Poller::new(gone, Duration::ZERO, pinned);
-            assert!(matches!(poller.until(|| Ok(None::<()>)), Err(Failure::PeerSilent { .. })));
-            assert_eq!(poller.until(|| Ok(Some(7))).unwrap(), 7);
+            assert!(matches!(poller.poll_until_some(|| Ok(None::<()>)), Err(Failure::PeerSilent { .. })));
+            assert_eq!(poller.poll_until_some(|| Ok(Some(7))).unwrap(), 7);
         }
     }
 }

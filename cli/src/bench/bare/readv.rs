@@ -31,13 +31,13 @@ impl<'a> Readv<'a> {
     pub(super) fn new(memory: &'a Memory, poller: &'a Poller, other_pid: i32, step: &Step) -> Readv<'a> {
         let run = &step.run;
         let source = vec![1; run.size_bytes];
-        memory.own(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
+        memory.own_number(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
         Readv {
             memory,
             poller,
             other_pid,
             _source: source,
-            buffers: Buffers::new(run.size_bytes, measure::depth(step.metric, run)),
+            buffers: Buffers::new(run.size_bytes, measure::receive_depth(step.metric, run)),
             signals: Signals::default(),
             offered: 0,
             fetched: 0,
@@ -48,38 +48,40 @@ impl<'a> Readv<'a> {
 
 impl Loop for Readv<'_> {
     fn send(&mut self) -> Result<(), Failure> {
-        let taken = self.memory.other(Number::Taken);
+        let taken = self.memory.other_number(Number::Taken);
         let full = self.offered.checked_sub(self.window);
-        self.poller
-            .until(|| Ok(full.is_none_or(|full| taken.load(Ordering::Acquire) > full).then_some(())))?;
+        self.poller.poll_until_some(|| {
+            Ok(full.is_none_or(|full| taken.load(Ordering::Acquire) > full).then_some(()))
+        })?;
         self.offered += 1;
-        self.memory.own(Number::Offered).store(self.offered, Ordering::Release);
+        self.memory.own_number(Number::Offered).store(self.offered, Ordering::Release);
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), Failure> {
-        let offered = self.memory.other(Number::Offered);
+        let offered = self.memory.other_number(Number::Offered);
         self.fetched += 1;
-        self.poller.until(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
-        let address = self.memory.other(Number::Address).load(Ordering::Acquire);
-        sys::read_memory(self.other_pid, address, self.buffers.next())
+        self.poller
+            .poll_until_some(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
+        let address = self.memory.other_number(Number::Address).load(Ordering::Acquire);
+        sys::read_process_memory(self.other_pid, address, self.buffers.next())
             .map_err(|error| Failure::Bare { doing: "reading the memory of the other process", error })?;
-        self.memory.own(Number::Taken).store(self.fetched, Ordering::Release);
+        self.memory.own_number(Number::Taken).store(self.fetched, Ordering::Release);
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), Failure> {
+    fn await_peer_done(&mut self) -> Result<(), Failure> {
         // The message is freed with this end, so wait until the last one has been fetched.
-        let (taken, offered) = (self.memory.other(Number::Taken), self.offered);
-        self.poller.until(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
+        let (taken, offered) = (self.memory.other_number(Number::Taken), self.offered);
+        self.poller.poll_until_some(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }
 
     fn signal(&mut self) -> Result<(), Failure> {
-        self.signals.give(self.memory);
+        self.signals.send_signal(self.memory);
         Ok(())
     }
 
     fn await_signal(&mut self) -> Result<(), Failure> {
-        self.signals.take(self.memory, self.poller)
+        self.signals.await_signal(self.memory, self.poller)
     }
 }

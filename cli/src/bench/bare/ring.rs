@@ -53,12 +53,12 @@ struct Cursor {
 impl<'a> Ring<'a> {
     /// Messages in slots of the default limit: one slot each if they fit.
     pub(super) fn new(memory: &'a Memory, poller: &'a Poller, step: &Step) -> Ring<'a> {
-        Ring::in_chunks(memory, poller, step, SLOT_MAX_BYTES)
+        Ring::new_chunked(memory, poller, step, SLOT_MAX_BYTES)
     }
 
     /// Messages in slots of at most `chunk_max_bytes`: the receiver copies one slot while the sender fills
     /// the next.
-    pub(super) fn in_chunks(
+    pub(super) fn new_chunked(
         memory: &'a Memory,
         poller: &'a Poller,
         step: &Step,
@@ -76,7 +76,7 @@ impl<'a> Ring<'a> {
             slots,
             stride_bytes,
             source: vec![1; size_bytes],
-            buffers: Buffers::new(size_bytes, measure::depth(step.metric, &step.run)),
+            buffers: Buffers::new(size_bytes, measure::receive_depth(step.metric, &step.run)),
             signals: Signals::default(),
             head: Cursor::default(),
             limit: slots as u64,
@@ -86,11 +86,11 @@ impl<'a> Ring<'a> {
 
     /// Waits until the next slot is free.
     #[inline]
-    fn await_room(&mut self) -> Result<(), Failure> {
+    fn await_free_slot(&mut self) -> Result<(), Failure> {
         if self.head.count == self.limit {
-            let (taken, slots) = (self.memory.other(Number::Taken), self.slots as u64);
+            let (taken, slots) = (self.memory.other_number(Number::Taken), self.slots as u64);
             let full = self.limit;
-            self.limit = self.poller.until(|| {
+            self.limit = self.poller.poll_until_some(|| {
                 let limit = taken.load(Ordering::Acquire) + slots;
                 Ok((limit != full).then_some(limit))
             })?;
@@ -102,7 +102,7 @@ impl<'a> Ring<'a> {
 impl Cursor {
     /// The offset of the slot, in a ring that begins at `base`.
     #[inline]
-    fn offset(&self, base: usize, stride_bytes: usize) -> usize {
+    fn slot_offset(&self, base: usize, stride_bytes: usize) -> usize {
         base + self.slot * stride_bytes
     }
 
@@ -118,13 +118,13 @@ impl Loop for Ring<'_> {
     fn send(&mut self) -> Result<(), Failure> {
         let mut sent_bytes = 0;
         loop {
-            self.await_room()?;
-            let offset = self.head.offset(self.memory.outgoing_offset(), self.stride_bytes);
+            self.await_free_slot()?;
+            let offset = self.head.slot_offset(self.memory.outgoing_ring_offset(), self.stride_bytes);
             let end = self.size_bytes.min(sent_bytes + self.chunk_bytes);
             let segment = self.memory.segment();
             segment.write(offset + SEQUENCE_BYTES, &self.source[sent_bytes..end]);
             self.head.advance(self.slots);
-            segment.number(offset).store(self.head.count, Ordering::Release);
+            segment.atomic_at(offset).store(self.head.count, Ordering::Release);
             sent_bytes = end;
             if sent_bytes == self.size_bytes {
                 return Ok(());
@@ -137,16 +137,17 @@ impl Loop for Ring<'_> {
         let buffer = self.buffers.next();
         let mut received_bytes = 0;
         loop {
-            let offset = self.tail.offset(self.memory.incoming_offset(), self.stride_bytes);
+            let offset = self.tail.slot_offset(self.memory.incoming_ring_offset(), self.stride_bytes);
             let segment = self.memory.segment();
-            let sequence: &AtomicU64 = segment.number(offset);
+            let sequence: &AtomicU64 = segment.atomic_at(offset);
             self.tail.advance(self.slots);
             let awaited = self.tail.count;
-            self.poller.until(|| Ok((sequence.load(Ordering::Acquire) == awaited).then_some(())))?;
+            self.poller
+                .poll_until_some(|| Ok((sequence.load(Ordering::Acquire) == awaited).then_some(())))?;
             let end = self.size_bytes.min(received_bytes + self.chunk_bytes);
             segment.read(offset + SEQUENCE_BYTES, &mut buffer[received_bytes..end]);
             if self.tail.slot.is_multiple_of((self.slots / CREDITS_PER_LAP).max(1)) {
-                self.memory.own(Number::Taken).store(self.tail.count, Ordering::Release);
+                self.memory.own_number(Number::Taken).store(self.tail.count, Ordering::Release);
             }
             received_bytes = end;
             if received_bytes == self.size_bytes {
@@ -156,12 +157,12 @@ impl Loop for Ring<'_> {
     }
 
     fn signal(&mut self) -> Result<(), Failure> {
-        self.signals.give(self.memory);
+        self.signals.send_signal(self.memory);
         Ok(())
     }
 
     fn await_signal(&mut self) -> Result<(), Failure> {
-        self.signals.take(self.memory, self.poller)
+        self.signals.await_signal(self.memory, self.poller)
     }
 }
 
@@ -176,7 +177,7 @@ mod tests {
     use crate::exchange::measure::Metric;
     use crate::exchange::run::Run;
 
-    fn one_way(size_bytes: usize) -> Step {
+    fn make_one_way_step(size_bytes: usize) -> Step {
         Step { way: Way::Ring, metric: Metric::Bandwidth, run: Run::new(size_bytes, Some(1)) }
     }
 
@@ -185,8 +186,8 @@ mod tests {
         let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
         for size_bytes in [1, 8, 56, 57, 1000, 32 * 1024, 32 * 1024 + 1, 100_000] {
             let leading = Memory::create().unwrap();
-            let following = Memory::open(leading.path().as_ref()).unwrap();
-            let step = one_way(size_bytes);
+            let following = Memory::open(leading.proc_fd_path().as_ref()).unwrap();
+            let step = make_one_way_step(size_bytes);
             let mut sender = Ring::new(&leading, &poller, &step);
             let mut receiver = Ring::new(&following, &poller, &step);
             // Send bursts of a quarter of the ring, at least one message.
@@ -212,7 +213,7 @@ mod tests {
     fn full_ring_waits_for_its_receiver() {
         let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
         let memory = Memory::create().unwrap();
-        let mut sender = Ring::new(&memory, &poller, &one_way(8));
+        let mut sender = Ring::new(&memory, &poller, &make_one_way_step(8));
         for _ in 0..RING_BYTES / LINE_BYTES {
             sender.send().unwrap();
         }

@@ -14,14 +14,14 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn give(&mut self, memory: &Memory) {
+    pub(super) fn send_signal(&mut self, memory: &Memory) {
         self.given += 1;
-        memory.own(Number::Signals).store(self.given, Ordering::Release);
+        memory.own_number(Number::Signals).store(self.given, Ordering::Release);
     }
 
-    pub(super) fn take(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
+    pub(super) fn await_signal(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
         self.taken += 1;
-        let given = memory.other(Number::Signals);
-        poller.until(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
+        let given = memory.other_number(Number::Signals);
+        poller.poll_until_some(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Socket<'a> {
 }
 
 /// Prepares a connection: no delay, and no blocking.
-pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+pub(super) fn set_nodelay_and_nonblocking(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
 }
@@ -36,7 +36,7 @@ impl<'a> Socket<'a> {
         // A message without a byte cannot be seen in a stream.
         let size_bytes = run.size_bytes.max(1);
         let source = vec![1; size_bytes.max(WRITE_MIN_BYTES)];
-        let window_bytes = size_bytes * measure::depth(step.metric, run) as usize;
+        let window_bytes = size_bytes * measure::receive_depth(step.metric, run) as usize;
         let buffer = vec![BLANK; window_bytes.max(WRITE_MIN_BYTES)];
         Socket { stream, poller, size_bytes, source, buffer, at: 0 }
     }
@@ -44,8 +44,8 @@ impl<'a> Socket<'a> {
     fn write(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
         let Socket { mut stream, poller, ref source, .. } = *self;
         while count_bytes > 0 {
-            let piece = &source[..at_most(source.len(), count_bytes)];
-            count_bytes -= poller.until(|| moved(stream.write(piece)))? as u64;
+            let piece = &source[..clamped_len(source.len(), count_bytes)];
+            count_bytes -= poller.poll_until_some(|| moved_bytes(stream.write(piece)))? as u64;
         }
         Ok(())
     }
@@ -56,35 +56,35 @@ impl<'a> Socket<'a> {
                 self.at = 0;
             }
             let room = &mut self.buffer[self.at..];
-            let len_bytes = at_most(room.len(), count_bytes);
+            let len_bytes = clamped_len(room.len(), count_bytes);
             let mut stream = self.stream;
-            let read = self.poller.until(|| moved(stream.read(&mut room[..len_bytes])))?;
+            let read = self.poller.poll_until_some(|| moved_bytes(stream.read(&mut room[..len_bytes])))?;
             self.at += read;
             count_bytes -= read as u64;
         }
         Ok(())
     }
 
-    fn bytes_of(&self, count: u32) -> u64 {
+    fn total_bytes_of_messages(&self, count: u32) -> u64 {
         self.size_bytes as u64 * u64::from(count)
     }
 }
 
 impl Loop for Socket<'_> {
     fn send(&mut self) -> Result<(), Failure> {
-        self.write(self.bytes_of(1))
+        self.write(self.total_bytes_of_messages(1))
     }
 
     fn receive(&mut self) -> Result<(), Failure> {
-        self.read(self.bytes_of(1))
+        self.read(self.total_bytes_of_messages(1))
     }
 
     fn send_all(&mut self, count: u32) -> Result<(), Failure> {
-        self.write(self.bytes_of(count))
+        self.write(self.total_bytes_of_messages(count))
     }
 
     fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
-        self.read(self.bytes_of(count))
+        self.read(self.total_bytes_of_messages(count))
     }
 
     fn signal(&mut self) -> Result<(), Failure> {
@@ -96,12 +96,12 @@ impl Loop for Socket<'_> {
     }
 }
 
-fn at_most(len_bytes: usize, count_bytes: u64) -> usize {
+fn clamped_len(len_bytes: usize, count_bytes: u64) -> usize {
     usize::try_from(count_bytes).map_or(len_bytes, |count_bytes| count_bytes.min(len_bytes))
 }
 
 /// The number of bytes that a call has moved; `None` if it would block.
-fn moved(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
+fn moved_bytes(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
     match result {
         Ok(0) => Err(Failure::PeerGone),
         Ok(count) => Ok(Some(count)),

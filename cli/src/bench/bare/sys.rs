@@ -71,9 +71,9 @@ impl Segment {
     ///
     /// If the offset is not a multiple of 8, or not within the segment.
     #[inline]
-    pub(super) fn number(&self, offset: usize) -> &AtomicU64 {
+    pub(super) fn atomic_at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number is not aligned");
-        let place = self.place(offset, size_of::<AtomicU64>()).cast();
+        let place = self.checked_ptr(offset, size_of::<AtomicU64>()).cast();
         // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number.
         // The mapping lives as long as `self`, which the reference borrows, and no reference but of this type
         // is ever made to it.
@@ -87,7 +87,7 @@ impl Segment {
     /// If they are not all within the segment.
     #[inline]
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
-        let place = self.place(offset, bytes.len());
+        let place = self.checked_ptr(offset, bytes.len());
         // SAFETY: the place is within the mapping, which no slice of this process ever covers.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
     }
@@ -99,7 +99,7 @@ impl Segment {
     /// If they are not all within the segment.
     #[inline]
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
-        let place = self.place(offset, into.len());
+        let place = self.checked_ptr(offset, into.len());
         // SAFETY: the place is within the mapping, which no slice of this process ever covers; bytes may have
         // any value.
         unsafe { ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
@@ -113,7 +113,7 @@ impl Segment {
 
     /// The address of an offset, checked to have `count_bytes` behind it.
     #[inline]
-    fn place(&self, offset: usize, count_bytes: usize) -> *mut u8 {
+    fn checked_ptr(&self, offset: usize, count_bytes: usize) -> *mut u8 {
         let fits = offset <= self.len_bytes && count_bytes <= self.len_bytes - offset;
         assert!(fits, "beyond the end of a segment");
         // SAFETY: the offset is within the mapping, or one past its end.
@@ -135,7 +135,7 @@ impl Drop for Segment {
 ///
 /// Errors of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could
 /// be read.
-pub(super) fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
+pub(super) fn read_process_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
     // SAFETY: the kernel writes to `into` only, which is borrowed exclusively and as long as it is told. The
@@ -160,14 +160,14 @@ mod tests {
         let first = Segment::create(8192).unwrap();
         let path = format!("/proc/self/fd/{}", first.descriptor());
         let second = Segment::open(path.as_ref(), 8192).unwrap();
-        first.number(64).store(7, Ordering::Release);
+        first.atomic_at(64).store(7, Ordering::Release);
         first.write(8189, b"end");
-        assert_eq!(second.number(64).load(Ordering::Acquire), 7);
+        assert_eq!(second.atomic_at(64).load(Ordering::Acquire), 7);
         let mut end = [0; 4];
         second.read(8188, &mut end);
         assert_eq!(&end, b"\0end");
         second.clear();
-        assert_eq!(first.number(64).load(Ordering::Acquire), 0);
+        assert_eq!(first.atomic_at(64).load(Ordering::Acquire), 0);
     }
 
     #[test]
@@ -189,9 +189,9 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let there = *b"hello";
         let mut here = [0; 5];
-        read_memory(pid, there.as_ptr() as u64, &mut here).unwrap();
+        read_process_memory(pid, there.as_ptr() as u64, &mut here).unwrap();
         assert_eq!(here, there);
-        let error = read_memory(pid, 8, &mut here).unwrap_err();
+        let error = read_process_memory(pid, 8, &mut here).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
     }
 }

@@ -27,12 +27,17 @@ pub(super) struct Contender {
 
 impl Contender {
     /// homespun's plugin in these domains, each followed by its rivals among these providers.
-    pub(super) fn line_up(domains: &[Domain], providers: &[String], directory: &Path) -> Vec<Contender> {
+    pub(super) fn all_contenders(
+        domains: &[Domain],
+        providers: &[String],
+        directory: &Path,
+    ) -> Vec<Contender> {
         let mut contenders = Vec::new();
         for &domain in domains {
-            let own = Contender::homespun(domain, directory);
+            let own = Contender::new_homespun(domain, directory);
             let rivals = providers.iter().filter(|provider| Domain::of_provider(provider) == domain);
-            let rivals: Vec<Contender> = rivals.map(|provider| Contender::rival(provider, &own)).collect();
+            let rivals: Vec<Contender> =
+                rivals.map(|provider| Contender::new_rival(provider, &own)).collect();
             contenders.push(own);
             for rival in rivals {
                 if !contenders.contains(&rival) {
@@ -43,7 +48,7 @@ impl Contender {
         contenders
     }
 
-    fn homespun(domain: Domain, directory: &Path) -> Contender {
+    fn new_homespun(domain: Domain, directory: &Path) -> Contender {
         Contender {
             name: format!("{PROVIDER_NAME}/{}", domain.name()),
             provider: PROVIDER_NAME.to_owned(),
@@ -51,12 +56,12 @@ impl Contender {
             environment: vec![
                 (plugin::FI_PROVIDER_PATH.to_owned(), directory.into()),
                 (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
-                (params::DOMAIN.variable(), domain.name().into()),
+                (params::DOMAIN.env_variable(), domain.name().into()),
             ],
         }
     }
 
-    fn rival(provider: &str, of: &Contender) -> Contender {
+    fn new_rival(provider: &str, of: &Contender) -> Contender {
         // libfabric then initialises no other provider. The variable lists each layer by itself.
         let layers = provider.replace(';', ",");
         Contender {
@@ -72,23 +77,27 @@ impl Contender {
 mod tests {
     use super::*;
 
-    fn names(domains: &[Domain], providers: &[&str]) -> Vec<String> {
+    fn list_contender_names(domains: &[Domain], providers: &[&str]) -> Vec<String> {
         let providers: Vec<String> = providers.iter().map(ToString::to_string).collect();
-        let contenders = Contender::line_up(domains, &providers, Path::new("/plugin"));
+        let contenders = Contender::all_contenders(domains, &providers, Path::new("/plugin"));
         contenders.into_iter().map(|contender| contender.name).collect()
     }
 
     #[test]
     fn rivals_follow_the_domain_that_they_are_compared_with() {
         let all = ["tcp", "shm", "tcp;ofi_rxm", "tcp"];
-        assert_eq!(names(&Domain::ALL, &all), ["homespun/shm", "shm", "homespun/tcp", "tcp", "tcp;ofi_rxm"]);
-        assert_eq!(names(&[Domain::Tcp], &all), ["homespun/tcp", "tcp", "tcp;ofi_rxm"]);
-        assert_eq!(names(&[Domain::Shm], &[]), ["homespun/shm"]);
+        assert_eq!(
+            list_contender_names(&Domain::ALL, &all),
+            ["homespun/shm", "shm", "homespun/tcp", "tcp", "tcp;ofi_rxm"]
+        );
+        assert_eq!(list_contender_names(&[Domain::Tcp], &all), ["homespun/tcp", "tcp", "tcp;ofi_rxm"]);
+        assert_eq!(list_contender_names(&[Domain::Shm], &[]), ["homespun/shm"]);
     }
 
     #[test]
     fn layered_rival_lists_each_layer_in_its_environment() {
-        let contenders = Contender::line_up(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
+        let contenders =
+            Contender::all_contenders(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
         assert_eq!(contenders[1].environment, [("FI_PROVIDER".to_owned(), "tcp,ofi_rxm".into())]);
         assert_eq!(contenders[1].rival_of.as_deref(), Some("homespun/tcp"));
         assert_eq!(contenders[0].environment[0], ("FI_PROVIDER_PATH".to_owned(), "/plugin".into()));

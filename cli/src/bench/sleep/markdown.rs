@@ -2,15 +2,15 @@
 
 use super::report::{ContenderReport, IdleReport, LatencyReport, SizeReport, SleepReport};
 use super::table::POLLING;
-use crate::bench::figure_table::{markdown_table, number};
+use crate::bench::figure_table::{format_markdown_table, format_number_or_dash};
 use crate::size;
 
 /// The wait object of a queue with a descriptor.
 const DESCRIPTOR: &str = "FI_WAIT_FD";
 
 /// One table: each homespun contender and its first rival, with the shortest message.
-pub(in crate::bench) fn brief(report: &SleepReport) -> Option<String> {
-    let size_bytes = report.contenders.iter().flat_map(ContenderReport::sizes).min()?;
+pub(in crate::bench) fn render_brief(report: &SleepReport) -> Option<String> {
+    let size_bytes = report.contenders.iter().flat_map(ContenderReport::measured_sizes).min()?;
     let heading = ["", "polling p50", "p99", "asleep p50", "p99", "idle, ms a second"];
     let is_first = |index: usize, contender: &ContenderReport| {
         let same = |other: &ContenderReport| other.rival_of == contender.rival_of;
@@ -21,10 +21,15 @@ pub(in crate::bench) fn brief(report: &SleepReport) -> Option<String> {
     let rows = chosen.map(|(_, contender)| {
         let of = |latencies: &LatencyReport| {
             let measured = latencies.sizes.iter().find(|size| size.size_bytes == size_bytes);
-            let missing = || shortfall(latencies.shortfall.word("", "", &mut Vec::new()));
+            let missing = || word_or_dash(latencies.shortfall.word_adding_note("", "", &mut Vec::new()));
             measured.map_or_else(
                 || [missing(), "-".to_owned()],
-                |size| [number(Some(size.percentiles.p50_us)), number(Some(size.percentiles.p99_us))],
+                |size| {
+                    [
+                        format_number_or_dash(Some(size.percentiles.p50_us)),
+                        format_number_or_dash(Some(size.percentiles.p99_us)),
+                    ]
+                },
             )
         };
         let idle = contender.idle.processor_ms_per_s.map(|[own, other]| format!("{:.3}", own + other));
@@ -32,18 +37,18 @@ pub(in crate::bench) fn brief(report: &SleepReport) -> Option<String> {
         let latencies = of(&contender.polled).into_iter().chain(of(&contender.descriptor));
         name.into_iter().chain(latencies).chain([idle.unwrap_or_else(|| "-".to_owned())]).collect()
     });
-    let table = markdown_table(&heading, rows);
+    let table = format_markdown_table(&heading, rows);
     Some(format!(
         "Half of single round trips of {} over the C interface in µs: while both processes poll, and while\n\
          both sleep on a descriptor (`FI_WAIT_FD`). The last column is the processor time of both\n\
          processes together, in milliseconds a second, while they sleep without messages:\n\n\
          {table}",
-        size::with_unit(size_bytes as u64)
+        size::format_with_unit(size_bytes as u64)
     ))
 }
 
 /// The whole section.
-pub(in crate::bench) fn section(report: &SleepReport) -> String {
+pub(in crate::bench) fn render_section(report: &SleepReport) -> String {
     let cores = match report.cores {
         Some([own, other]) => format!("on cores {own} and {other}"),
         None => "on cores chosen by the system".to_owned(),
@@ -88,7 +93,7 @@ fn latency_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
     for contender in &report.contenders {
         let name = contender.shown_name();
         for (waits_by, latencies) in [(POLLING, &contender.polled), (DESCRIPTOR, &contender.descriptor)] {
-            if let Some(word) = latencies.shortfall.word(&name, waits_by, notes) {
+            if let Some(word) = latencies.shortfall.word_adding_note(&name, waits_by, notes) {
                 let mut row = vec![name.clone(), waits_by.to_owned(), "-".to_owned(), word.to_owned()];
                 row.resize(heading.len(), "-".to_owned());
                 rows.push(row);
@@ -96,7 +101,7 @@ fn latency_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
             rows.extend(latencies.sizes.iter().map(|size| latency_row(&name, waits_by, size)));
         }
     }
-    markdown_table(&heading, rows.into_iter())
+    format_markdown_table(&heading, rows.into_iter())
 }
 
 fn latency_row(name: &str, waits_by: &str, report: &SizeReport) -> Vec<String> {
@@ -104,10 +109,10 @@ fn latency_row(name: &str, waits_by: &str, report: &SizeReport) -> Vec<String> {
     vec![
         name.to_owned(),
         waits_by.to_owned(),
-        size::with_unit(report.size_bytes as u64),
-        number(Some(report.percentiles.p50_us)),
+        size::format_with_unit(report.size_bytes as u64),
+        format_number_or_dash(Some(report.percentiles.p50_us)),
         ratio(report.p50_ratio),
-        number(Some(report.percentiles.p99_us)),
+        format_number_or_dash(Some(report.percentiles.p99_us)),
         ratio(report.p99_ratio),
         report.percentiles.samples.to_string(),
     ]
@@ -119,41 +124,41 @@ fn idle_table(report: &SleepReport, notes: &mut Vec<String>) -> String {
     let rows = report.contenders.iter().map(|contender| {
         let name = contender.shown_name();
         let IdleReport { shortfall, wait_object, processor_ms_per_s, wake_ups_per_s } = &contender.idle;
-        let word = shortfall.word(&name, wait_object, notes);
+        let word = shortfall.word_adding_note(&name, wait_object, notes);
         let mut row = vec![name, (*wait_object).to_owned()];
         match (processor_ms_per_s, wake_ups_per_s) {
             (Some(processor), Some(wake_ups)) => {
                 row.extend(processor.map(|ms_per_s| format!("{ms_per_s:.3}")));
                 row.extend(wake_ups.map(|per_s| format!("{per_s:.1}")));
             }
-            _ => row.push(self::shortfall(word)),
+            _ => row.push(self::word_or_dash(word)),
         }
         row.resize(heading.len(), "-".to_owned());
         row
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    markdown_table(&heading, rows.into_iter())
+    format_markdown_table(&heading, rows.into_iter())
 }
 
-fn shortfall(word: Option<&str>) -> String {
+fn word_or_dash(word: Option<&str>) -> String {
     word.unwrap_or("-").to_owned()
 }
 
 impl ContenderReport {
     /// The measured sizes of messages.
-    fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
+    fn measured_sizes(&self) -> impl Iterator<Item = usize> + '_ {
         self.polled.sizes.iter().chain(&self.descriptor.sizes).map(|size| size.size_bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::report;
+    use super::super::tests::make_sleep_report;
     use super::*;
 
     #[test]
     fn brief_has_homespun_and_the_first_rival_with_the_shortest_message() {
-        let text = brief(&report()).expect("contenders");
+        let text = render_brief(&make_sleep_report()).expect("contenders");
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
         assert_eq!(
             rows,
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn section_has_every_size_the_ratios_and_the_reasons_for_gaps() {
-        let text = section(&report());
+        let text = render_section(&make_sleep_report());
         for part in [
             "\n| tcp | polling | 8 B | 20.0 | 0.50 | 20.0 | 0.50 | 1 |\n",
             "\n| tcp | polling | 4 KiB | 20.0 | 0.50 | 20.0 | 0.50 | 1 |\n",

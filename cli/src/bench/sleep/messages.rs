@@ -76,7 +76,7 @@ impl Messages {
     pub(super) fn post_receive(&mut self, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         while !self.endpoint.post_receive(tag)? {
-            self.look(&mut timer)?;
+            self.poll_or_check_timeout(&mut timer)?;
         }
         Ok(())
     }
@@ -90,29 +90,33 @@ impl Messages {
                     self.has_send_in_flight = accepted == Accepted::Posted;
                     return Ok(());
                 }
-                None => self.look(&mut timer)?,
+                None => self.poll_or_check_timeout(&mut timer)?,
             }
         }
     }
 
     /// Waits until the message with this tag has arrived, and the last send has completed.
-    pub(super) fn await_message(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
+    pub(super) fn await_message_and_send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         loop {
             if !self.has_send_in_flight
                 && let Some(received) = self.received.take()
             {
-                return if received == (len_bytes, tag) { Ok(()) } else { Err(unexpected(received)) };
+                return if received == (len_bytes, tag) {
+                    Ok(())
+                } else {
+                    Err(unexpected_message_error(received))
+                };
             }
             if let Some(completion) = self.endpoint.read()? {
-                self.record(completion);
+                self.record_completion(completion);
                 continue;
             }
             match self.wait {
                 Wait::Polled => timer.check_timeout()?,
-                Wait::Descriptor => self.sleep_until_woken(&mut timer)?,
+                Wait::Descriptor => self.try_wait_and_sleep(&mut timer)?,
                 Wait::Blocking => match self.endpoint.read_blocking(self.timeout)? {
-                    Some(completion) => self.record(completion),
+                    Some(completion) => self.record_completion(completion),
                     None => timer.check_timeout()?,
                 },
             }
@@ -123,21 +127,21 @@ impl Messages {
     pub(super) fn flush(&mut self) -> Result<(), ExchangeError> {
         let mut timer = EmptyTimer::new(self.timeout);
         while self.has_send_in_flight {
-            self.look(&mut timer)?;
+            self.poll_or_check_timeout(&mut timer)?;
         }
         Ok(())
     }
 
     /// Sleeps while no message comes. Returns how many times the process was woken, or could not sleep.
-    pub(super) fn sleep(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
+    pub(super) fn sleep_counting_wake_ups(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
         let end = Instant::now() + duration;
         let mut wake_ups = 0;
         loop {
             if let Some(completion) = self.endpoint.read()? {
-                self.record(completion);
+                self.record_completion(completion);
             }
             if let Some(received) = self.received {
-                return Err(unexpected(received));
+                return Err(unexpected_message_error(received));
             }
             let left = end.saturating_duration_since(Instant::now());
             let is_over = match self.wait {
@@ -145,7 +149,7 @@ impl Messages {
                 Wait::Descriptor => self.endpoint.try_wait()? && self.sleep_on_descriptor(left)?,
                 Wait::Polled | Wait::Blocking => {
                     if let Some(completion) = self.read_blocking(left)? {
-                        self.record(completion);
+                        self.record_completion(completion);
                     }
                     Instant::now() >= end
                 }
@@ -156,7 +160,7 @@ impl Messages {
 
     /// Sleeps in a call of the provider. Some providers ignore `timeout`, so another thread ends the call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
-        let signal = self.endpoint.signal();
+        let signal = self.endpoint.wake_handle();
         let (awake, is_awake) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -172,16 +176,16 @@ impl Messages {
     }
 
     /// Reads completions while another operation cannot proceed.
-    fn look(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
+    fn poll_or_check_timeout(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         match self.endpoint.read()? {
-            Some(completion) => self.record(completion),
+            Some(completion) => self.record_completion(completion),
             None => timer.check_timeout()?,
         }
         Ok(())
     }
 
     /// Sleeps on the descriptor if that is safe.
-    fn sleep_until_woken(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
+    fn try_wait_and_sleep(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         if !self.endpoint.try_wait()? {
             return timer.check_timeout();
         }
@@ -197,7 +201,7 @@ impl Messages {
     /// Sleeps until the descriptor is readable. Returns true if the time ran out.
     fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, ExchangeError> {
         let unsupported = || ExchangeError::System(io::ErrorKind::Unsupported.into());
-        let descriptor = self.endpoint.descriptor().ok_or_else(unsupported)?;
+        let descriptor = self.endpoint.cq_wait_fd().ok_or_else(unsupported)?;
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
         let timeout = Timespec::try_from(timeout).map_err(|_| unsupported())?;
         match poll(&mut polled, Some(&timeout)) {
@@ -207,7 +211,7 @@ impl Messages {
         }
     }
 
-    fn record(&mut self, completion: Completion) {
+    fn record_completion(&mut self, completion: Completion) {
         match completion {
             Completion::Sent => self.has_send_in_flight = false,
             Completion::Received { len_bytes, tag } => self.received = Some((len_bytes, tag)),
@@ -233,6 +237,6 @@ impl EmptyTimer {
     }
 }
 
-fn unexpected((len_bytes, tag): (usize, u64)) -> ExchangeError {
+fn unexpected_message_error((len_bytes, tag): (usize, u64)) -> ExchangeError {
     ExchangeError::Unexpected { len_bytes, tag }
 }

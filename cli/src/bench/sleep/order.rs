@@ -77,7 +77,7 @@ pub(super) struct Slept {
 
 impl Answer {
     /// Writes the answer to standard output.
-    pub(super) fn tell(&self, console: &Console) -> Result<(), Failure> {
-        console.line(serde_json::to_string(self).map_err(|error| Failure::Output(error.into()))?)
+    pub(super) fn write_to_stdout(&self, console: &Console) -> Result<(), Failure> {
+        console.print_line(serde_json::to_string(self).map_err(|error| Failure::Output(error.into()))?)
     }
 }

@@ -49,12 +49,12 @@ impl Pair {
         let (own, other) = setup.placement.cores.unzip();
         let mut leader = start_peer(contender, wait, setup, own)?;
         let mut follower = start_peer(contender, wait, setup, other)?;
-        let led = opened(&mut leader)?;
-        let followed = opened(&mut follower)?;
-        order(&mut leader, &Order::SetPeer(followed.address))?;
-        order(&mut follower, &Order::SetPeer(led.address))?;
-        expect(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
-        expect(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        let led = expect_opened(&mut leader)?;
+        let followed = expect_opened(&mut follower)?;
+        send_order(&mut leader, &Order::SetPeer(followed.address))?;
+        send_order(&mut follower, &Order::SetPeer(led.address))?;
+        expect_answer(&mut leader, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        expect_answer(&mut follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
         Ok(Pair { leader, follower, provider: led.provider, libfabric: led.libfabric })
     }
 
@@ -64,40 +64,40 @@ impl Pair {
     }
 
     /// The version of libfabric, major and minor.
-    pub(super) fn libfabric(&self) -> (u16, u16) {
+    pub(super) fn libfabric_version(&self) -> (u16, u16) {
         self.libfabric
     }
 
     /// Measures single round trips.
-    pub(super) fn round_trips(&mut self, trips: RoundTrips) -> Result<Counts, MeasureError> {
-        order(&mut self.follower, &Order::Follow(trips))?;
-        expect(&mut self.follower, |answer| matches!(answer, Answer::Ready).then_some(()))?;
-        order(&mut self.leader, &Order::Lead(trips))?;
-        let led = expect(&mut self.leader, |answer| match answer {
+    pub(super) fn measure_round_trips(&mut self, trips: RoundTrips) -> Result<Counts, MeasureError> {
+        send_order(&mut self.follower, &Order::Follow(trips))?;
+        expect_answer(&mut self.follower, |answer| matches!(answer, Answer::Ready).then_some(()))?;
+        send_order(&mut self.leader, &Order::Lead(trips))?;
+        let led = expect_answer(&mut self.leader, |answer| match answer {
             Answer::Halves(counts) => Some(counts),
             _ => None,
         });
         let counts = led.map_err(|error| self.attribute_to_follower(error))?;
-        expect(&mut self.follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        expect_answer(&mut self.follower, |answer| matches!(answer, Answer::Done).then_some(()))?;
         Ok(counts)
     }
 
     /// Lets both sleep at the same time.
-    pub(super) fn sleep(&mut self, duration_ms: u64) -> Result<[Slept; 2], MeasureError> {
-        order(&mut self.leader, &Order::Sleep(duration_ms))?;
-        order(&mut self.follower, &Order::Sleep(duration_ms))?;
+    pub(super) fn sleep_both(&mut self, duration_ms: u64) -> Result<[Slept; 2], MeasureError> {
+        send_order(&mut self.leader, &Order::Sleep(duration_ms))?;
+        send_order(&mut self.follower, &Order::Sleep(duration_ms))?;
         let slept = |answer| match answer {
             Answer::Slept(slept) => Some(slept),
             _ => None,
         };
-        Ok([expect(&mut self.leader, slept)?, expect(&mut self.follower, slept)?])
+        Ok([expect_answer(&mut self.leader, slept)?, expect_answer(&mut self.follower, slept)?])
     }
 
     /// Lets both close their endpoints, so that the provider cleans up.
     pub(super) fn close(mut self) {
         for process in [&mut self.leader, &mut self.follower] {
             // This fails if the process has already ended.
-            let _ = order(process, &Order::Close);
+            let _ = send_order(process, &Order::Close);
         }
         self.leader.wait_or_terminate(CLOSE_MAX);
         self.follower.wait_or_terminate(CLOSE_MAX);
@@ -108,7 +108,7 @@ impl Pair {
         match self.follower.try_next_line().map(|line| serde_json::from_str(&line)) {
             Some(Ok(Answer::Failed(reason))) => MeasureError::Failed(reason),
             Some(_) => error,
-            None => match self.follower.attribute_failure(Failure::PeerGone) {
+            None => match self.follower.attribute_to_exit_status(Failure::PeerGone) {
                 ended @ Failure::PeerEnded { .. } => MeasureError::Failed(ended.to_string()),
                 _ => error,
             },
@@ -128,28 +128,38 @@ fn start_peer(
         .ok_or_else(|| MeasureError::Fatal(Failure::Load { reason: "its path is not in UTF-8".into() }))?;
     let max_bytes = setup.sizes.iter().copied().max().unwrap_or_default().to_string();
     let mut arguments = vec![PEER, "--libfabric", libfabric];
-    arguments.extend(["--provider", &contender.provider, "--wait", wait.word(), "--max-bytes", &max_bytes]);
+    arguments.extend([
+        "--provider",
+        &contender.provider,
+        "--wait",
+        wait.cli_name(),
+        "--max-bytes",
+        &max_bytes,
+    ]);
     // Both are silent while they sleep.
     let timeout = setup.placement.timeout + Duration::from_millis(setup.idle_ms);
-    let started = PeerProcess::start_in(&contender.environment, &arguments, core, timeout);
+    let started = PeerProcess::start_with_environment(&contender.environment, &arguments, core, timeout);
     started.map_err(MeasureError::Fatal)
 }
 
-fn opened(process: &mut PeerProcess) -> Result<Opened, MeasureError> {
-    expect(process, |answer| match answer {
+fn expect_opened(process: &mut PeerProcess) -> Result<Opened, MeasureError> {
+    expect_answer(process, |answer| match answer {
         Answer::Open(opened) => Some(opened),
         _ => None,
     })
 }
 
-fn order(process: &mut PeerProcess, order: &Order) -> Result<(), MeasureError> {
+fn send_order(process: &mut PeerProcess, order: &Order) -> Result<(), MeasureError> {
     let line =
         serde_json::to_string(order).map_err(|error| MeasureError::Fatal(Failure::Output(error.into())))?;
-    Ok(process.tell(line)?)
+    Ok(process.write_line(line)?)
 }
 
 /// Waits for an answer, which `accept` converts.
-fn expect<T>(process: &mut PeerProcess, wanted: impl Fn(Answer) -> Option<T>) -> Result<T, MeasureError> {
+fn expect_answer<T>(
+    process: &mut PeerProcess,
+    wanted: impl Fn(Answer) -> Option<T>,
+) -> Result<T, MeasureError> {
     loop {
         let line = process.next_line()?;
         match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {

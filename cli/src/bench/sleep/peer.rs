@@ -57,7 +57,7 @@ pub(super) enum Wait {
 
 impl Wait {
     /// Its name on a command line.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn cli_name(self) -> &'static str {
         match self {
             Wait::Polled => "polled",
             Wait::Descriptor => "descriptor",
@@ -66,7 +66,7 @@ impl Wait {
     }
 
     /// The constant of `fi_cq_open(3)`.
-    pub(super) fn constant(self) -> &'static str {
+    pub(super) fn fi_constant(self) -> &'static str {
         match self {
             Wait::Polled => "FI_WAIT_NONE",
             Wait::Descriptor => "FI_WAIT_FD",
@@ -74,7 +74,7 @@ impl Wait {
         }
     }
 
-    fn object(self) -> WaitObject {
+    fn wait_object(self) -> WaitObject {
         match self {
             Wait::Polled => WaitObject::None,
             Wait::Descriptor => WaitObject::Descriptor,
@@ -85,37 +85,37 @@ impl Wait {
 
 /// Carries out orders until one says to close.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
-    let lines = peer_process::lines_from_parent();
+    let lines = peer_process::read_parent_lines_or_exit();
     if let Some(core) = arguments.core {
-        cores::pin(core)?;
+        cores::pin_thread_to_core(core)?;
     }
     let libfabric = match Libfabric::load(&arguments.libfabric) {
         Ok(libfabric) => libfabric,
-        Err(error) => return Answer::NoLibfabric(error.to_string()).tell(console),
+        Err(error) => return Answer::NoLibfabric(error.to_string()).write_to_stdout(console),
     };
-    match open(libfabric, arguments) {
+    match open_endpoint(libfabric, arguments) {
         Ok((endpoint, opened)) => {
-            opened.tell(console)?;
+            opened.write_to_stdout(console)?;
             // The controlling process waits twice this long, so that the reason still reaches it.
             let timeout = Duration::from_secs(arguments.timeout) / 2;
             let messages = Messages::new(endpoint, arguments.wait, timeout);
-            match (Peer { messages, next_tag: 0, console }).carry_out(&lines) {
-                Err(Stop::Exchange(error)) => Answer::Failed(error.to_string()).tell(console),
+            match (Peer { messages, next_tag: 0, console }).carry_out_orders(&lines) {
+                Err(Stop::Exchange(error)) => Answer::Failed(error.to_string()).write_to_stdout(console),
                 Err(Stop::Failure(failure)) => Err(failure),
                 Ok(()) => Ok(()),
             }
         }
-        Err(answer) => answer.tell(console),
+        Err(answer) => answer.write_to_stdout(console),
     }
 }
 
 /// Opens an endpoint, or answers why it cannot.
-fn open(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer), Answer> {
+fn open_endpoint(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer), Answer> {
     let failed = |error: CallError| Answer::Failed(error.to_string());
     let info = libfabric.tagged_info(&arguments.provider).map_err(failed)?;
     let info = info.ok_or_else(|| Answer::NotOffered("no such provider".into()))?;
-    let provider = info.provider().unwrap_or_default().to_owned();
-    let opened = Lockstep::open(libfabric, &info, arguments.wait.object(), arguments.max_bytes);
+    let provider = info.provider_name().unwrap_or_default().to_owned();
+    let opened = Lockstep::open(libfabric, &info, arguments.wait.wait_object(), arguments.max_bytes);
     let endpoint = opened.map_err(|error| match error {
         CallError { call: "fi_cq_open", errno: Errno::ENOSYS | Errno::EOPNOTSUPP } => {
             Answer::NotOffered(error.to_string())
@@ -146,7 +146,7 @@ enum Stop {
 }
 
 impl Peer<'_> {
-    fn carry_out(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
+    fn carry_out_orders(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
         loop {
             let line = lines.recv().map_err(|_| Failure::PeerGone)?;
             let answer = match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {
@@ -155,34 +155,34 @@ impl Peer<'_> {
                     Answer::Done
                 }
                 Order::Follow(trips) => {
-                    self.follow(&trips)?;
+                    self.follow_round_trips(&trips)?;
                     Answer::Done
                 }
-                Order::Lead(trips) => Answer::Halves(self.lead(&trips)?.counts()),
-                Order::Sleep(for_ms) => Answer::Slept(self.sleep(Duration::from_millis(for_ms))?),
+                Order::Lead(trips) => Answer::Halves(self.lead_round_trips(&trips)?.to_counts()),
+                Order::Sleep(for_ms) => Answer::Slept(self.measure_sleep(Duration::from_millis(for_ms))?),
                 Order::Close => return Ok(()),
             };
-            answer.tell(self.console)?;
+            answer.write_to_stdout(self.console)?;
         }
     }
 
     /// Sends the first message of each round trip.
-    fn lead(&mut self, trips: &RoundTrips) -> Result<Times, Stop> {
+    fn lead_round_trips(&mut self, trips: &RoundTrips) -> Result<Times, Stop> {
         let mut halves = Times::new();
-        let tags = self.tags(trips);
+        let tags = self.allocate_tags(trips);
         self.messages.post_receive(tags.start)?;
         let mut begin = Instant::now();
         let mut last_report = begin;
         for tag in tags.clone() {
             self.messages.send(trips.size_bytes, tag)?;
-            self.messages.await_message(trips.size_bytes, tag)?;
+            self.messages.await_message_and_send(trips.size_bytes, tag)?;
             if tag + 1 < tags.end {
                 self.messages.post_receive(tag + 1)?;
             }
             let mut end = Instant::now();
             halves.add(end.duration_since(begin) / 2);
             if end.duration_since(last_report) > ONGOING_INTERVAL {
-                Answer::Ongoing.tell(self.console)?;
+                Answer::Ongoing.write_to_stdout(self.console)?;
                 last_report = end;
                 end = Instant::now();
             }
@@ -192,12 +192,12 @@ impl Peer<'_> {
     }
 
     /// Answers each message.
-    fn follow(&mut self, trips: &RoundTrips) -> Result<(), Stop> {
-        let tags = self.tags(trips);
+    fn follow_round_trips(&mut self, trips: &RoundTrips) -> Result<(), Stop> {
+        let tags = self.allocate_tags(trips);
         self.messages.post_receive(tags.start)?;
-        Answer::Ready.tell(self.console)?;
+        Answer::Ready.write_to_stdout(self.console)?;
         for tag in tags.clone() {
-            self.messages.await_message(trips.size_bytes, tag)?;
+            self.messages.await_message_and_send(trips.size_bytes, tag)?;
             if tag + 1 < tags.end {
                 self.messages.post_receive(tag + 1)?;
             }
@@ -208,10 +208,10 @@ impl Peer<'_> {
     }
 
     /// Sleeps, and measures the processor time meanwhile.
-    fn sleep(&mut self, duration: Duration) -> Result<Slept, ExchangeError> {
+    fn measure_sleep(&mut self, duration: Duration) -> Result<Slept, ExchangeError> {
         let begin = Instant::now();
         let before = processor_time();
-        let wake_ups = self.messages.sleep(duration)?;
+        let wake_ups = self.messages.sleep_counting_wake_ups(duration)?;
         let processor = processor_time().saturating_sub(before);
         let elapsed_s = begin.elapsed().as_secs_f64();
         Ok(Slept {
@@ -221,7 +221,7 @@ impl Peer<'_> {
     }
 
     /// The tags of the next round trips.
-    fn tags(&mut self, trips: &RoundTrips) -> Range<u64> {
+    fn allocate_tags(&mut self, trips: &RoundTrips) -> Range<u64> {
         let first = self.next_tag;
         self.next_tag += u64::from(trips.count);
         first..self.next_tag

@@ -146,7 +146,7 @@ impl ContenderReport {
         ContenderReport {
             polled: LatencyReport::new(polled, rival.map(|rival| &rival.polled), sizes),
             descriptor: LatencyReport::new(descriptor, rival.map(|rival| &rival.descriptor), sizes),
-            idle: IdleReport::new(idle, idle_wait.constant()),
+            idle: IdleReport::new(idle, idle_wait.fi_constant()),
             name: contender.name,
             provider,
             rival_of: contender.rival_of,

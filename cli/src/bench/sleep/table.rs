@@ -6,7 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use super::report::{ContenderReport, LatencyReport, ShortfallFields, SleepReport};
-use crate::bench::table::significant;
+use crate::bench::table::format_significant;
 use crate::size;
 
 /// Two tables, one of round trips and one of idle pairs, and the reasons for missing figures.
@@ -49,36 +49,36 @@ impl fmt::Display for SleepTables<'_> {
 }
 
 fn latency_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String {
-    let mut table = table(LATENCY_HEADING, 2);
+    let mut table = new_table(LATENCY_HEADING, 2);
     for contender in contenders {
         let ways = [(POLLING, &contender.polled), ("FI_WAIT_FD", &contender.descriptor)];
         for (waits_by, LatencyReport { shortfall, sizes }) in ways {
             let name = contender.shown_name();
-            if let Some(word) = shortfall.word(&name, waits_by, notes) {
+            if let Some(word) = shortfall.word_adding_note(&name, waits_by, notes) {
                 table.add_row([&name, waits_by, "-", word, "-", "-", "-"]);
             }
             for report in sizes {
-                let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), significant);
+                let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), format_significant);
                 table.add_row([
                     name.clone(),
                     waits_by.into(),
                     size::format(report.size_bytes as u64),
-                    significant(report.percentiles.p50_us),
+                    format_significant(report.percentiles.p50_us),
                     ratio(report.p50_ratio),
-                    significant(report.percentiles.p99_us),
+                    format_significant(report.percentiles.p99_us),
                     ratio(report.p99_ratio),
                 ]);
             }
         }
     }
-    shown(&table)
+    render_table(&table)
 }
 
 fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String {
-    let mut table = table(IDLE_HEADING, 2);
+    let mut table = new_table(IDLE_HEADING, 2);
     for contender in contenders {
         let (name, idle) = (contender.shown_name(), &contender.idle);
-        if let Some(word) = idle.shortfall.word(&name, idle.wait_object, notes) {
+        if let Some(word) = idle.shortfall.word_adding_note(&name, idle.wait_object, notes) {
             table.add_row([&name, idle.wait_object, word, "-", "-", "-"]);
         }
         if let (Some(processor), Some(wake_ups)) = (idle.processor_ms_per_s, idle.wake_ups_per_s) {
@@ -87,11 +87,11 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
             table.add_row([&name, idle.wait_object, &own, &other, &own_wakes, &other_wakes]);
         }
     }
-    shown(&table)
+    render_table(&table)
 }
 
 /// A table with these headings; the first `words` columns are aligned to the left, the others to the right.
-fn table<const N: usize>(heading: [&str; N], words: usize) -> Table {
+fn new_table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heading);
     for column in table.column_iter_mut().skip(words) {
@@ -101,7 +101,7 @@ fn table<const N: usize>(heading: [&str; N], words: usize) -> Table {
 }
 
 /// The lines of a table, without spaces before and after them.
-fn shown(table: &Table) -> String {
+fn render_table(table: &Table) -> String {
     let lines: Vec<String> =
         table.lines().map(|line| line.trim_end().trim_start_matches(' ').into()).collect();
     lines.join("\n")
@@ -121,7 +121,12 @@ impl ContenderReport {
 
 impl ShortfallFields {
     /// The word in place of a missing figure; the reason is added to the notes.
-    pub(super) fn word(&self, name: &str, waits_by: &str, notes: &mut Vec<String>) -> Option<&'static str> {
+    pub(super) fn word_adding_note(
+        &self,
+        name: &str,
+        waits_by: &str,
+        notes: &mut Vec<String>,
+    ) -> Option<&'static str> {
         let (word, reason) = match (&self.not_offered, &self.failure) {
             (Some(reason), _) => ("not offered", reason),
             (None, Some(reason)) => ("failed", reason),

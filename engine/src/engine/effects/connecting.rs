@@ -3,13 +3,13 @@
 use tracing::debug;
 
 use super::super::Engine;
-use super::super::links::Condemned;
-use super::super::reception::Reception;
-use super::Carrier;
+use super::super::links::ClosingLink;
+use super::super::receive_side::ReceiveSide;
+use super::LinksAndSink;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::connecting::{Connection, ConnectionEffects};
-use crate::connection::ConnectionEvent;
+use crate::connection::ConnectionReport;
 use crate::error::OperationError;
 use crate::link::Links;
 use crate::peer_id::PeerId;
@@ -23,23 +23,23 @@ use crate::wire::Header;
 pub(in super::super) struct ConnectionCarrier<'a, S> {
     peers: &'a mut Peers,
     links: &'a mut Links,
-    reception: &'a mut Reception,
+    receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
-    condemned: &'a mut Vec<Condemned>,
+    condemned: &'a mut Vec<ClosingLink>,
     has_timeouts: &'a mut bool,
     sink: &'a mut S,
 }
 
 impl Engine {
     /// The connection, and what carries out its effects.
-    pub(in super::super) fn connecting<'a, S: Sink>(
+    pub(in super::super) fn connection_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,
     ) -> (&'a mut Connection, ConnectionCarrier<'a, S>) {
         let carrier = ConnectionCarrier {
             peers: &mut self.peers,
             links: &mut self.links,
-            reception: &mut self.reception,
+            receive_side: &mut self.receive_side,
             target: &mut self.target,
             condemned: &mut self.condemned,
             has_timeouts: &mut self.has_timeouts,
@@ -50,20 +50,20 @@ impl Engine {
 }
 
 impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
-    fn report(&mut self, event: ConnectionEvent) {
-        self.sink.connection(event);
+    fn report(&mut self, event: ConnectionReport) {
+        self.sink.report_connection_event(event);
     }
 
     fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
         let peer = self.peers.intern(address);
         self.links.insert(link, peer);
-        self.reception.link_added(link, peer, address);
+        self.receive_side.link_added(link, peer, address);
         self.target.link_added(link, peer);
-        let state = self.peers.of_mut(peer);
+        let state = self.peers.peer_mut(peer);
         state.links.push(link);
         state.transmit = Some(link);
-        if let Some(link) = self.links.of(link) {
-            link.set_up();
+        if let Some(link) = self.links.get_mut(link) {
+            link.mark_up();
             state.instance = Some((instance, link.begun_at()));
         }
         peer
@@ -73,17 +73,17 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         self.links.owe(link, header);
     }
 
-    fn dismiss(&mut self, link: LinkId, reason: &'static str) {
+    fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str) {
         debug!(?link, reason, "ending a link");
-        self.condemned.push(Condemned::idle(link, Close::Abort));
+        self.condemned.push(ClosingLink::without_sends(link, Close::Abort));
     }
 
     fn end_receives(&mut self, error: &OperationError) {
-        let mut effects = Carrier { links: self.links, peers: self.peers, sink: self.sink };
-        self.reception.end_all(None, error, &mut effects);
+        let mut effects = LinksAndSink { links: self.links, peers: self.peers, sink: self.sink };
+        self.receive_side.fail_all_and_close(None, error, &mut effects);
     }
 
-    fn await_timeout(&mut self) {
+    fn arm_timeout(&mut self) {
         *self.has_timeouts = true;
     }
 }

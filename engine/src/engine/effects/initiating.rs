@@ -1,7 +1,7 @@
 //! What carries out the effects of an engine's initiator.
 
 use super::super::Engine;
-use crate::completion::{Completion, Failure, Sink, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, Sink, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::initiator::{Initiator, InitiatorEffects};
 use crate::peers::Peers;
@@ -16,7 +16,7 @@ pub(in super::super) struct InitiatorCarrier<'a, S> {
 impl Engine {
     /// The initiator, and what carries out its effects.
     #[inline(always)]
-    pub(in super::super) fn initiating<'a, S: Sink>(
+    pub(in super::super) fn initiator_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,
     ) -> (&'a mut Initiator, InitiatorCarrier<'a, S>) {
@@ -26,17 +26,17 @@ impl Engine {
 
 impl<S: Sink> InitiatorEffects for InitiatorCarrier<'_, S> {
     #[inline(always)]
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation> {
         self.sink.complete(completion, self.peers)
     }
 
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation) -> Result<(), FailedOperation> {
         self.sink.fail(failure, self.peers)
     }
 
     #[inline(always)]
-    fn counts(&self) -> bool {
-        self.sink.counts()
+    fn has_counters(&self) -> bool {
+        self.sink.has_counters()
     }
 
     #[inline(always)]
@@ -49,7 +49,7 @@ impl<S: Sink> InitiatorEffects for InitiatorCarrier<'_, S> {
     }
 
     #[cold]
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.sink.work_ended(number, has_succeeded)
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.sink.deferred_work_ended(number, has_succeeded)
     }
 }

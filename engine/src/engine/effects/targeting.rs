@@ -1,9 +1,9 @@
 //! What carries out the effects of an engine's target.
 
 use super::super::Engine;
-use super::super::reception::Reception;
-use super::Carrier;
-use crate::completion::{Completion, Sink};
+use super::super::receive_side::ReceiveSide;
+use super::LinksAndSink;
+use crate::completion::{EndedOperation, Sink};
 use crate::flags::CounterEvents;
 use crate::receiver::{KeptCredit, MemberId, ReceiverEffects};
 use crate::target::{Target, TargetEffects};
@@ -13,24 +13,24 @@ use crate::wire::Header;
 /// The links of an engine, its sink, and the receiver, which gives the credit, while its target is at work.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
-    reception: &'a mut Reception,
-    carrier: Carrier<'a, S>,
+    receive_side: &'a mut ReceiveSide,
+    carrier: LinksAndSink<'a, S>,
 }
 
 impl Engine {
     /// The target, and what carries out its effects.
     #[inline(always)]
-    pub(in super::super) fn targeting<'a, S: Sink>(
+    pub(in super::super) fn target_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,
     ) -> (&'a mut Target, TargetCarrier<'a, S>) {
-        let carrier = Carrier { links: &mut self.links, peers: &self.peers, sink };
-        (&mut self.target, TargetCarrier { reception: &mut self.reception, carrier })
+        let carrier = LinksAndSink { links: &mut self.links, peers: &self.peers, sink };
+        (&mut self.target, TargetCarrier { receive_side: &mut self.receive_side, carrier })
     }
 }
 
 impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation> {
         self.carrier.complete(completion, None)
     }
 
@@ -48,14 +48,14 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
     }
 
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {
-        self.reception.return_credit(link, cost_bytes, &mut self.carrier);
+        self.receive_side.return_credit(link, cost_bytes, &mut self.carrier);
     }
 
     fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        self.reception.keep_credit(link, cost_bytes)
+        self.receive_side.keep_credit(link, cost_bytes)
     }
 
     fn free_kept_credit(&mut self, kept: KeptCredit) {
-        self.reception.free_kept_credit(kept, &mut self.carrier);
+        self.receive_side.free_kept_credit(kept, &mut self.carrier);
     }
 }

@@ -15,48 +15,52 @@ const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 /// A region of an engine's with a peer, of this length.
-fn target(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
+fn engine_with_region(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
     let region = engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
     (engine, region, transport, sink)
 }
 
-fn form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> AtomicForm {
+fn atomic_form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> AtomicForm {
     AtomicForm::new(kind, op, datatype, count).unwrap()
 }
 
-fn atomic(op: u64, address: u64, form: AtomicForm) -> Header {
+fn atomic_header(op: u64, address: u64, form: AtomicForm) -> Header {
     Header::Atomic(Atomic { op, key: KEY, address, form })
 }
 
-fn content(region: &Region) -> Vec<u8> {
+fn read_region(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len_bytes()];
     region.read_at(0, &mut bytes).unwrap();
     bytes
 }
 
-fn source(bytes: &'static [u8]) -> Source {
+fn static_source(bytes: &'static [u8]) -> Source {
     Source::owned(Bytes::from_static(bytes))
 }
 
-pub(super) fn base(bytes: &'static [u8]) -> AtomicLocal {
-    AtomicLocal::Base { operand: source(bytes) }
+pub(super) fn base_local(bytes: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Base { operand: static_source(bytes) }
 }
 
-pub(super) fn fetch(bytes: &'static [u8]) -> AtomicLocal {
-    AtomicLocal::Fetch { operand: source(bytes), result: room(bytes.len()) }
+pub(super) fn fetch_local(bytes: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Fetch { operand: static_source(bytes), result: zeroed_destination(bytes.len()) }
 }
 
-fn compare(bytes: &'static [u8], compare: &'static [u8]) -> AtomicLocal {
-    AtomicLocal::Compare { operand: source(bytes), compare: source(compare), result: room(bytes.len()) }
+fn compare_local(bytes: &'static [u8], compare: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Compare {
+        operand: static_source(bytes),
+        compare: static_source(compare),
+        result: zeroed_destination(bytes.len()),
+    }
 }
 
-fn room(len_bytes: usize) -> Destination {
+fn zeroed_destination(len_bytes: usize) -> Destination {
     Destination::owned(BytesMut::zeroed(len_bytes))
 }
 
-pub(super) fn update(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64) -> AtomicRequest {
+pub(super) fn atomic_request(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64) -> AtomicRequest {
     AtomicRequest {
         to,
         local,
@@ -72,7 +76,7 @@ pub(super) fn update(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64)
     }
 }
 
-fn op_of_last(transport: &Scripted) -> u64 {
+fn last_sent_op(transport: &Scripted) -> u64 {
     match transport.sent.last() {
         Some((_, Header::Atomic(atomic), _)) => atomic.op,
         other => panic!("no atomic operation was sent last: {other:?}"),
@@ -80,7 +84,7 @@ fn op_of_last(transport: &Scripted) -> u64 {
 }
 
 /// What was sent in answer.
-fn answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
+fn sent_answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
     let answer = |(_, header, payload): &(LinkId, Header, Vec<u8>)| match header {
         Header::Answer { op, outcome } => Some((*op, Err(*outcome))),
         Header::ReadData { op, .. } => Some((*op, Ok(payload.clone()))),
@@ -91,21 +95,30 @@ fn answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
 
 #[test]
 fn atomics_update_elements_and_answer_with_fetched_values() {
-    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &atomic(1, 1, form(AtomicKind::Base, sum, Datatype::Uint8, 2)), &[10, 255]);
-    arrivals.frame(LINK, &atomic(2, 1, form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)), &[1, 1]);
-    let read = form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
-    arrivals.frame(LINK, &atomic(3, 0, read), b"");
+    arrivals.frame(
+        LINK,
+        &atomic_header(1, 1, atomic_form(AtomicKind::Base, sum, Datatype::Uint8, 2)),
+        &[10, 255],
+    );
+    arrivals.frame(
+        LINK,
+        &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)),
+        &[1, 1],
+    );
+    let read = atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
+    arrivals.frame(LINK, &atomic_header(3, 0, read), b"");
     // One that arrives piece by piece, of which the second element is another than it is compared with.
-    arrivals.begin(LINK, &atomic(4, 5, form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
-    assert!(arrivals.space(LINK).is_empty(), "nothing is updated in part");
+    arrivals
+        .frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
+    assert!(arrivals.payload_space(LINK).is_empty(), "nothing is updated in part");
     for byte in [60, 70, 6, 9] {
         arrivals.chunk(LINK, &[byte]);
     }
-    assert_eq!(content(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
+    assert_eq!(read_region(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
     engine.transmit(&mut transport, &mut sink);
     let expected = [
         (1, Err(Outcome::Done)),
@@ -113,7 +126,7 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
         (3, Ok(vec![1, 13, 3, 4, 5, 6, 7, 8])),
         (4, Ok(vec![6, 7])),
     ];
-    assert_eq!(answers(&transport), expected);
+    assert_eq!(sent_answers(&transport), expected);
     assert!(sink.ended.is_empty(), "the target hears nothing of it");
     assert!(!engine.has_unsent());
 }
@@ -121,22 +134,22 @@ fn atomics_update_elements_and_answer_with_fetched_values() {
 #[test]
 fn atomic_without_access_rights_is_refused_and_changes_nothing() {
     let refused = |access, remote_atomics, header: Header| {
-        let (mut engine, region, mut transport, mut sink) = target(8, access);
-        engine.target.set_atomics(remote_atomics);
+        let (mut engine, region, mut transport, mut sink) = engine_with_region(8, access);
+        engine.target.set_atomic_access(remote_atomics);
         let payload = vec![1; header.payload_len_bytes() as usize];
         engine.arrivals(&mut sink).frame(LINK, &header, &payload);
         engine.transmit(&mut transport, &mut sink);
         assert!(transport.closed.is_empty());
-        match &answers(&transport)[..] {
+        match &sent_answers(&transport)[..] {
             [(5, Err(Outcome::Refused(refusal)))] => {
-                assert_eq!(content(&region), [0; 8]);
+                assert_eq!(read_region(&region), [0; 8]);
                 Some(*refusal)
             }
             [(5, _)] => None,
             other => panic!("{other:?}"),
         }
     };
-    let of = |kind, op| atomic(5, 0, form(kind, op, Datatype::Uint32, 2));
+    let of = |kind, op| atomic_header(5, 0, atomic_form(kind, op, Datatype::Uint32, 2));
     let (read, write) = (MrAccess::REMOTE_READ, MrAccess::REMOTE_WRITE);
     let is_refused = Some(Refusal::Access);
     for (header, needed) in [
@@ -151,9 +164,9 @@ fn atomic_without_access_rights_is_refused_and_changes_nothing() {
             assert_eq!(refused(ANYTHING, access, header), expected, "{header:?} by way of {access:?}");
         }
     }
-    let sum = form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint32, 2);
+    let sum = atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint32, 2);
     for address in [1, 8, u64::MAX] {
-        assert_eq!(refused(ANYTHING, ANYTHING, atomic(5, address, sum)), Some(Refusal::Range));
+        assert_eq!(refused(ANYTHING, ANYTHING, atomic_header(5, address, sum)), Some(Refusal::Range));
     }
     let unknown = Header::Atomic(Atomic { op: 5, key: KEY + 1, address: 0, form: sum });
     assert_eq!(refused(ANYTHING, ANYTHING, unknown), Some(Refusal::Key));
@@ -167,23 +180,23 @@ fn atomic_on_no_elements_ignores_its_target() {
         (AtomicKind::Fetch, AtomicOp::Read),
         (AtomicKind::Compare, AtomicOp::Cswap),
     ] {
-        let (mut engine, region, mut transport, mut sink) = target(8, MrAccess::empty());
-        let form = form(kind, op, Datatype::Uint32, 0);
+        let (mut engine, region, mut transport, mut sink) = engine_with_region(8, MrAccess::empty());
+        let form = atomic_form(kind, op, Datatype::Uint32, 0);
         for (op, key, address) in [(1, KEY, 0), (2, KEY, 9), (3, KEY + 1, 0)] {
             let header = Header::Atomic(Atomic { op, key, address, form });
             engine.arrivals(&mut sink).frame(LINK, &header, b"");
         }
         engine.transmit(&mut transport, &mut sink);
         let done = Err(Outcome::Done);
-        assert_eq!(answers(&transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
-        assert_eq!(content(&region), [0; 8]);
+        assert_eq!(sent_answers(&transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
+        assert_eq!(read_region(&region), [0; 8]);
         assert!(!engine.has_unsent() && engine.condemned.is_empty());
-        assert_eq!(engine.target.unanswered(LINK), (0, 0));
+        assert_eq!(engine.target.unanswered_counts(LINK), (0, 0));
         // Through an endpoint that is no target nothing is done, not even that.
-        engine.target.set_atomics(MrAccess::empty());
-        engine.arrivals(&mut sink).frame(LINK, &atomic(4, 0, form), b"");
+        engine.target.set_atomic_access(MrAccess::empty());
+        engine.arrivals(&mut sink).frame(LINK, &atomic_header(4, 0, form), b"");
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(answers(&transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
+        assert_eq!(sent_answers(&transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
     }
 }
 
@@ -192,24 +205,24 @@ fn atomic_on_no_elements_is_sent_and_answered() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
     for (context, local, op) in [
-        (1, base(b""), sum),
-        (2, fetch(b""), sum),
-        (3, fetch(b""), AtomicOp::Read),
-        (4, compare(b"", b""), swap),
+        (1, base_local(b""), sum),
+        (2, fetch_local(b""), sum),
+        (3, fetch_local(b""), AtomicOp::Read),
+        (4, compare_local(b"", b""), swap),
     ] {
-        engine.post_atomic(update(peer, local, op, context), &mut transport, &mut sink).unwrap();
-        let op = op_of_last(&transport);
+        engine.post_atomic(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
+        let op = last_sent_op(&transport);
         assert!(sink.ended.is_empty(), "it waits for its target");
         let done = Header::Answer { op, outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &done, b"");
-        assert_eq!(sink.take().remove(0).unwrap().context, context);
+        assert_eq!(sink.take_ended().remove(0).unwrap().context, context);
     }
-    let link = engine.links.of(LINK).unwrap();
+    let link = engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
     assert!(engine.condemned.is_empty());
     // What fetches something has not ended before that has come.
-    engine.post_atomic(update(peer, fetch(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
-    let done = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Done };
+    engine.post_atomic(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
+    let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed.len(), 1, "the peer breaks the protocol");
@@ -217,47 +230,50 @@ fn atomic_on_no_elements_is_sent_and_answered() {
 
 #[test]
 fn region_closed_while_operands_arrive_is_unchanged() {
-    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
-    let header = atomic(5, 0, form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
-    engine.arrivals(&mut sink).begin(LINK, &header);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
+    let header = atomic_header(5, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
+    engine.arrivals(&mut sink).frame_begun(LINK, &header);
     engine.arrivals(&mut sink).chunk(LINK, b"x");
     engine.target.regions().close(&region);
     engine.arrivals(&mut sink).chunk(LINK, b"y");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
-    assert_eq!(content(&region), [0; 8]);
+    assert_eq!(sent_answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
+    assert_eq!(read_region(&region), [0; 8]);
     // What was fetched before it was closed was fetched.
-    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
     engine.target.regions().close(&region);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(5, Ok(vec![0, 0]))]);
+    assert_eq!(sent_answers(&transport), [(5, Ok(vec![0, 0]))]);
 }
 
 #[test]
 fn atomic_results_resume_after_partial_sends() {
-    let (mut engine, _, mut transport, mut sink) = target(100, ANYTHING);
-    let peer = engine.peer(address(2));
-    let header = |op| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 50));
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(100, ANYTHING);
+    let peer = engine.intern_peer(address(2));
+    let header =
+        |op| atomic_header(op, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 50));
     engine.arrivals(&mut sink).frame(LINK, &header(5), b"");
     engine.arrivals(&mut sink).frame(LINK, &header(6), b"");
     transport.answers = [Sent::Full, Sent::Partial(10), Sent::Full, Sent::Partial(7)].into();
     for _ in 0..2 {
         engine.transmit(&mut transport, &mut sink);
     }
-    engine.post_send(send_to(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
-    assert!(headers_from(&transport, 0).contains(&untagged(1)) && !engine.has_unsent());
-    assert_eq!(engine.target.unanswered(LINK).1, 0);
+    assert_eq!(sent_answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
+    assert!(sent_headers_from(&transport, 0).contains(&untagged_header(1)) && !engine.has_unsent());
+    assert_eq!(engine.target.unanswered_counts(LINK).1, 0);
 }
 
 #[test]
 fn peer_that_leaves_fetched_values_unread_is_disconnected() {
-    let (mut engine, _, mut transport, mut sink) = target(ATOMIC_MAX_BYTES, ANYTHING);
-    let header = |op, count| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, count));
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(ATOMIC_MAX_BYTES, ANYTHING);
+    let header = |op, count| {
+        atomic_header(op, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, count))
+    };
     for op in 0..(ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES) as u64 {
         engine.arrivals(&mut sink).frame(LINK, &header(op, ATOMIC_MAX_BYTES), b"");
     }
@@ -272,11 +288,11 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
 
     // Those that fetch nothing, or are refused, are counted.
-    let (mut engine, _, mut transport, mut sink) = target(8, ANYTHING);
-    let kinds = [form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(8, ANYTHING);
+    let kinds = [atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
     for op in 0..=RMA_LINK_MAX_OPS as u64 {
         assert!(engine.condemned.is_empty());
-        engine.arrivals(&mut sink).frame(LINK, &atomic(op, op % 2 * 100, kinds[0]), b"x");
+        engine.arrivals(&mut sink).frame(LINK, &atomic_header(op, op % 2 * 100, kinds[0]), b"x");
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
@@ -285,22 +301,27 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
 #[test]
 fn base_atomic_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_atomic(update(peer, base(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink).unwrap();
-    let op = op_of_last(&transport);
-    let form = form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
-    assert_eq!(transport.sent, [(LINK, atomic(op, 3, form), b"ab".to_vec())]);
+    engine
+        .post_atomic(atomic_request(peer, base_local(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink)
+        .unwrap();
+    let op = last_sent_op(&transport);
+    let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
+    assert_eq!(transport.sent, [(LINK, atomic_header(op, 3, form), b"ab".to_vec())]);
     assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = sink.take().remove(0).unwrap();
+    let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
 
-    let request = AtomicRequest { signalled: Signalled::No, ..update(peer, base(b"x"), AtomicOp::Bor, 2) };
+    let request = AtomicRequest {
+        signalled: Signalled::No,
+        ..atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2)
+    };
     engine.post_atomic(request, &mut transport, &mut sink).unwrap();
     let refused = Outcome::Refused(Refusal::Range);
-    let answer = Header::Answer { op: op_of_last(&transport), outcome: refused };
+    let answer = Header::Answer { op: last_sent_op(&transport), outcome: refused };
     engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-    let failure = sink.take().remove(0).unwrap_err();
+    let failure = sink.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
     assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
 }
@@ -312,39 +333,43 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
     let sent = |bytes: &'static [u8]| Buffer::Sent(Bytes::from_static(bytes));
     let received = |bytes: &'static [u8]| Buffer::Received(BytesMut::from(bytes));
     for (context, local, op, payload, operand, compared) in [
-        (1, fetch(b"ab"), AtomicOp::Sum, &b"ab"[..], sent(b"ab"), Buffer::None),
-        (2, fetch(b"no"), AtomicOp::Read, b"", sent(b"no"), Buffer::None),
-        (3, compare(b"ab", b"cd"), AtomicOp::Cswap, b"abcd", sent(b"ab"), sent(b"cd")),
+        (1, fetch_local(b"ab"), AtomicOp::Sum, &b"ab"[..], sent(b"ab"), Buffer::None),
+        (2, fetch_local(b"no"), AtomicOp::Read, b"", sent(b"no"), Buffer::None),
+        (3, compare_local(b"ab", b"cd"), AtomicOp::Cswap, b"abcd", sent(b"ab"), sent(b"cd")),
     ] {
-        engine.post_atomic(update(peer, local, op, context), &mut transport, &mut sink).unwrap();
+        engine.post_atomic(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
         assert_eq!(transport.sent.last().unwrap().2, payload);
-        let op = op_of_last(&transport);
+        let op = last_sent_op(&transport);
         let data = Header::ReadData { op, len_bytes: 2 };
         if context == 1 {
             engine.arrivals(&mut sink).frame(LINK, &data, b"xy");
         } else {
             let mut arrivals = engine.arrivals(&mut sink);
-            arrivals.begin(LINK, &data);
+            arrivals.frame_begun(LINK, &data);
             arrivals.chunk(LINK, b"x");
-            arrivals.space(LINK)[0].copy_from_slice(b"y");
-            arrivals.placed(LINK, 1);
+            arrivals.payload_space(LINK)[0].copy_from_slice(b"y");
+            arrivals.bytes_placed(LINK, 1);
         }
-        let completion = sink.take().remove(0).unwrap();
+        let completion = sink.take_ended().remove(0).unwrap();
         assert_eq!((completion.context, completion.flags), (context, flags));
         let fetched = completion.buffer.into_fetched().unwrap();
         assert_eq!((fetched.result, fetched.operand, fetched.compare), (received(b"xy"), operand, compared));
     }
     // Of what failed nothing was fetched.
     engine
-        .post_atomic(update(peer, compare(b"ab", b"cd"), AtomicOp::Cswap, 4), &mut transport, &mut sink)
+        .post_atomic(
+            atomic_request(peer, compare_local(b"ab", b"cd"), AtomicOp::Cswap, 4),
+            &mut transport,
+            &mut sink,
+        )
         .unwrap();
-    let answer = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Refused(Refusal::Access) };
+    let answer = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Refused(Refusal::Access) };
     engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-    let failure = sink.take().remove(0).unwrap_err();
+    let failure = sink.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.flags), (Errno::EACCES, flags));
     let fetched = failure.completion.buffer.into_fetched().unwrap();
     assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
-    let link = engine.links.of(LINK).unwrap();
+    let link = engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
 }
 
@@ -366,25 +391,25 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             AtomicLocal::Compare {
                 operand: Source::raw(&segments(&operand)).unwrap(),
                 compare: Source::raw(&segments(&compared)).unwrap(),
-                result: room(10),
+                result: zeroed_destination(10),
             }
         };
         transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
-        let request = AtomicRequest { inject, ..update(peer, local, AtomicOp::Cswap, 1) };
+        let request = AtomicRequest { inject, ..atomic_request(peer, local, AtomicOp::Cswap, 1) };
         engine.post_atomic(request, &mut transport, &mut sink).unwrap();
-        let op = op_of_last(&transport);
+        let op = last_sent_op(&transport);
         if inject {
             (operand, compared) = ([0; 10], [0; 10]);
         }
-        engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+        engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
         for _ in 0..3 {
             engine.transmit(&mut transport, &mut sink);
         }
         assert_eq!(transport.sent[0].2, b"0123456789abcdefghij", "injected: {inject}");
-        assert_eq!(headers_from(&transport, 1), [untagged(1)], "the message waits for its turn");
+        assert_eq!(sent_headers_from(&transport, 1), [untagged_header(1)], "the message waits for its turn");
         assert_eq!((operand[0], compared[0]), if inject { (0, 0) } else { (b'0', b'a') });
         engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
-        assert_eq!(sink.contexts(), [2, 1]);
+        assert_eq!(sink.ended_contexts(), [2, 1]);
         assert!(engine.condemned.is_empty());
     }
 }
@@ -394,11 +419,11 @@ fn short_segmented_operands_are_sent_at_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"bc")];
     let local = AtomicLocal::Base { operand: Source::owned_vector(pieces.clone()).unwrap() };
-    engine.post_atomic(update(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    engine.post_atomic(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent[0].2, b"abc");
-    let done = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Done };
+    let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
-    assert_eq!(sink.take().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
+    assert_eq!(sink.take_ended().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
 }
 
 #[test]
@@ -409,26 +434,28 @@ fn invalid_atomic_is_refused_with_its_buffers() {
         (rejected.errno(), rejected.returned.into_buffer())
     };
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    let (errno, buffer) = refused(update(peer, base(b"ab"), swap, 1));
+    let (errno, buffer) = refused(atomic_request(peer, base_local(b"ab"), swap, 1));
     assert_eq!((errno, buffer), (Errno::EOPNOTSUPP, Buffer::Sent(Bytes::from_static(b"ab"))));
-    assert_eq!(refused(update(peer, base(b"ab"), AtomicOp::Read, 1)).0, Errno::EOPNOTSUPP);
-    assert_eq!(refused(update(peer, compare(b"a", b"b"), sum, 1)).0, Errno::EOPNOTSUPP);
+    assert_eq!(refused(atomic_request(peer, base_local(b"ab"), AtomicOp::Read, 1)).0, Errno::EOPNOTSUPP);
+    assert_eq!(refused(atomic_request(peer, compare_local(b"a", b"b"), sum, 1)).0, Errno::EOPNOTSUPP);
     let complex = AtomicRequest {
         datatype: Datatype::FloatComplex,
-        ..update(peer, base(b"01234567"), AtomicOp::Max, 1)
+        ..atomic_request(peer, base_local(b"01234567"), AtomicOp::Max, 1)
     };
     assert_eq!(refused(complex).0, Errno::EOPNOTSUPP);
-    let part = AtomicRequest { datatype: Datatype::Uint16, ..update(peer, base(b"abc"), sum, 1) };
+    let part =
+        AtomicRequest { datatype: Datatype::Uint16, ..atomic_request(peer, base_local(b"abc"), sum, 1) };
     assert_eq!(refused(part).0, Errno::EINVAL);
-    let (errno, buffer) = refused(update(peer, compare(b"ab", b"c"), swap, 1));
+    let (errno, buffer) = refused(atomic_request(peer, compare_local(b"ab", b"c"), swap, 1));
     let fetched = buffer.into_fetched().unwrap();
     assert_eq!((errno, fetched.compare), (Errno::EINVAL, Buffer::Sent(Bytes::from_static(b"c"))));
-    let short = AtomicLocal::Fetch { operand: source(b"ab"), result: room(1) };
-    assert_eq!(refused(update(peer, short, sum, 1)).0, Errno::EINVAL);
+    let short = AtomicLocal::Fetch { operand: static_source(b"ab"), result: zeroed_destination(1) };
+    assert_eq!(refused(atomic_request(peer, short, sum, 1)).0, Errno::EINVAL);
     let long: &'static [u8] = &[1; ATOMIC_MAX_BYTES + 1];
-    assert_eq!(refused(update(peer, fetch(long), sum, 1)).0, Errno::EMSGSIZE);
+    assert_eq!(refused(atomic_request(peer, fetch_local(long), sum, 1)).0, Errno::EMSGSIZE);
     engine.config.tx_depth_ops = 0;
-    let rejected = engine.post_atomic(update(peer, fetch(b"ab"), sum, 1), &mut transport, &mut sink);
+    let rejected =
+        engine.post_atomic(atomic_request(peer, fetch_local(b"ab"), sum, 1), &mut transport, &mut sink);
     assert_eq!(rejected.unwrap_err().errno(), Errno::EAGAIN);
     assert!(transport.sent.is_empty() && sink.ended.is_empty());
 }
@@ -437,17 +464,19 @@ fn invalid_atomic_is_refused_with_its_buffers() {
 fn atomics_keep_queue_order_and_fences_wait_for_them() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Full].into();
-    engine.post_atomic(update(peer, fetch(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let fenced = AtomicRequest { fence: true, ..update(peer, base(b"b"), AtomicOp::Sum, 3) };
+    engine
+        .post_atomic(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink)
+        .unwrap();
+    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let fenced = AtomicRequest { fence: true, ..atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3) };
     engine.post_atomic(fenced, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"n", 4), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"n", 4), &mut transport, &mut sink).unwrap();
     for _ in 0..3 {
         engine.transmit(&mut transport, &mut sink);
     }
     assert_eq!(transport.sent.len(), 2, "the fence holds");
     let Header::Atomic(Atomic { op, .. }) = transport.sent[0].1 else { panic!("not the first") };
-    assert_eq!(transport.sent[1].1, untagged(1));
+    assert_eq!(transport.sent[1].1, untagged_header(1));
     engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 1 }, b"x");
     for _ in 0..2 {
         engine.transmit(&mut transport, &mut sink);
@@ -456,9 +485,9 @@ fn atomics_keep_queue_order_and_fences_wait_for_them() {
         Header::Atomic(Atomic { op, .. }) => op,
         other => panic!("{other:?}"),
     };
-    assert_eq!(transport.sent[3].1, untagged(1));
+    assert_eq!(transport.sent[3].1, untagged_header(1));
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(sink.contexts(), [2, 1, 4, 3]);
+    assert_eq!(sink.ended_contexts(), [2, 1, 4, 3]);
 }
 
 #[test]
@@ -467,7 +496,7 @@ fn fetching_atomics_in_flight_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
     for context in 0..=count as u64 {
-        let request = update(peer, fetch(&LONG), AtomicOp::Sum, context);
+        let request = atomic_request(peer, fetch_local(&LONG), AtomicOp::Sum, context);
         engine.post_atomic(request, &mut transport, &mut sink).unwrap();
     }
     engine.transmit(&mut transport, &mut sink);
@@ -480,7 +509,7 @@ fn fetching_atomics_in_flight_are_limited() {
 
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        let request = update(peer, base(b"x"), AtomicOp::Sum, context);
+        let request = atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context);
         engine.post_atomic(request, &mut transport, &mut sink).unwrap();
     }
     assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
@@ -490,14 +519,21 @@ fn fetching_atomics_in_flight_are_limited() {
 fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_atomic(update(peer, fetch(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-    engine.post_atomic(update(peer, base(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink).unwrap();
+    engine
+        .post_atomic(atomic_request(peer, fetch_local(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink)
+        .unwrap();
+    engine
+        .post_atomic(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink)
+        .unwrap();
     assert!(engine.cancel(1, &mut sink).is_err());
     engine.cancel(2, &mut sink).unwrap();
-    engine.arrivals(&mut sink).begin(LINK, &Header::ReadData { op: op_of_last(&transport), len_bytes: 2 });
+    engine
+        .arrivals(&mut sink)
+        .frame_begun(LINK, &Header::ReadData { op: last_sent_op(&transport), len_bytes: 2 });
     engine.arrivals(&mut sink).chunk(LINK, b"x");
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    let errors: Vec<_> = sink.take().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    let errors: Vec<_> =
+        sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
     assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
     assert_eq!(engine.outstanding_sends(), 0);
 }
@@ -505,41 +541,41 @@ fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
 #[test]
 fn invalid_answer_to_atomic_ends_the_link() {
     type Headers = fn(u64) -> Vec<Header>;
-    fn done(op: u64) -> Header {
+    fn done_answer(op: u64) -> Header {
         Header::Answer { op, outcome: Outcome::Done }
     }
-    fn data(op: u64, len_bytes: u64) -> Header {
+    fn read_data_header(op: u64, len_bytes: u64) -> Header {
         Header::ReadData { op, len_bytes }
     }
     let cases: [(AtomicLocal, Headers); 10] = [
-        (base(b"xy"), |op| vec![done(op + 1)]),
-        (base(b"xy"), |op| vec![Header::Answer { op, outcome: Outcome::Fault }]),
-        (base(b"xy"), |op| vec![data(op, 2)]),
-        (base(b"xy"), |op| vec![Header::Clear { op, cannot_pull: false }]),
-        (base(b"xy"), |op| vec![Header::Done { op, fault: false }]),
-        (base(b"xy"), |op| vec![done(op), done(op)]),
-        (fetch(b"xy"), |op| vec![done(op)]),
-        (fetch(b"xy"), |op| vec![data(op, 1)]),
-        (fetch(b"xy"), |op| vec![data(op, 3)]),
-        (fetch(b"xy"), |op| vec![data(op, 2), done(op)]),
+        (base_local(b"xy"), |op| vec![done_answer(op + 1)]),
+        (base_local(b"xy"), |op| vec![Header::Answer { op, outcome: Outcome::Fault }]),
+        (base_local(b"xy"), |op| vec![read_data_header(op, 2)]),
+        (base_local(b"xy"), |op| vec![Header::Clear { op, cannot_pull: false }]),
+        (base_local(b"xy"), |op| vec![Header::Done { op, fault: false }]),
+        (base_local(b"xy"), |op| vec![done_answer(op), done_answer(op)]),
+        (fetch_local(b"xy"), |op| vec![done_answer(op)]),
+        (fetch_local(b"xy"), |op| vec![read_data_header(op, 1)]),
+        (fetch_local(b"xy"), |op| vec![read_data_header(op, 3)]),
+        (fetch_local(b"xy"), |op| vec![read_data_header(op, 2), done_answer(op)]),
     ];
     for (local, headers) in cases {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_atomic(update(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-        for header in headers(op_of_last(&transport)) {
+        engine.post_atomic(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+        for header in headers(last_sent_op(&transport)) {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
             engine.arrivals(&mut sink).frame(LINK, &header, &payload);
         }
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(sink.contexts(), [1]);
+        assert_eq!(sink.ended_contexts(), [1]);
     }
     // An answer before the operands were sent is none.
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3)].into();
-    let long = fetch(b"more than inline");
-    engine.post_atomic(update(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-    let early = data(op_of_last(&transport), 16);
+    let long = fetch_local(b"more than inline");
+    engine.post_atomic(atomic_request(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    let early = read_data_header(last_sent_op(&transport), 16);
     engine.arrivals(&mut sink).frame(LINK, &early, b"more than inline");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);

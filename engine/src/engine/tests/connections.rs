@@ -1,8 +1,8 @@
 //! Connections: how they are made, how they end, and how peers are refused that break the protocol.
 
-mod anything;
 mod half_frames;
 mod over_loopback;
+mod random_frames;
 
 use std::mem;
 
@@ -19,38 +19,44 @@ const NUMBER: u64 = 0x5eed;
 const OWN: LinkId = LinkId(0);
 const OTHER: LinkId = LinkId(7);
 
-fn engine(role: EndpointRole) -> (Engine, Scripted, Recorder) {
+fn engine_with_role(role: EndpointRole) -> (Engine, Scripted, Recorder) {
     let engine = Engine::new(Config { role, ..Config::default() });
     (engine, Scripted::default(), Recorder::default())
 }
 
-fn step(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
+fn handshake_header(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
     Header::Connection(Handshake { step, number, data_bytes: data.len() as u16 })
 }
 
-fn up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {
-    engine.arrivals(sink).link(id, LinkEvent::Up { peer: address(port), instance });
+fn bring_link_up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {
+    engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(port), instance });
 }
 
-fn hear(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: Header, data: &[u8]) {
+fn receive_frame(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: Header, data: &[u8]) {
     engine.arrivals(sink).frame(id, &header, data);
 }
 
 /// An endpoint that has asked the passive endpoint at port 2, and whose request has left.
-fn asking() -> (Engine, Scripted, Recorder) {
-    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+fn asking_engine() -> (Engine, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     engine.connect(address(2), NUMBER, b"please", &mut transport, &mut sink).unwrap();
-    up(&mut engine, &mut sink, OWN, 2, 1);
+    bring_link_up(&mut engine, &mut sink, OWN, 2, 1);
     (engine, transport, sink)
 }
 
 /// An endpoint that is connected by link 7 with the one at port 3.
-fn connected() -> (Engine, PeerId, Scripted, Recorder) {
-    let (mut engine, mut transport, mut sink) = asking();
-    up(&mut engine, &mut sink, OTHER, 3, 1);
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome");
+fn connected_engine() -> (Engine, PeerId, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = asking_engine();
+    bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
+    receive_frame(
+        &mut engine,
+        &mut sink,
+        OTHER,
+        handshake_header(HandshakeStep::Accept, NUMBER, b"welcome"),
+        b"welcome",
+    );
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Connected { data: b"welcome"[..].into() }]);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Connected { data: b"welcome"[..].into() }]);
     assert_eq!(mem::take(&mut transport.closed), [(OWN, Close::Drain)]);
     let peer = engine.connected_peer().expect("it is for connections").expect("it is connected");
     transport.sent.clear();
@@ -58,8 +64,8 @@ fn connected() -> (Engine, PeerId, Scripted, Recorder) {
 }
 
 /// An endpoint that accepts the request of the one at port 4.
-fn accepting() -> (Engine, Scripted, Recorder) {
-    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+fn accepting_engine() -> (Engine, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     let requester = Requester { address: address(4), instance: 9, number: NUMBER };
     engine.accept(requester, b"welcome", &mut transport).unwrap();
     engine.transmit(&mut transport, &mut sink);
@@ -68,101 +74,119 @@ fn accepting() -> (Engine, Scripted, Recorder) {
 }
 
 /// A passive endpoint that listens, and has been asked by the endpoint at port 4 over link 7.
-fn asked() -> (Engine, Request, Scripted, Recorder) {
-    let (mut engine, transport, mut sink) = engine(EndpointRole::Passive);
+fn passive_engine_with_request() -> (Engine, Request, Scripted, Recorder) {
+    let (mut engine, transport, mut sink) = engine_with_role(EndpointRole::Passive);
     engine.listen(Some(1)).unwrap();
-    up(&mut engine, &mut sink, OTHER, 4, 9);
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Request, NUMBER, b"please"), b"please");
-    let [ConnectionEvent::Requested(request)] = &mem::take(&mut sink.events)[..] else {
+    bring_link_up(&mut engine, &mut sink, OTHER, 4, 9);
+    receive_frame(
+        &mut engine,
+        &mut sink,
+        OTHER,
+        handshake_header(HandshakeStep::Request, NUMBER, b"please"),
+        b"please",
+    );
+    let [ConnectionReport::Requested(request)] = &mem::take(&mut sink.events)[..] else {
         panic!("it was asked");
     };
     (engine, request.clone(), transport, sink)
 }
 
-fn failed(sink: &mut Recorder) -> ConnectionError {
+fn take_failure(sink: &mut Recorder) -> ConnectionError {
     match &mem::take(&mut sink.events)[..] {
-        [ConnectionEvent::Failed(error)] => error.clone(),
+        [ConnectionReport::Failed(error)] => error.clone(),
         other => panic!("not one failure: {other:?}"),
     }
 }
 
 #[test]
 fn requester_sends_request_and_confirms_accept() {
-    let (mut engine, mut transport, mut sink) = asking();
+    let (mut engine, mut transport, mut sink) = asking_engine();
     assert_eq!(transport.connected, [address(2)]);
-    assert_eq!(transport.sent, [(OWN, step(HandshakeStep::Request, NUMBER, b"please"), b"please".to_vec())]);
+    assert_eq!(
+        transport.sent,
+        [(OWN, handshake_header(HandshakeStep::Request, NUMBER, b"please"), b"please".to_vec())]
+    );
     assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    up(&mut engine, &mut sink, OTHER, 3, 1);
-    let accept = step(HandshakeStep::Accept, NUMBER, b"welcome");
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
+    let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"welcome");
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     // In pieces, as over a stream; and what follows at once is heard.
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(OTHER, &accept);
+    arrivals.frame_begun(OTHER, &accept);
     arrivals.chunk(OTHER, b"wel");
-    assert!(arrivals.space(OTHER).is_empty());
+    assert!(arrivals.payload_space(OTHER).is_empty());
     arrivals.chunk(OTHER, b"come");
-    arrivals.frame(OTHER, &untagged(5), b"first");
-    assert_eq!(sink.events, [ConnectionEvent::Connected { data: b"welcome"[..].into() }]);
-    assert_eq!(received(&sink.ended[0]), b"first");
+    arrivals.frame(OTHER, &untagged_header(5), b"first");
+    assert_eq!(sink.events, [ConnectionReport::Connected { data: b"welcome"[..].into() }]);
+    assert_eq!(received_bytes(&sink.ended[0]), b"first");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.last(), Some(&(OTHER, step(HandshakeStep::Confirm, NUMBER, b""), vec![])));
+    assert_eq!(
+        transport.sent.last(),
+        Some(&(OTHER, handshake_header(HandshakeStep::Confirm, NUMBER, b""), vec![]))
+    );
     assert_eq!(transport.closed, [(OWN, Close::Drain)]);
     let peer = engine.connected_peer().unwrap().unwrap();
-    assert_eq!(engine.peers().address(peer), address(3));
-    engine.post_send(send_to(peer, b"x", 1), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last(), Some(&(OTHER, untagged(1), b"x".to_vec())));
+    assert_eq!(engine.peers().address_of(peer), address(3));
+    engine.post_send(send_request(peer, b"x", 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last(), Some(&(OTHER, untagged_header(1), b"x".to_vec())));
     assert_eq!(transport.connected.len(), 1);
 }
 
 #[test]
 fn acceptor_is_connected_once_its_accept_is_sent() {
-    let (mut engine, mut transport, mut sink) = accepting();
+    let (mut engine, mut transport, mut sink) = accepting_engine();
     assert_eq!(transport.connected, [address(4)]);
-    up(&mut engine, &mut sink, OWN, 4, 9);
+    bring_link_up(&mut engine, &mut sink, OWN, 4, 9);
     transport.answers = [Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
     assert!(sink.events.is_empty());
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent, [(OWN, step(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome".to_vec())]);
-    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Connected { data: Box::default() }]);
-    hear(&mut engine, &mut sink, OWN, step(HandshakeStep::Confirm, NUMBER, b""), b"");
-    assert_eq!(sink.events, [ConnectionEvent::Confirmed]);
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OWN, untagged(5), b"hello");
-    assert_eq!(received(&sink.ended[0]), b"hello");
+    assert_eq!(
+        transport.sent,
+        [(OWN, handshake_header(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome".to_vec())]
+    );
+    assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Connected { data: Box::default() }]);
+    receive_frame(&mut engine, &mut sink, OWN, handshake_header(HandshakeStep::Confirm, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionReport::Confirmed]);
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OWN, untagged_header(5), b"hello");
+    assert_eq!(received_bytes(&sink.ended[0]), b"hello");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 }
 
 #[test]
 fn request_is_reported_and_can_be_rejected() {
-    let (mut engine, request, mut transport, mut sink) = asked();
+    let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
     let from = Requester { address: address(4), instance: 9, number: NUMBER };
     assert_eq!((request.from, &*request.data), (from, &b"please"[..]));
     transport.answers = [Sent::Partial(1)].into();
     engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
     assert!(transport.closed.is_empty() && engine.has_unsent());
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent, [(OTHER, step(HandshakeStep::Reject, NUMBER, b"no"), b"no".to_vec())]);
+    assert_eq!(
+        transport.sent,
+        [(OTHER, handshake_header(HandshakeStep::Reject, NUMBER, b"no"), b"no".to_vec())]
+    );
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert!(!engine.has_unsent());
     // Once more is once too often, and does nothing.
     engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
-    engine.settle(request.id, &mut transport, &mut sink);
+    engine.settle_request(request.id, &mut transport, &mut sink);
     assert_eq!((transport.sent.len(), transport.closed.len()), (1, 1));
 }
 
 #[test]
 fn rejected_requester_gets_data_and_fails() {
-    let (mut engine, mut transport, mut sink) = asking();
-    engine.post_receive(receive(8, 5), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OWN, step(HandshakeStep::Reject, NUMBER, b"no"), b"no");
-    let error = failed(&mut sink);
+    let (mut engine, mut transport, mut sink) = asking_engine();
+    engine.post_receive(receive_request(8, 5), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OWN, handshake_header(HandshakeStep::Reject, NUMBER, b"no"), b"no");
+    let error = take_failure(&mut sink);
     assert_eq!(error, ConnectionError::Rejected { data: b"no"[..].into() });
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OWN, Close::Drain)]);
-    assert_eq!(sink.contexts(), [5], "nothing will ever arrive for it");
+    assert_eq!(sink.ended_contexts(), [5], "nothing will ever arrive for it");
     let again = engine.connect(address(2), 1, b"", &mut transport, &mut sink);
     assert_eq!(again.unwrap_err().errno(), Errno::EOPBADSTATE);
 }
@@ -170,13 +194,19 @@ fn rejected_requester_gets_data_and_fails() {
 #[test]
 fn passive_endpoint_without_backlog_rejects_requests() {
     for backlog_requests in [None, Some(0)] {
-        let (mut engine, mut transport, mut sink) = engine(EndpointRole::Passive);
+        let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Passive);
         engine.listen(backlog_requests).unwrap();
-        up(&mut engine, &mut sink, OTHER, 4, 9);
-        hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Request, NUMBER, b""), b"");
+        bring_link_up(&mut engine, &mut sink, OTHER, 4, 9);
+        receive_frame(
+            &mut engine,
+            &mut sink,
+            OTHER,
+            handshake_header(HandshakeStep::Request, NUMBER, b""),
+            b"",
+        );
         engine.transmit(&mut transport, &mut sink);
         assert!(sink.events.is_empty());
-        assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Reject, NUMBER, b"")]);
+        assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
         assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     }
 }
@@ -184,29 +214,35 @@ fn passive_endpoint_without_backlog_rejects_requests() {
 #[test]
 fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let request = step(HandshakeStep::Request, NUMBER, b"please");
+    let request = handshake_header(HandshakeStep::Request, NUMBER, b"please");
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(OTHER, &request);
+    arrivals.frame_begun(OTHER, &request);
     arrivals.chunk(OTHER, b"please");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Reject, NUMBER, b"")]);
+    assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
     assert!(transport.closed.is_empty());
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, untagged(5), b"still");
-    assert_eq!(received(&sink.ended[0]), b"still");
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"still");
+    assert_eq!(received_bytes(&sink.ended[0]), b"still");
     // A peer that ignores the answer gets no second one.
-    hear(&mut engine, &mut sink, OTHER, request, b"please");
-    hear(&mut engine, &mut sink, OTHER, request, b"please");
+    receive_frame(&mut engine, &mut sink, OTHER, request, b"please");
+    receive_frame(&mut engine, &mut sink, OTHER, request, b"please");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
 }
 
 #[test]
 fn backlog_counts_only_waiting_requests() {
-    let (mut engine, first, mut transport, mut sink) = asked();
+    let (mut engine, first, mut transport, mut sink) = passive_engine_with_request();
     let mut ask = |engine: &mut Engine, transport: &mut Scripted, link: u32| {
-        up(engine, &mut sink, LinkId(link), 100 + link as u16, 1);
-        hear(engine, &mut sink, LinkId(link), step(HandshakeStep::Request, u64::from(link), b""), b"");
+        bring_link_up(engine, &mut sink, LinkId(link), 100 + link as u16, 1);
+        receive_frame(
+            engine,
+            &mut sink,
+            LinkId(link),
+            handshake_header(HandshakeStep::Request, u64::from(link), b""),
+            b"",
+        );
         engine.transmit(transport, &mut sink);
         !mem::take(&mut sink.events).is_empty()
     };
@@ -214,7 +250,7 @@ fn backlog_counts_only_waiting_requests() {
     engine.begin_accepting(first.id);
     assert!(ask(&mut engine, &mut transport, 21));
     assert!(!ask(&mut engine, &mut transport, 22));
-    engine.arrivals(&mut Recorder::default()).link(LinkId(21), LinkEvent::Down(RESET));
+    engine.arrivals(&mut Recorder::default()).link_event(LinkId(21), LinkEvent::Down(RESET));
     assert!(ask(&mut engine, &mut transport, 23), "a requester that is gone does not wait");
     engine.listen(Some(2)).unwrap();
     assert!(ask(&mut engine, &mut transport, 24));
@@ -225,35 +261,35 @@ fn backlog_counts_only_waiting_requests() {
 #[test]
 fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
     for error in [LinkError::Closed, RESET] {
-        let (mut engine, request, mut transport, mut sink) = asked();
-        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error.clone()));
-        assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Withdrawn(request.id)]);
+        let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
+        engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error.clone()));
+        assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Withdrawn(request.id)]);
         // To answer it is in vain, and no mistake.
         engine.begin_accepting(request.id);
-        engine.settle(request.id, &mut transport, &mut sink);
+        engine.settle_request(request.id, &mut transport, &mut sink);
         engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
         assert!(sink.events.is_empty() && transport.sent.is_empty() && transport.closed.is_empty());
 
-        let (mut engine, request, _, mut sink) = asked();
+        let (mut engine, request, _, mut sink) = passive_engine_with_request();
         engine.begin_accepting(request.id);
-        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error));
+        engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(error));
         assert!(sink.events.is_empty(), "the acceptor finds out by itself");
     }
     // As does one that has more to say than a request.
-    let (mut engine, request, mut transport, mut sink) = asked();
-    hear(&mut engine, &mut sink, OTHER, untagged(1), b"x");
-    assert_eq!(sink.events, [ConnectionEvent::Withdrawn(request.id)]);
+    let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(1), b"x");
+    assert_eq!(sink.events, [ConnectionReport::Withdrawn(request.id)]);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
 }
 
 #[test]
 fn request_link_stays_open_until_settled() {
-    let (mut engine, request, mut transport, mut sink) = asked();
+    let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
     engine.begin_accepting(request.id);
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
-    engine.settle(request.id, &mut transport, &mut sink);
+    engine.settle_request(request.id, &mut transport, &mut sink);
     assert_eq!((transport.sent.len(), &transport.closed[..]), (0, &[(OTHER, Close::Drain)][..]));
 }
 
@@ -266,62 +302,62 @@ fn connect_attempt_ends_with_its_link() {
         (LinkError::Denied("not you"), Errno::EACCES),
     ];
     for (error, errno) in cases {
-        let (mut engine, _, mut sink) = asking();
-        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
-        assert_eq!(failed(&mut sink).errno(), errno);
+        let (mut engine, _, mut sink) = asking_engine();
+        engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error));
+        assert_eq!(take_failure(&mut sink).errno(), errno);
     }
     // The link ends before it was up: no endpoint is at the address any more.
-    let (mut never_up, mut transport, mut sink) = engine(EndpointRole::Connected);
+    let (mut never_up, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
-    never_up.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
-    assert_eq!(failed(&mut sink), ConnectionError::NotListening);
-    let (mut engine, _, mut sink) = asking();
-    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
-    assert_eq!(failed(&mut sink), ConnectionError::Link(RESET));
+    never_up.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
+    assert_eq!(take_failure(&mut sink), ConnectionError::NotListening);
+    let (mut engine, _, mut sink) = asking_engine();
+    engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
+    assert_eq!(take_failure(&mut sink), ConnectionError::Link(RESET));
     // The acceptor may still connect after the passive endpoint is gone.
-    let (mut engine, mut transport, mut sink) = asking();
+    let (mut engine, mut transport, mut sink) = asking_engine();
     for (link, port) in [(LinkId(20), 20), (LinkId(21), 21)] {
-        up(&mut engine, &mut sink, link, port, 1);
+        bring_link_up(&mut engine, &mut sink, link, port, 1);
     }
-    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
-    engine.arrivals(&mut sink).link(LinkId(20), LinkEvent::Down(RESET));
+    engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(LinkError::Closed));
+    engine.arrivals(&mut sink).link_event(LinkId(20), LinkEvent::Down(RESET));
     assert!(sink.events.is_empty());
     // Numbers of links are used again.
-    up(&mut engine, &mut sink, OWN, 22, 1);
-    hear(&mut engine, &mut sink, LinkId(21), untagged(1), b"x");
+    bring_link_up(&mut engine, &mut sink, OWN, 22, 1);
+    receive_frame(&mut engine, &mut sink, LinkId(21), untagged_header(1), b"x");
     assert!(sink.events.is_empty());
-    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
-    assert_eq!(failed(&mut sink), ConnectionError::NotListening);
+    engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
+    assert_eq!(take_failure(&mut sink), ConnectionError::NotListening);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(21), Close::Abort)]);
-    let (mut engine, _, mut sink) = asking();
-    up(&mut engine, &mut sink, OTHER, 3, 1);
-    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
-    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    let (mut engine, _, mut sink) = asking_engine();
+    bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
+    engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(LinkError::Closed));
+    receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Accept, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
     for error in [LinkError::System(Errno::ECONNREFUSED), LinkError::Closed, RESET] {
-        let (mut engine, _, mut sink) = accepting();
-        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
-        assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
+        let (mut engine, _, mut sink) = accepting_engine();
+        engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error));
+        assert_eq!(take_failure(&mut sink), ConnectionError::RequesterGone);
     }
 }
 
 #[test]
 fn accept_fails_with_link_error_if_requester_is_unreachable() {
     for errno in [Errno::EMFILE, Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
-        let (mut engine, _, mut sink) = accepting();
+        let (mut engine, _, mut sink) = accepting_engine();
         let error = LinkError::System(errno);
-        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error.clone()));
-        let failure = failed(&mut sink);
+        engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(error.clone()));
+        let failure = take_failure(&mut sink);
         assert_eq!((failure.errno(), failure), (errno, ConnectionError::Link(error)));
     }
 }
 
 #[test]
 fn accept_fails_if_another_instance_has_the_requesters_address() {
-    let (mut engine, mut transport, mut sink) = accepting();
-    up(&mut engine, &mut sink, OWN, 4, 8);
-    assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
+    let (mut engine, mut transport, mut sink) = accepting_engine();
+    bring_link_up(&mut engine, &mut sink, OWN, 4, 8);
+    assert_eq!(take_failure(&mut sink), ConnectionError::RequesterGone);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OWN, Close::Abort)]);
 }
@@ -330,8 +366,8 @@ fn accept_fails_if_another_instance_has_the_requesters_address() {
 fn frame_out_of_place_ends_a_link_that_connects() {
     type Made = (Engine, Scripted, Recorder);
     let all = |number: u64| {
-        HandshakeStep::ALL.map(|of| step(of, number, b"")).into_iter().chain([
-            untagged(0),
+        HandshakeStep::ALL.map(|of| handshake_header(of, number, b"")).into_iter().chain([
+            untagged_header(0),
             Header::Ack { received: 0 },
             Header::Credit { granted_bytes: u64::MAX },
             Header::Fence { matched: false },
@@ -342,11 +378,11 @@ fn frame_out_of_place_ends_a_link_that_connects() {
     // ends with it.
     type Case = (fn() -> Made, LinkId, Option<HandshakeStep>, bool);
     let cases: [Case; 4] = [
-        (|| asking(), OWN, Some(HandshakeStep::Reject), true),
+        (|| asking_engine(), OWN, Some(HandshakeStep::Reject), true),
         (
             || {
-                let (mut engine, transport, mut sink) = asking();
-                up(&mut engine, &mut sink, OTHER, 3, 1);
+                let (mut engine, transport, mut sink) = asking_engine();
+                bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
                 (engine, transport, sink)
             },
             OTHER,
@@ -355,8 +391,8 @@ fn frame_out_of_place_ends_a_link_that_connects() {
         ),
         (
             || {
-                let (mut engine, transport, mut sink) = accepting();
-                up(&mut engine, &mut sink, OWN, 4, 9);
+                let (mut engine, transport, mut sink) = accepting_engine();
+                bring_link_up(&mut engine, &mut sink, OWN, 4, 9);
                 (engine, transport, sink)
             },
             OWN,
@@ -365,7 +401,7 @@ fn frame_out_of_place_ends_a_link_that_connects() {
         ),
         (
             || {
-                let (engine, _, transport, sink) = asked();
+                let (engine, _, transport, sink) = passive_engine_with_request();
                 (engine, transport, sink)
             },
             OTHER,
@@ -376,20 +412,20 @@ fn frame_out_of_place_ends_a_link_that_connects() {
     for (case, (make, link, proper, is_attempt)) in cases.into_iter().enumerate() {
         for number in [NUMBER, NUMBER ^ 1, 0] {
             for header in all(number) {
-                let is_proper = proper.is_some_and(|of| header == step(of, NUMBER, b""));
+                let is_proper = proper.is_some_and(|of| header == handshake_header(of, NUMBER, b""));
                 if is_proper {
                     continue;
                 }
                 let (mut engine, mut transport, mut sink) = make();
-                hear(&mut engine, &mut sink, link, header, b"");
+                receive_frame(&mut engine, &mut sink, link, header, b"");
                 engine.transmit(&mut transport, &mut sink);
                 assert!(transport.closed.contains(&(link, Close::Abort)), "{case}: {header:?}");
                 let events = mem::take(&mut sink.events);
-                let is_failed = matches!(events[..], [ConnectionEvent::Failed(_)]);
+                let is_failed = matches!(events[..], [ConnectionReport::Failed(_)]);
                 assert!(is_failed == is_attempt && events.len() <= 1, "{case}: {header:?}: {events:?}");
                 // What still arrives on the link is ignored.
-                hear(&mut engine, &mut sink, link, untagged(1), b"x");
-                engine.arrivals(&mut sink).begin(link, &untagged(9));
+                receive_frame(&mut engine, &mut sink, link, untagged_header(1), b"x");
+                engine.arrivals(&mut sink).frame_begun(link, &untagged_header(9));
                 engine.arrivals(&mut sink).chunk(link, b"abc");
                 engine.transmit(&mut transport, &mut sink);
                 assert!(sink.events.is_empty() && sink.ended.is_empty(), "{case}: {header:?}");
@@ -402,24 +438,30 @@ fn frame_out_of_place_ends_a_link_that_connects() {
 fn unexpected_link_is_aborted_by_endpoint_that_is_not_listening() {
     type Make = fn() -> (Engine, Scripted, Recorder);
     let makes: [Make; 4] = [
-        || engine(EndpointRole::Connected),
-        || accepting(),
+        || engine_with_role(EndpointRole::Connected),
+        || accepting_engine(),
         || {
-            let (engine, _, transport, sink) = connected();
+            let (engine, _, transport, sink) = connected_engine();
             (engine, transport, sink)
         },
         || {
-            let (mut engine, transport, mut sink) = asking();
-            engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
+            let (mut engine, transport, mut sink) = asking_engine();
+            engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(RESET));
             sink.events.clear();
             (engine, transport, sink)
         },
     ];
     for make in makes {
         let (mut engine, mut transport, mut sink) = make();
-        up(&mut engine, &mut sink, LinkId(30), 5, 1);
-        hear(&mut engine, &mut sink, LinkId(30), untagged(1), b"x");
-        hear(&mut engine, &mut sink, LinkId(30), step(HandshakeStep::Accept, NUMBER, b""), b"");
+        bring_link_up(&mut engine, &mut sink, LinkId(30), 5, 1);
+        receive_frame(&mut engine, &mut sink, LinkId(30), untagged_header(1), b"x");
+        receive_frame(
+            &mut engine,
+            &mut sink,
+            LinkId(30),
+            handshake_header(HandshakeStep::Accept, NUMBER, b""),
+            b"",
+        );
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, [(LinkId(30), Close::Abort)]);
         assert!(sink.events.is_empty() && sink.ended.is_empty());
@@ -428,16 +470,28 @@ fn unexpected_link_is_aborted_by_endpoint_that_is_not_listening() {
 
 #[test]
 fn second_accept_and_other_links_are_closed_once_connected() {
-    let (mut engine, mut transport, mut sink) = asking();
+    let (mut engine, mut transport, mut sink) = asking_engine();
     for link in [20, 21, 22] {
-        up(&mut engine, &mut sink, LinkId(link), link as u16, 1);
+        bring_link_up(&mut engine, &mut sink, LinkId(link), link as u16, 1);
     }
-    hear(&mut engine, &mut sink, LinkId(21), step(HandshakeStep::Accept, NUMBER, b""), b"");
-    hear(&mut engine, &mut sink, LinkId(20), step(HandshakeStep::Accept, NUMBER, b""), b"");
+    receive_frame(
+        &mut engine,
+        &mut sink,
+        LinkId(21),
+        handshake_header(HandshakeStep::Accept, NUMBER, b""),
+        b"",
+    );
+    receive_frame(
+        &mut engine,
+        &mut sink,
+        LinkId(20),
+        handshake_header(HandshakeStep::Accept, NUMBER, b""),
+        b"",
+    );
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
     let peer = engine.connected_peer().unwrap().unwrap();
-    assert_eq!(engine.peers().address(peer), address(21));
+    assert_eq!(engine.peers().address_of(peer), address(21));
     transport.closed.sort_unstable_by_key(|(link, _)| *link);
     let expected = [(OWN, Close::Drain), (LinkId(20), Close::Abort), (LinkId(22), Close::Drain)];
     // Each of them is closed once.
@@ -447,10 +501,10 @@ fn second_accept_and_other_links_are_closed_once_connected() {
 #[test]
 fn connect_times_out_if_no_acceptor_answers() {
     for answers in [false, true] {
-        let (mut engine, mut transport, mut sink) = asking();
-        up(&mut engine, &mut sink, OTHER, 3, 1);
+        let (mut engine, mut transport, mut sink) = asking_engine();
+        bring_link_up(&mut engine, &mut sink, OTHER, 3, 1);
         assert!(!engine.awaits_timeout(), "the passive endpoint may answer");
-        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
+        engine.arrivals(&mut sink).link_event(OWN, LinkEvent::Down(LinkError::Closed));
         let (first_ms, last_ms) = (90_000 + UNANSWERED_MAX_MS, 90_000 + UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS);
         let looks =
             [(90_000, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
@@ -462,15 +516,21 @@ fn connect_times_out_if_no_acceptor_answers() {
         assert!(sink.events.is_empty() && !engine.has_unsent());
         assert!(engine.awaits_timeout() && !engine.wants_pass(), "the time is waited for asleep");
         if answers {
-            hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
+            receive_frame(
+                &mut engine,
+                &mut sink,
+                OTHER,
+                handshake_header(HandshakeStep::Accept, NUMBER, b""),
+                b"",
+            );
             engine.transmit(&mut transport, &mut sink);
-            assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+            assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
             engine.advance_time(Moment::from_ms(last_ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);
             assert!(transport.closed.is_empty() && sink.events.len() == 1);
         } else {
             engine.advance_time(Moment::from_ms(last_ms), &mut sink);
-            assert_eq!(failed(&mut sink), ConnectionError::NotListening);
+            assert_eq!(take_failure(&mut sink), ConnectionError::NotListening);
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
         }
@@ -480,10 +540,10 @@ fn connect_times_out_if_no_acceptor_answers() {
 
 #[test]
 fn requester_limits_its_links() {
-    let (mut engine, mut transport, mut sink) = asking();
+    let (mut engine, mut transport, mut sink) = asking_engine();
     let links: Vec<LinkId> = (20..).map(LinkId).take(ASKING_MAX_LINKS + 3).collect();
     for id in &links {
-        up(&mut engine, &mut sink, *id, id.0 as u16, 1);
+        bring_link_up(&mut engine, &mut sink, *id, id.0 as u16, 1);
     }
     engine.transmit(&mut transport, &mut sink);
     // One of them is its own.
@@ -491,33 +551,33 @@ fn requester_limits_its_links() {
         links[ASKING_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
     assert_eq!(transport.closed, beyond);
     let last = links[ASKING_MAX_LINKS - 2];
-    hear(&mut engine, &mut sink, last, step(HandshakeStep::Accept, NUMBER, b""), b"");
-    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    receive_frame(&mut engine, &mut sink, last, handshake_header(HandshakeStep::Accept, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionReport::Connected { data: Box::default() }]);
 }
 
 #[test]
 fn peer_shutdown_ends_the_connection() {
-    let (mut engine, peer, mut transport, mut sink) = connected();
-    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    let (mut engine, peer, mut transport, mut sink) = connected_engine();
+    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_to(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, untagged(5), b"early");
-    engine.post_receive(receive(8, 3), &mut sink).unwrap();
-    engine.post_receive(receive(8, 4), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, untagged(6), b"before");
-    hear(&mut engine, &mut sink, OTHER, untagged(4), b"kept");
-    engine.post_receive(receive(8, 5), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, untagged(4), b"left");
-    let tagged = ReceiveRequest { tagged: true, ..receive(8, 6) };
+    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"early");
+    engine.post_receive(receive_request(8, 3), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(6), b"before");
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(4), b"kept");
+    engine.post_receive(receive_request(8, 5), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(4), b"left");
+    let tagged = ReceiveRequest { tagged: true, ..receive_request(8, 6) };
     engine.post_receive(tagged, &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
 
-    assert_eq!(sink.contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
+    assert_eq!(sink.ended_contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
     engine.deliver_held(&mut sink);
-    assert_eq!(sink.contexts(), [3, 4, 5, 1, 2, 6]);
-    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Shutdown]);
-    for ended in sink.take().iter().skip(3) {
+    assert_eq!(sink.ended_contexts(), [3, 4, 5, 1, 2, 6]);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionReport::Shutdown]);
+    for ended in sink.take_ended().iter().skip(3) {
         let Err(failure) = ended else { panic!("{ended:?}") };
         assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
     }
@@ -525,9 +585,9 @@ fn peer_shutdown_ends_the_connection() {
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
     // What had arrived is still there, and then nothing more.
-    engine.post_receive(receive(8, 7), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[0]), b"left");
-    let rejected = engine.post_receive(receive(8, 8), &mut sink).unwrap_err();
+    engine.post_receive(receive_request(8, 7), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[0]), b"left");
+    let rejected = engine.post_receive(receive_request(8, 8), &mut sink).unwrap_err();
     assert_eq!(rejected.error, Misuse::NotConnected.into());
     assert_eq!(engine.shutdown(&mut transport, &mut sink), Ok(()), "there is nothing to end");
     assert!(sink.events.is_empty());
@@ -535,29 +595,29 @@ fn peer_shutdown_ends_the_connection() {
 
 #[test]
 fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
-    let (mut engine, peer, mut transport, mut sink) = connected();
-    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    let (mut engine, peer, mut transport, mut sink) = connected_engine();
+    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
-    engine.post_receive(receive(8, 2), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
     engine.shutdown(&mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [1, 2]);
-    let is_cancelled = |ended: &Result<Completion, Failure>| {
-        matches!(ended, Err(Failure { error: OperationError::Cancelled, .. }))
+    assert_eq!(sink.ended_contexts(), [1, 2]);
+    let is_cancelled = |ended: &Result<EndedOperation, FailedOperation>| {
+        matches!(ended, Err(FailedOperation { error: OperationError::Cancelled, .. }))
     };
-    assert!(sink.take().iter().all(is_cancelled));
-    assert_eq!(transport.sent.last().unwrap().1, step(HandshakeStep::Shutdown, NUMBER, b""));
+    assert!(sink.take_ended().iter().all(is_cancelled));
+    assert_eq!(transport.sent.last().unwrap().1, handshake_header(HandshakeStep::Shutdown, NUMBER, b""));
     assert!(transport.closed.is_empty() && sink.events.is_empty(), "the peer does not know yet");
     // What the peer sent before it knew of the shutdown is ignored.
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(OTHER, &untagged(1), b"x");
-    arrivals.begin(OTHER, &untagged(9));
+    arrivals.frame(OTHER, &untagged_header(1), b"x");
+    arrivals.frame_begun(OTHER, &untagged_header(9));
     arrivals.chunk(OTHER, b"abc");
     arrivals.frame(OTHER, &Header::Credit { granted_bytes: 1 << 20 }, b"");
     assert_eq!(engine.shutdown(&mut transport, &mut sink), Ok(()));
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty() && sink.ended.is_empty() && sink.events.is_empty());
-    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
 }
 
 #[test]
@@ -570,11 +630,11 @@ fn shutdown_sends_acks_and_matches_before_shutdown_step() {
         &[Sent::Full, Sent::Full, Sent::Whole, Sent::Whole, Sent::Full],
     ];
     for answers in rooms {
-        let (mut engine, _, mut transport, mut sink) = connected();
-        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Match), b"x");
-        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Arrival), b"y");
-        engine.post_receive(receive(8, 1), &mut sink).unwrap();
-        assert_eq!(received(&sink.ended[0]), b"x");
+        let (mut engine, _, mut transport, mut sink) = connected_engine();
+        receive_frame(&mut engine, &mut sink, OTHER, waits(AwaitedReply::Match), b"x");
+        receive_frame(&mut engine, &mut sink, OTHER, waits(AwaitedReply::Arrival), b"y");
+        engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+        assert_eq!(received_bytes(&sink.ended[0]), b"x");
         transport.answers = answers.iter().copied().collect();
         engine.shutdown(&mut transport, &mut sink).unwrap();
         engine.transmit(&mut transport, &mut sink);
@@ -582,98 +642,98 @@ fn shutdown_sends_acks_and_matches_before_shutdown_step() {
         let told = [
             Header::Ack { received: 2 },
             Header::Matched { number: 1 },
-            step(HandshakeStep::Shutdown, NUMBER, b""),
+            handshake_header(HandshakeStep::Shutdown, NUMBER, b""),
         ];
-        assert_eq!(headers_from(&transport, 0), told, "{answers:?}");
+        assert_eq!(sent_headers_from(&transport, 0), told, "{answers:?}");
         assert!(transport.closed.is_empty() && sink.events.is_empty());
     }
 }
 
 #[test]
 fn shutdown_without_room_is_sent_later() {
-    let (mut engine, _, mut transport, mut sink) = connected();
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
     transport.answers = [Sent::Full, Sent::Full].into();
     engine.shutdown(&mut transport, &mut sink).unwrap();
     for _ in 0..2 {
         assert!(transport.sent.is_empty() && engine.has_unsent());
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Shutdown, NUMBER, b"")]);
+    assert_eq!(sent_headers_from(&transport, 0), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);
     assert!(!engine.has_unsent());
 }
 
 #[test]
 fn crossing_shutdowns_are_both_reported() {
-    let (mut engine, _, mut transport, mut sink) = connected();
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
     engine.shutdown(&mut transport, &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
 }
 
 #[test]
 fn shutdown_ends_exposed_send_only_after_closing_the_link() {
-    let (mut engine, peer, mut transport, mut sink) = connected();
+    let (mut engine, peer, mut transport, mut sink) = connected_engine();
     transport.pull_min_bytes = Some(10);
-    engine.post_send(send_to(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.exposed.len(), 1);
     engine.shutdown(&mut transport, &mut sink).unwrap();
-    assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(sink.events, [ConnectionEvent::Shutdown], "the peer can say nothing more");
+    assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
+    assert_eq!(sink.events, [ConnectionReport::Shutdown], "the peer can say nothing more");
 
     // Half of it is in the link, and nothing can be said behind that.
-    let (mut engine, peer, mut transport, mut sink) = connected();
-    engine.post_send(send_to(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
+    let (mut engine, peer, mut transport, mut sink) = connected_engine();
+    engine.post_send(send_request(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
-    hear(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
+    receive_frame(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     transport.answers = [Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
     engine.shutdown(&mut transport, &mut sink).unwrap();
-    assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+    assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
+    assert_eq!(sink.events, [ConnectionReport::Shutdown]);
 }
 
 #[test]
 fn lost_link_reports_shutdown() {
-    let (mut engine, _, mut transport, mut sink) = connected();
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(RESET));
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Down(RESET));
     engine.deliver_held(&mut sink);
-    assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
+    assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[ConnectionReport::Shutdown][..]));
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 
     // A peer that breaks the protocol is let go of in the next pass.
-    let (mut engine, _, mut transport, mut sink) = connected();
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
+    let (mut engine, _, mut transport, mut sink) = connected_engine();
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
     engine.transmit(&mut transport, &mut sink);
     engine.deliver_held(&mut sink);
-    assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
+    assert_eq!((sink.ended_contexts(), &sink.events[..]), (vec![1], &[ConnectionReport::Shutdown][..]));
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
     // A step that is not its turn is such a breach.
     for of in [HandshakeStep::Request, HandshakeStep::Accept, HandshakeStep::Reject, HandshakeStep::Confirm] {
-        let (mut engine, _, mut transport, mut sink) = connected();
-        hear(&mut engine, &mut sink, OTHER, step(of, NUMBER, b""), b"");
+        let (mut engine, _, mut transport, mut sink) = connected_engine();
+        receive_frame(&mut engine, &mut sink, OTHER, handshake_header(of, NUMBER, b""), b"");
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+        assert_eq!(sink.events, [ConnectionReport::Shutdown]);
         assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
     }
 }
 
 #[test]
 fn multi_receive_buffers_end_with_the_connection() {
-    let (mut engine, _, _, mut sink) = connected();
-    engine.post_multi_receive(receive(64, 1), 8, &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, untagged(5), b"first");
+    let (mut engine, _, _, mut sink) = connected_engine();
+    engine.post_multi_receive(receive_request(64, 1), 8, &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"first");
     sink.room = 1;
-    hear(&mut engine, &mut sink, OTHER, untagged(6), b"second");
-    hear(&mut engine, &mut sink, OTHER, untagged(5), b"third");
-    engine.post_receive(receive(8, 2), &mut sink).unwrap();
-    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
-    engine.post_receive(receive(8, 3), &mut sink).unwrap();
-    engine.post_multi_receive(receive(8, 4), 8, &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(6), b"second");
+    receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"third");
+    engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
+    receive_frame(&mut engine, &mut sink, OTHER, handshake_header(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    engine.post_receive(receive_request(8, 3), &mut sink).unwrap();
+    engine.post_multi_receive(receive_request(8, 4), 8, &mut sink).unwrap();
     sink.room = usize::MAX;
     engine.deliver_held(&mut sink);
     let ended: Vec<(u64, bool)> = sink
@@ -686,15 +746,15 @@ fn multi_receive_buffers_end_with_the_connection() {
         .collect();
     assert_eq!(ended, [(1, true), (1, true), (1, true), (1, false), (2, false), (3, false), (4, false)]);
     assert_eq!(engine.outstanding_receives(), 0);
-    sink.take();
-    engine.post_multi_receive(receive(8, 5), 8, &mut sink).unwrap();
-    assert_eq!((sink.contexts(), engine.outstanding_receives()), (vec![5], 0));
+    sink.take_ended();
+    engine.post_multi_receive(receive_request(8, 5), 8, &mut sink).unwrap();
+    assert_eq!((sink.ended_contexts(), engine.outstanding_receives()), (vec![5], 0));
 }
 
 #[test]
 fn invalid_connection_call_is_refused_and_sends_nothing() {
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
-    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+    let (mut engine, mut transport, mut sink) = engine_with_role(EndpointRole::Connected);
     let refused = engine.connect(address(2), 1, &too_much, &mut transport, &mut sink);
     assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
     let requester = Requester { address: address(4), instance: 9, number: 1 };
@@ -709,7 +769,7 @@ fn invalid_connection_call_is_refused_and_sends_nothing() {
     let refused = engine.accept(requester, b"", &mut transport);
     assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
 
-    let (mut engine, request, mut transport, mut sink) = asked();
+    let (mut engine, request, mut transport, mut sink) = passive_engine_with_request();
     let refused = engine.reject(request.id, &too_much, &mut transport, &mut sink);
     assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
     assert_eq!(engine.shutdown(&mut transport, &mut sink), Err(Misuse::NotConnected.into()));

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::rma::{access, raw_region};
+use super::rma::{raw_region, rma_request};
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
@@ -18,7 +18,7 @@ const RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, true);
 const NOT_RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, false);
 
 /// What was counted since it was asked last.
-fn counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
+fn take_counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
     std::mem::take(&mut sink.counted)
 }
 
@@ -38,7 +38,7 @@ impl Events {
     }
 }
 
-fn rma(op: u64, key: u64, len_bytes: u64, kind: RmaKind) -> Header {
+fn rma_header(op: u64, key: u64, len_bytes: u64, kind: RmaKind) -> Header {
     Header::Rma(Rma { op, key, address: 0, len_bytes, kind, durable: Durable::Nothing })
 }
 
@@ -47,24 +47,24 @@ fn ended_sends_are_counted_signalled_or_not() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
         for level in [Level::Inject, Level::Transmit, Level::Match] {
-            let send = SendRequest { signalled, level, ..send_to(peer, b"x", 1) };
+            let send = SendRequest { signalled, level, ..send_request(peer, b"x", 1) };
             engine.post_send(send, &mut transport, &mut sink).unwrap();
         }
-        assert_eq!(counted(&mut sink), [SENT], "the others wait for the peer");
+        assert_eq!(take_counted(&mut sink), [SENT], "the others wait for the peer");
         let received = if signalled == Signalled::Yes { 2 } else { 5 };
         engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received }, b"");
-        assert_eq!(counted(&mut sink), [SENT]);
+        assert_eq!(take_counted(&mut sink), [SENT]);
         engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: received + 1 }, b"");
-        assert_eq!(counted(&mut sink), [SENT]);
+        assert_eq!(take_counted(&mut sink), [SENT]);
     }
     assert_eq!(sink.ended.len(), 3);
     // One that the link takes only in part at first.
     transport.answers = [Sent::Partial(2)].into();
-    let send = SendRequest { signalled: Signalled::No, ..send_to(peer, b"0123456789", 1) };
+    let send = SendRequest { signalled: Signalled::No, ..send_request(peer, b"0123456789", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
-    assert_eq!(counted(&mut sink), []);
+    assert_eq!(take_counted(&mut sink), []);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(counted(&mut sink), [SENT]);
+    assert_eq!(take_counted(&mut sink), [SENT]);
 }
 
 #[test]
@@ -73,73 +73,73 @@ fn long_sends_are_counted_when_fetched() {
     transport.pull_min_bytes = Some(4);
     for (number, succeeds) in [true, false].into_iter().enumerate() {
         let signalled = if succeeds { Signalled::Yes } else { Signalled::No };
-        let send = SendRequest { signalled, ..send_to(peer, b"long", 1) };
+        let send = SendRequest { signalled, ..send_request(peer, b"long", 1) };
         engine.post_send(send, &mut transport, &mut sink).unwrap();
         let Header::Request { op, .. } = transport.sent[number].1 else { panic!("not a request") };
-        assert_eq!(counted(&mut sink), []);
+        assert_eq!(take_counted(&mut sink), []);
         engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !succeeds }, b"");
-        assert_eq!(counted(&mut sink), [(CounterEvents::SEND, succeeds)]);
+        assert_eq!(take_counted(&mut sink), [(CounterEvents::SEND, succeeds)]);
     }
     // One that is asked for.
-    let send = SendRequest { signalled: Signalled::No, ..send_to(peer, b"long", 1) };
+    let send = SendRequest { signalled: Signalled::No, ..send_request(peer, b"long", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[2].1 else { panic!("not a request") };
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(counted(&mut sink), [SENT]);
+    assert_eq!(take_counted(&mut sink), [SENT]);
 }
 
 #[test]
 fn receive_counts_success_and_failure_counts_error() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
-        let room = |len_bytes| ReceiveRequest { signalled, ..receive(len_bytes, 1) };
+        let room = |len_bytes| ReceiveRequest { signalled, ..receive_request(len_bytes, 1) };
         engine.post_receive(room(4), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"take");
-        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"that");
-        assert_eq!(counted(&mut sink), [RECEIVED], "no receive has matched the second");
+        engine.arrivals(&mut sink).frame(LINK, &untagged_header(4), b"take");
+        engine.arrivals(&mut sink).frame(LINK, &untagged_header(4), b"that");
+        assert_eq!(take_counted(&mut sink), [RECEIVED], "no receive has matched the second");
         engine.post_receive(room(4), &mut sink).unwrap();
-        assert_eq!(counted(&mut sink), [RECEIVED]);
+        assert_eq!(take_counted(&mut sink), [RECEIVED]);
         engine.post_receive(room(3), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"long");
-        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+        engine.arrivals(&mut sink).frame(LINK, &untagged_header(4), b"long");
+        assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
         engine.post_receive(room(3), &mut sink).unwrap();
         engine.cancel(1, &mut sink).unwrap();
-        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+        assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
     }
     assert_eq!(sink.ended.len(), 2 + 2 + 2);
     // What is looked at is not received, until it is.
     let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, then };
     for then in [PeekAction::Keep, PeekAction::Claim, PeekAction::Discard] {
-        engine.arrivals(&mut sink).frame(LINK, &untagged(1), b"x");
+        engine.arrivals(&mut sink).frame(LINK, &untagged_header(1), b"x");
         engine.peek(peek(then), &mut sink).unwrap();
-        assert_eq!(counted(&mut sink), []);
+        assert_eq!(take_counted(&mut sink), []);
         match then {
-            PeekAction::Keep => engine.post_receive(receive(1, 5), &mut sink).unwrap(),
-            PeekAction::Claim => engine.receive_claimed(receive(1, 5), &mut sink).unwrap(),
+            PeekAction::Keep => engine.post_receive(receive_request(1, 5), &mut sink).unwrap(),
+            PeekAction::Claim => engine.receive_claimed(receive_request(1, 5), &mut sink).unwrap(),
             PeekAction::Discard => continue,
         }
-        assert_eq!(counted(&mut sink), [RECEIVED]);
+        assert_eq!(take_counted(&mut sink), [RECEIVED]);
     }
     engine.peek(peek(PeekAction::Keep), &mut sink).unwrap();
-    assert_eq!(counted(&mut sink), [], "a look that has found nothing");
+    assert_eq!(take_counted(&mut sink), [], "a look that has found nothing");
 }
 
 #[test]
 fn each_message_in_multi_receive_buffer_is_counted() {
     for signalled in [Signalled::Yes, Signalled::No] {
         let (mut engine, _, _, mut sink) = engine_with_peer();
-        let buffer = ReceiveRequest { signalled, ..receive(16, 1) };
+        let buffer = ReceiveRequest { signalled, ..receive_request(16, 1) };
         engine.post_multi_receive(buffer, 1, &mut sink).unwrap();
         for message in [b"12345678", b"abcdefgh"] {
-            engine.arrivals(&mut sink).frame(LINK, &untagged(8), message);
-            assert_eq!(counted(&mut sink), [RECEIVED]);
+            engine.arrivals(&mut sink).frame(LINK, &untagged_header(8), message);
+            assert_eq!(take_counted(&mut sink), [RECEIVED]);
         }
         // The release was reported with the last message, or by itself; it is no message.
         assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
-        engine.post_multi_receive(receive(16, 2), 1, &mut sink).unwrap();
+        engine.post_multi_receive(receive_request(16, 2), 1, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
-        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+        assert_eq!(take_counted(&mut sink), [NOT_RECEIVED]);
     }
 }
 
@@ -148,30 +148,30 @@ fn held_completion_is_counted_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     sink.room = 1;
     for context in 0..3 {
-        engine.post_send(send_to(peer, b"x", context), &mut transport, &mut sink).unwrap();
+        engine.post_send(send_request(peer, b"x", context), &mut transport, &mut sink).unwrap();
     }
-    assert_eq!((sink.take().len(), counted(&mut sink)), (1, vec![SENT; 3]));
+    assert_eq!((sink.take_ended().len(), take_counted(&mut sink)), (1, vec![SENT; 3]));
     engine.deliver_held(&mut sink);
-    sink.take();
+    sink.take_ended();
     engine.deliver_held(&mut sink);
-    assert_eq!((sink.take().len(), counted(&mut sink)), (1, vec![]));
+    assert_eq!((sink.take_ended().len(), take_counted(&mut sink)), (1, vec![]));
 }
 
 #[test]
 fn operations_ended_by_link_down_count_as_errors() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let send = SendRequest { signalled: Signalled::No, level: Level::Match, ..send_to(peer, b"x", 1) };
+    let send = SendRequest { signalled: Signalled::No, level: Level::Match, ..send_request(peer, b"x", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(4)));
-    engine.post_rma(access(peer, read, 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, read, 2), &mut transport, &mut sink).unwrap();
     let write = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None };
-    engine.post_rma(access(peer, write, 3), &mut transport, &mut sink).unwrap();
-    engine.post_receive(receive(4, 4), &mut sink).unwrap();
-    engine.arrivals(&mut sink).begin(LINK, &untagged(4));
-    assert_eq!(counted(&mut sink), []);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.post_rma(rma_request(peer, write, 3), &mut transport, &mut sink).unwrap();
+    engine.post_receive(receive_request(4, 4), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(4));
+    assert_eq!(take_counted(&mut sink), []);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
-    let mut ended = counted(&mut sink);
+    let mut ended = take_counted(&mut sink);
     ended.sort_by_key(|(events, _)| events.bits());
     let kinds = [CounterEvents::READ, CounterEvents::WRITE, CounterEvents::RECV, CounterEvents::SEND];
     assert_eq!(ended, kinds.map(|kind| (kind, false)));
@@ -188,13 +188,13 @@ fn reads_and_writes_are_counted_as_their_own_events() {
                 } else {
                     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None }
                 };
-                let request = crate::operation::RmaRequest { signalled, ..access(peer, local, 1) };
+                let request = crate::operation::RmaRequest { signalled, ..rma_request(peer, local, 1) };
                 engine.post_rma(request, &mut transport, &mut sink).unwrap();
-                assert_eq!(counted(&mut sink), []);
+                assert_eq!(take_counted(&mut sink), []);
                 let Some((_, Header::Rma(rma), _)) = transport.sent.last() else { panic!("no access") };
                 engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op: rma.op, outcome }, b"");
                 let kind = if is_read { CounterEvents::READ } else { CounterEvents::WRITE };
-                assert_eq!(counted(&mut sink), [(kind, outcome == Outcome::Done)]);
+                assert_eq!(take_counted(&mut sink), [(kind, outcome == Outcome::Done)]);
             }
         }
     }
@@ -217,38 +217,39 @@ fn remote_access_counts_for_endpoint_and_region() {
     let write = RmaKind::Write { data: None };
     let offer = RmaKind::Offer { data: Some(9), remote_bytes: REMOTE.len() as u8 };
     let cases = [
-        (rma(1, KEY, 4, write), &b"4444"[..], CounterEvents::REMOTE_WRITE),
-        (rma(2, KEY, 6, offer), REMOTE, CounterEvents::REMOTE_WRITE),
-        (rma(3, KEY, 6, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
-        (rma(4, KEY, 0, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
+        (rma_header(1, KEY, 4, write), &b"4444"[..], CounterEvents::REMOTE_WRITE),
+        (rma_header(2, KEY, 6, offer), REMOTE, CounterEvents::REMOTE_WRITE),
+        (rma_header(3, KEY, 6, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
+        (rma_header(4, KEY, 0, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
     ];
     for tells in [true, false] {
-        engine.target.set_counts(tells);
+        engine.target.set_counts_accesses(tells);
         for (header, payload, event) in &cases {
             engine.arrivals(&mut sink).frame(LINK, header, payload);
             engine.transmit(&mut transport, &mut sink);
             let expected = if tells { vec![*event] } else { vec![] };
             assert_eq!(events.take(), expected);
             let expected: Vec<_> = expected.into_iter().map(|event| (event, true)).collect();
-            assert_eq!(counted(&mut sink), expected);
+            assert_eq!(take_counted(&mut sink), expected);
         }
     }
     // A read is one when all of it has left, and what is refused never is.
-    engine.target.set_counts(true);
+    engine.target.set_counts_accesses(true);
     transport.answers = [Sent::Partial(3), Sent::Full].into();
-    engine.arrivals(&mut sink).frame(LINK, &rma(5, KEY, 6, RmaKind::Read), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(5, KEY, 6, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(events.take(), []);
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(events.take(), [CounterEvents::REMOTE_READ]);
-    let refused = [rma(6, 1, 4, write), rma(7, KEY, 40, write), rma(8, KEY, 11, RmaKind::Read)];
+    let refused =
+        [rma_header(6, 1, 4, write), rma_header(7, KEY, 40, write), rma_header(8, KEY, 11, RmaKind::Read)];
     for header in refused {
         engine.arrivals(&mut sink).frame(LINK, &header, &vec![0; header.payload_len_bytes() as usize]);
         engine.transmit(&mut transport, &mut sink);
     }
     assert_eq!(events.take(), []);
-    assert_eq!(counted(&mut sink), [(CounterEvents::REMOTE_READ, true)]);
+    assert_eq!(take_counted(&mut sink), [(CounterEvents::REMOTE_READ, true)]);
     engine.target.regions().close(&region);
 }
 
@@ -277,7 +278,7 @@ fn remote_atomic_counts_once_per_region_counter() {
             let header = Header::Atomic(Atomic { op, key, address: 0, form });
             let payload = vec![1; header.payload_len_bytes() as usize];
             engine.arrivals(&mut sink).frame(LINK, &header, &payload);
-            assert_eq!(counted(&mut sink), [(of_endpoint, true)], "{kind} {what:?}");
+            assert_eq!(take_counted(&mut sink), [(of_endpoint, true)], "{kind} {what:?}");
         }
         let [both, reads, writes] = events.each_ref().map(|events| events.take().len());
         let expected = (1, usize::from(of_region.contains(read)), usize::from(of_region.contains(write)));
@@ -289,10 +290,14 @@ fn remote_atomic_counts_once_per_region_counter() {
 fn disabled_region_refuses_access_until_enabled() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
-    let region = engine.target.regions().add(Region::owned(4, attr).unwrap().disabled()).unwrap();
+    let region = engine.target.regions().add(Region::owned(4, attr).unwrap().into_disabled()).unwrap();
     for (op, outcome) in [(1, Outcome::Refused(crate::wire::Refusal::Key)), (2, Outcome::Done)] {
         assert_eq!(region.is_enabled(), op == 2);
-        engine.arrivals(&mut sink).frame(LINK, &rma(op, KEY, 4, RmaKind::Write { data: None }), b"1234");
+        engine.arrivals(&mut sink).frame(
+            LINK,
+            &rma_header(op, KEY, 4, RmaKind::Write { data: None }),
+            b"1234",
+        );
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.sent.last().unwrap().1, Header::Answer { op, outcome });
         region.enable();

@@ -1,6 +1,6 @@
 //! Deferred work: operations whose ends are reported to the sink by their numbers.
 
-use super::ordering::engine_of;
+use super::ordering::engine_with_config;
 use super::*;
 use crate::completion::WorkEnd;
 
@@ -19,15 +19,15 @@ struct WorkSink {
 }
 
 impl Sink for WorkSink {
-    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation> {
         self.recorder.complete(completion, peers)
     }
 
-    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation> {
         self.recorder.fail(failure, peers)
     }
 
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         true
     }
 
@@ -39,32 +39,32 @@ impl Sink for WorkSink {
         self.recorder.count_error(events);
     }
 
-    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
         self.works.push((number, has_succeeded));
         WorkEnd { context: number + CONTEXTS, is_reported: self.reports }
     }
 }
 
-fn deferred(to: PeerId, number: u64) -> SendRequest {
-    SendRequest { signalled: Signalled::Deferred, ..send_to(to, b"work", number) }
+fn deferred_send_request(to: PeerId, number: u64) -> SendRequest {
+    SendRequest { signalled: Signalled::Deferred, ..send_request(to, b"work", number) }
 }
 
 #[test]
 fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
-    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
-    assert_eq!((sink.recorder.contexts(), sink.recorder.counted.as_slice()), (vec![], &[][..]));
+    assert_eq!((sink.recorder.ended_contexts(), sink.recorder.counted.as_slice()), (vec![], &[][..]));
 }
 
 #[test]
 fn deferred_send_can_also_complete_with_its_context() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink { reports: true, ..WorkSink::default() };
-    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
-    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS]);
+    assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS]);
     assert_eq!(sink.recorder.counted, [(CounterEvents::SEND, true)]);
 }
 
@@ -72,40 +72,43 @@ fn deferred_send_can_also_complete_with_its_context() {
 fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
-    let acknowledged = SendRequest { level: Level::Transmit, ..deferred(peer, 7) };
+    let acknowledged = SendRequest { level: Level::Transmit, ..deferred_send_request(peer, 7) };
     engine.post_send(acknowledged, &mut transport, &mut sink).unwrap();
     assert!(sink.works.is_empty());
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(sink.works, [(7, false)]);
-    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS]);
+    assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS]);
     assert!(sink.recorder.ended[0].is_err() && sink.recorder.counted.is_empty());
 }
 
 #[test]
 fn deferred_send_waits_for_its_turn_among_completions_in_order() {
     let (mut engine, peer, mut transport, _) =
-        engine_of(Config { completes_in_order: true, ..Config::default() });
+        engine_with_config(Config { completes_in_order: true, ..Config::default() });
     let mut sink = WorkSink::default();
-    let first = SendRequest { level: Level::Transmit, ..send_to(peer, b"first", 1) };
+    let first = SendRequest { level: Level::Transmit, ..send_request(peer, b"first", 1) };
     engine.post_send(first, &mut transport, &mut sink).unwrap();
-    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert!(sink.works.is_empty() && sink.recorder.ended.is_empty());
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
-    assert_eq!((sink.recorder.contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));
+    assert_eq!((sink.recorder.ended_contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));
 }
 
 #[test]
 fn deferred_receive_is_cancelled_by_work_number() {
     let mut engine = Engine::new(Config::default());
     let mut sink = WorkSink::default();
-    let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 7) };
+    let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 7) };
     engine.post_receive(work, &mut sink).unwrap();
     assert!(engine.cancel(7, &mut sink).is_err(), "no operation has this context");
-    engine.post_receive(receive(8, 7), &mut sink).unwrap();
-    engine.post_receive(receive(8, 8), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 7), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 8), &mut sink).unwrap();
     assert!(engine.cancel_work(8, &mut sink).is_err(), "no work has this number");
     engine.cancel_work(7, &mut sink).unwrap();
-    assert_eq!((sink.works.as_slice(), sink.recorder.contexts()), (&[(7, false)][..], vec![7 + CONTEXTS]));
+    assert_eq!(
+        (sink.works.as_slice(), sink.recorder.ended_contexts()),
+        (&[(7, false)][..], vec![7 + CONTEXTS])
+    );
     engine.cancel(7, &mut sink).unwrap();
-    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS, 7]);
+    assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS, 7]);
 }

@@ -1,7 +1,7 @@
 //! Regions that are mapped, from both sides.
 
-use super::atomics::{fetch, update};
-use super::rma::{access, rma};
+use super::atomics::{atomic_request, fetch_local};
+use super::rma::{rma_header, rma_request};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
@@ -12,31 +12,38 @@ use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Persist, Region, RegionAttr};
 use crate::remote_memory::RemoteMemory;
-use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
+use crate::wire::{Durable, MappableRegion, Outcome, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
 const RMA: CompletionFlags = CompletionFlags::RMA;
 
-fn shown(key: u64, len_bytes: u64) -> Header {
+fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
     let access = MrAccess::REMOTE_WRITE.bits();
-    Header::Shown(Shown { key, address: 0, len_bytes, access, remote_bytes: REMOTE.len() as u8 })
+    Header::MappableRegion(MappableRegion {
+        key,
+        address: 0,
+        len_bytes,
+        access,
+        remote_bytes: REMOTE.len() as u8,
+    })
 }
 
 /// Has a region mapped that may be written to and read.
-fn map_all(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
+fn map_region(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
     let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
-    let shown = Shown { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
-    engine.arrivals(sink).frame(LINK, &Header::Shown(shown), REMOTE);
+    let shown =
+        MappableRegion { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
+    engine.arrivals(sink).frame(LINK, &Header::MappableRegion(shown), REMOTE);
     engine.transmit(transport, sink);
 }
 
-fn write() -> RmaLocal {
+fn hello_write() -> RmaLocal {
     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"hello")), data: None }
 }
 
 /// A region that can be mapped, of 100 bytes.
-fn shareable(key: u64) -> Region {
+fn shareable_region(key: u64) -> Region {
     let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     Region::shareable(memory, 100, RegionAttr { key, access: MrAccess::all(), base_address: 0 }).unwrap()
 }
@@ -44,60 +51,63 @@ fn shareable(key: u64) -> Region {
 #[test]
 fn shown_region_is_mapped_and_then_accessed_directly() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &shown(KEY, 100), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(KEY, 100), REMOTE);
     assert!(engine.wants_pass());
-    engine.post_rma(access(peer, write(), 1), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0), "it is not mapped yet");
     engine.transmit(&mut transport, &mut sink);
     assert!(!engine.wants_pass());
-    engine.post_rma(access(peer, write(), 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 2), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 2, "one before it has not ended");
     for sent in 0..2 {
         let Header::Rma(Rma { op, .. }) = transport.sent[sent].1 else { panic!("an access was sent") };
         let answer = Header::Answer { op, outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
     }
-    engine.post_rma(access(peer, write(), 3), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 3), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (2, 3));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    engine.post_rma(access(peer, read, 4), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, read, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 3, "it may only be written to");
 }
 
 #[test]
 fn direct_access_is_done_and_reported_by_the_caller() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_all(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
+    map_region(&mut engine, &mut transport, &mut sink);
+    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 3 };
-    let mut local = write();
+    let mut local = hello_write();
     assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
     let hello = Bytes::from_static(b"hello");
-    assert_eq!((local.flags(), local.take_buffer()), (RMA | CompletionFlags::WRITE, Buffer::Sent(hello)));
+    assert_eq!(
+        (local.completion_flags(), local.take_buffer()),
+        (RMA | CompletionFlags::WRITE, Buffer::Sent(hello))
+    );
     let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
-    assert_eq!(local.flags(), RMA | CompletionFlags::READ);
+    assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
     // For what there is no room it waits as others do, and what is next does not overtake it.
     sink.room = 0;
-    let completion = access(peer, write(), 8).completion();
-    engine.report_access(completion, &mut sink);
-    assert_eq!((engine.outstanding_sends(), sink.contexts()), (1, vec![]));
-    let attempt = engine.access_at_once(peer, &mut write(), place, Level::Inject, false);
+    let completion = rma_request(peer, hello_write(), 8).into_immediate_completion();
+    engine.report_direct_access(completion, &mut sink);
+    assert_eq!((engine.outstanding_sends(), sink.ended_contexts()), (1, vec![]));
+    let attempt = engine.access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
     sink.room = 2;
-    engine.post_rma(access(peer, write(), 9), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 9), &mut transport, &mut sink).unwrap();
     engine.deliver_held(&mut sink);
-    assert_eq!((transport.sent.len(), sink.contexts()), (0, vec![8, 9]));
+    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![8, 9]));
 }
 
 #[test]
 fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_all(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
+    map_region(&mut engine, &mut transport, &mut sink);
+    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 0 };
     let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
         let mut local = local;
@@ -107,37 +117,43 @@ fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     };
     let data = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"12345")), data: Some(1) };
     assert!(!goes(&mut engine, data, place, Level::Inject, false), "its target is to see it");
-    assert!(!goes(&mut engine, write(), place, Level::Commit, false), "its target is to make it durable");
-    assert!(!goes(&mut engine, write(), place, Level::Inject, true), "it is fenced");
+    assert!(
+        !goes(&mut engine, hello_write(), place, Level::Commit, false),
+        "its target is to make it durable"
+    );
+    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, true), "it is fenced");
     let elsewhere = RemoteMemory { key: KEY + 1, ..place };
-    assert!(!goes(&mut engine, write(), elsewhere, Level::Inject, false), "it is not mapped");
+    assert!(!goes(&mut engine, hello_write(), elsewhere, Level::Inject, false), "it is not mapped");
     for address in [96, u64::MAX] {
         assert!(
-            !goes(&mut engine, write(), RemoteMemory { address, ..place }, Level::Inject, false),
+            !goes(&mut engine, hello_write(), RemoteMemory { address, ..place }, Level::Inject, false),
             "it is too long"
         );
     }
     let config = engine.config.clone();
     engine.config.message_max_bytes = 4;
-    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "it is longer than anything may be");
+    assert!(
+        !goes(&mut engine, hello_write(), place, Level::Inject, false),
+        "it is longer than anything may be"
+    );
     engine.config = Config { tx_depth_ops: 0, ..config.clone() };
-    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "there are too many");
+    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "there are too many");
     engine.config = config;
     engine.initiator.set_completes_in_order(true);
-    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "it has its turn");
+    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "it has its turn");
     engine.initiator.set_completes_in_order(false);
-    let another = RmaRequest { key: KEY + 1, ..access(peer, write(), 1) };
+    let another = RmaRequest { key: KEY + 1, ..rma_request(peer, hello_write(), 1) };
     engine.post_rma(another, &mut transport, &mut sink).unwrap();
-    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "one before it has not ended");
+    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "one before it has not ended");
     assert_eq!((memory.words()[0].load(Relaxed), sink.ended.len()), (0, 0));
     memory.retire();
-    assert!(!goes(&mut engine, write(), place, Level::Inject, false));
-    assert_eq!(mapped(&mut engine), (0, 0), "it has ended");
+    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false));
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (0, 0), "it has ended");
 }
 
 /// How many regions an engine has mapped, and how many it is about to map.
-fn mapped(engine: &mut Engine) -> (usize, usize) {
-    let direct = engine.links.get(LINK).unwrap().tx.mapped();
+fn mapped_and_to_map_counts(engine: &mut Engine) -> (usize, usize) {
+    let direct = engine.links.get(LINK).unwrap().tx.mapped_regions();
     (direct.mapped_count(), direct.to_map_count())
 }
 
@@ -145,15 +161,15 @@ fn mapped(engine: &mut Engine) -> (usize, usize) {
 fn mapped_regions_are_limited() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
-        engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
         engine.transmit(&mut transport, &mut sink);
     }
     // The same key again takes the place of the first.
-    engine.arrivals(&mut sink).frame(LINK, &shown(3, 100), REMOTE);
-    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS - 1, 1));
+    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(3, 100), REMOTE);
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS - 1, 1));
     engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
-    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0), "there are frames");
+    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(1000, 100), REMOTE);
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0), "there are frames");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 }
@@ -163,13 +179,13 @@ fn shown_regions_waiting_to_be_mapped_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let last = 3 * SHOWN_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
-        engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
-        assert!(mapped(&mut engine).1 <= SHOWN_LINK_MAX_REGIONS);
+        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        assert!(mapped_and_to_map_counts(&mut engine).1 <= SHOWN_LINK_MAX_REGIONS);
     }
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty(), "all of them but the last may have ended");
-    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0));
-    let request = RmaRequest { key: last, ..access(peer, write(), 1) };
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0));
+    let request = RmaRequest { key: last, ..rma_request(peer, hello_write(), 1) };
     engine.post_rma(request, &mut transport, &mut sink).unwrap();
     assert!(transport.sent.is_empty(), "the last one was mapped");
 }
@@ -177,7 +193,7 @@ fn shown_regions_waiting_to_be_mapped_are_limited() {
 #[test]
 fn region_is_shown_once_to_a_peer_that_accessed_it() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let region = engine.target.regions().add(shareable(KEY)).unwrap();
+    let region = engine.target.regions().add(shareable_region(KEY)).unwrap();
     let read = |op| {
         Header::Rma(Rma {
             op,
@@ -193,11 +209,12 @@ fn region_is_shown_once_to_a_peer_that_accessed_it() {
         engine.transmit(&mut transport, &mut sink);
     }
     let showings = |transport: &Scripted| {
-        let is_shown = |(_, header, _): &&(LinkId, Header, Vec<u8>)| matches!(header, Header::Shown(_));
+        let is_shown =
+            |(_, header, _): &&(LinkId, Header, Vec<u8>)| matches!(header, Header::MappableRegion(_));
         transport.sent.iter().filter(is_shown).count()
     };
     assert_eq!(showings(&transport), 1);
-    let (_, Header::Shown(shown), remote) = &transport.sent[0] else {
+    let (_, Header::MappableRegion(shown), remote) = &transport.sent[0] else {
         panic!("it is shown before the answer")
     };
     assert_eq!(
@@ -207,7 +224,7 @@ fn region_is_shown_once_to_a_peer_that_accessed_it() {
     assert_eq!(remote.len(), usize::from(shown.remote_bytes));
     // One that has ended is not worth a word.
     engine.target.regions().close(&region);
-    let next = engine.target.regions().add(shareable(KEY)).unwrap();
+    let next = engine.target.regions().add(shareable_region(KEY)).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &read(3), b"");
     engine.target.regions().close(&next);
     engine.transmit(&mut transport, &mut sink);
@@ -218,38 +235,43 @@ fn region_is_shown_once_to_a_peer_that_accessed_it() {
 #[test]
 fn direct_read_makes_earlier_direct_writes_visible() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_all(&mut engine, &mut transport, &mut sink);
+    map_region(&mut engine, &mut transport, &mut sink);
     let mut post = |local, level| {
-        let request = RmaRequest { level, ..access(peer, local, 1) };
+        let request = RmaRequest { level, ..rma_request(peer, local, 1) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
         assert!(transport.sent.is_empty());
         engine.has_unseen_stores
     };
     let read = || RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    assert!(post(write(), Level::Inject), "a write waits for nothing");
+    assert!(post(hello_write(), Level::Inject), "a write waits for nothing");
     assert!(!post(read(), Level::Inject));
-    assert!(!post(write(), Level::Delivery), "it is there");
-    assert!(post(write(), Level::Transmit) && post(write(), Level::Inject));
+    assert!(!post(hello_write(), Level::Delivery), "it is there");
+    assert!(post(hello_write(), Level::Transmit) && post(hello_write(), Level::Inject));
     assert!(!post(read(), Level::Delivery));
     assert_eq!(sink.ended.len(), 6);
 }
 
 /// An engine whose accesses must not overtake messages, with a region mapped.
-fn keeping_order() -> (Engine, PeerId, Scripted, Recorder) {
+fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
     let transmit_order = Order::WAS | Order::RAS;
     let mut engine = Engine::new(Config { transmit_order, ..Config::default() });
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-    let peer = engine.peer(address(2));
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    let peer = engine.intern_peer(address(2));
     let mut transport = Scripted::default();
-    map_all(&mut engine, &mut transport, &mut sink);
+    map_region(&mut engine, &mut transport, &mut sink);
     (engine, peer, transport, sink)
 }
 
 /// Writes. Returns whether that was done directly, and has it answered otherwise.
-fn posts_directly(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) -> bool {
+fn write_posts_directly(
+    engine: &mut Engine,
+    peer: PeerId,
+    transport: &mut Scripted,
+    sink: &mut Recorder,
+) -> bool {
     let before = transport.sent.len();
-    engine.post_rma(access(peer, write(), 1), transport, sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 1), transport, sink).unwrap();
     let Some((_, header, _)) = transport.sent.get(before) else { return true };
     let Header::Rma(Rma { op, .. }) = *header else { panic!("no access: {header:?}") };
     engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
@@ -258,41 +280,41 @@ fn posts_directly(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, s
 
 #[test]
 fn answered_access_proves_arrival_of_earlier_messages() {
-    let (mut engine, peer, mut transport, mut sink) = keeping_order();
+    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
     let (transport, sink) = (&mut transport, &mut sink);
-    assert!(posts_directly(&mut engine, peer, transport, sink));
+    assert!(write_posts_directly(&mut engine, peer, transport, sink));
     for _ in 0..3 {
-        engine.post_send(send_to(peer, b"m", 9), transport, sink).unwrap();
+        engine.post_send(send_request(peer, b"m", 9), transport, sink).unwrap();
         assert!(engine.inject(peer, None, None, b"m", transport));
-        assert!(!posts_directly(&mut engine, peer, transport, sink), "messages are under way");
-        assert!(posts_directly(&mut engine, peer, transport, sink), "it was answered");
+        assert!(!write_posts_directly(&mut engine, peer, transport, sink), "messages are under way");
+        assert!(write_posts_directly(&mut engine, peer, transport, sink), "it was answered");
     }
     // So does what an atomic operation has fetched.
     assert!(engine.inject(peer, None, None, b"m", transport));
-    engine.post_atomic(update(peer, fetch(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
+    engine.post_atomic(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
     engine.arrivals(sink).frame(LINK, &fetched, &[0]);
-    assert!(posts_directly(&mut engine, peer, transport, sink));
+    assert!(write_posts_directly(&mut engine, peer, transport, sink));
     assert!(engine.condemned.is_empty());
 }
 
 #[test]
 fn direct_access_does_not_overtake_requested_payload() {
-    let (mut engine, peer, mut transport, mut sink) = keeping_order();
+    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
     let (transport, sink) = (&mut transport, &mut sink);
     let long = SendRequest {
         source: Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])),
-        ..send_to(peer, b"", 9)
+        ..send_request(peer, b"", 9)
     };
     engine.post_send(long, transport, sink).unwrap();
     let Header::Request { op, .. } = transport.sent.last().unwrap().1 else { panic!("a request") };
     engine.arrivals(sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(transport, sink);
     assert!(matches!(transport.sent.last().unwrap().1, Header::Data { .. }));
-    assert_eq!(sink.take().len(), 1, "the link has all of it");
-    assert!(!posts_directly(&mut engine, peer, transport, sink), "the peer may not have it");
-    assert!(posts_directly(&mut engine, peer, transport, sink));
+    assert_eq!(sink.take_ended().len(), 1, "the link has all of it");
+    assert!(!write_posts_directly(&mut engine, peer, transport, sink), "the peer may not have it");
+    assert!(write_posts_directly(&mut engine, peer, transport, sink));
 }
 
 #[test]
@@ -300,16 +322,16 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     transport.mapped = Some(memory.clone());
-    map_all(&mut engine, &mut transport, &mut sink);
+    map_region(&mut engine, &mut transport, &mut sink);
     assert_eq!(Arc::strong_count(&memory), 3);
     memory.retire();
     // By the next access.
-    engine.post_rma(access(peer, write(), 1), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
     // Without an access, by a sweep.
     let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
     transport.mapped = Some(next.clone());
-    map_all(&mut engine, &mut transport, &mut sink);
+    map_region(&mut engine, &mut transport, &mut sink);
     for _ in 0..2 * MAPPED_SWEEP_PASSES {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -331,20 +353,21 @@ fn persistent_region_is_not_shown_to_peers() {
         }
     }
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let _region = engine.target.regions().add(shareable(KEY).persistent(Box::new(Device))).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 0, RmaKind::Read), b"");
+    let _region =
+        engine.target.regions().add(shareable_region(KEY).with_persistence(Box::new(Device))).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
+    assert_eq!(sent_headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
 
 #[test]
 fn region_shown_in_parts_is_mapped() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &shown(KEY, 100));
+    arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));
     for byte in REMOTE {
         arrivals.chunk(LINK, &[*byte]);
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(engine.links.of(LINK).unwrap().tx.mapped().mapped_count(), 1);
+    assert_eq!(engine.links.get_mut(LINK).unwrap().tx.mapped_regions().mapped_count(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, Weak};
 
-use super::rma::{KEY, access, answers, content, write};
+use super::rma::{KEY, read_region, rma_request, sent_answers, write_local};
 use super::*;
 use crate::error::OperationError;
 use crate::operation::RmaRequest;
@@ -29,7 +29,7 @@ impl Persist for Arc<Device> {
 }
 
 impl Device {
-    fn take(&self) -> Vec<(usize, usize)> {
+    fn take_persisted(&self) -> Vec<(usize, usize)> {
         std::mem::take(&mut *self.persisted.lock().unwrap())
     }
 
@@ -39,18 +39,18 @@ impl Device {
 }
 
 /// Enters a persistent region of 100 bytes.
-fn region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
+fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
-    let region = Region::owned(100, attr).unwrap().persistent(Box::new(device.clone()));
+    let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(device.clone()));
     (engine.target.regions().add(region).unwrap(), device)
 }
 
-fn outcomes(transport: &Scripted) -> Vec<Outcome> {
-    answers(transport).into_iter().map(|(_, outcome)| outcome).collect()
+fn sent_outcomes(transport: &Scripted) -> Vec<Outcome> {
+    sent_answers(transport).into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
+fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
     let kind = RmaKind::Write { data: None };
     Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind, durable })
 }
@@ -58,42 +58,42 @@ fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> H
 #[test]
 fn write_with_commit_is_flushed_before_its_answer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = region(&engine, KEY);
+    let (_region, device) = add_persistent_region(&engine, KEY);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(1, KEY, 0, 4, Durable::Nothing), b"abcd");
-    assert_eq!(device.take(), []);
-    arrivals.frame(LINK, &writing(2, KEY, 10, 4, Durable::Written), b"efgh");
-    assert_eq!(device.take(), [(10, 4)]);
-    arrivals.begin(LINK, &writing(3, KEY, 20, 6, Durable::Written));
+    arrivals.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    assert_eq!(device.take_persisted(), []);
+    arrivals.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
+    assert_eq!(device.take_persisted(), [(10, 4)]);
+    arrivals.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
     arrivals.chunk(LINK, b"123");
-    assert_eq!(device.take(), [], "not all of it is there");
+    assert_eq!(device.take_persisted(), [], "not all of it is there");
     arrivals.chunk(LINK, b"456");
-    assert_eq!(device.take(), [(20, 6)]);
+    assert_eq!(device.take_persisted(), [(20, 6)]);
     // Of nothing there is nothing to be made durable.
-    arrivals.frame(LINK, &writing(4, KEY, 20, 0, Durable::Written), b"");
-    assert_eq!(device.take(), []);
+    arrivals.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
+    assert_eq!(device.take_persisted(), []);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
+    assert_eq!(sent_answers(&transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
 }
 
 #[test]
 fn offered_write_with_commit_is_flushed_after_its_last_byte() {
     for pulled in [Pull::Done, Pull::Refused] {
         let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-        let (_region, device) = region(&engine, KEY);
+        let (_region, device) = add_persistent_region(&engine, KEY);
         transport.memory = b"hello".to_vec();
         transport.pulls = [pulled].into();
         let kind = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
         let offer = Rma { op: 5, key: KEY, address: 1007, len_bytes: 5, kind, durable: Durable::Written };
         engine.arrivals(&mut sink).frame(LINK, &Header::Rma(offer), REMOTE);
-        assert_eq!(device.take(), []);
+        assert_eq!(device.take_persisted(), []);
         engine.transmit(&mut transport, &mut sink);
         if pulled == Pull::Refused {
             engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
             engine.transmit(&mut transport, &mut sink);
         }
-        assert_eq!(device.take(), [(7, 5)]);
-        assert_eq!(answers(&transport), [(5, Outcome::Done)]);
+        assert_eq!(device.take_persisted(), [(7, 5)]);
+        assert_eq!(sent_answers(&transport), [(5, Outcome::Done)]);
         assert_eq!(sink.ended.len(), 1, "and then the target is told");
     }
 }
@@ -102,23 +102,26 @@ fn offered_write_with_commit_is_flushed_after_its_last_byte() {
 fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
-    engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
-    let (_first, first_device) = region(&engine, 1);
-    let (_second, second_device) = region(&engine, 2);
+    engine.arrivals(&mut sink).link_event(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    let (_first, first_device) = add_persistent_region(&engine, 1);
+    let (_second, second_device) = add_persistent_region(&engine, 2);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(1, 1, 10, 2, Durable::Nothing), b"ab");
-    arrivals.frame(LINK, &writing(2, 1, 50, 3, Durable::Nothing), b"abc");
-    arrivals.frame(LINK, &writing(3, 2, 90, 0, Durable::Nothing), b"");
-    arrivals.frame(other, &writing(1, 2, 70, 4, Durable::Nothing), b"abcd");
-    arrivals.frame(LINK, &writing(4, 2, 0, 1, Durable::Everything), b"x");
-    assert_eq!((first_device.take(), second_device.take()), (vec![(10, 43)], vec![(0, 1)]));
+    arrivals.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
+    arrivals.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
+    arrivals.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
+    arrivals.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
+    arrivals.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
+    assert_eq!(
+        (first_device.take_persisted(), second_device.take_persisted()),
+        (vec![(10, 43)], vec![(0, 1)])
+    );
     // Once is enough.
-    arrivals.frame(LINK, &writing(5, 2, 0, 0, Durable::Everything), b"");
-    assert_eq!((first_device.take(), second_device.take()), (vec![], vec![]));
-    arrivals.frame(other, &writing(2, 1, 0, 0, Durable::Everything), b"");
-    assert_eq!((first_device.take(), second_device.take()), (vec![], vec![(70, 4)]));
+    arrivals.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
+    assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![]));
+    arrivals.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
+    assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![(70, 4)]));
     engine.transmit(&mut transport, &mut sink);
-    assert!(answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
+    assert!(sent_answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
 }
 
 /// A device that remembers what a region began with whenever it was asked to make something durable.
@@ -131,7 +134,7 @@ struct Observer {
 impl Persist for Arc<Observer> {
     fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
         let region = self.region.lock().unwrap().upgrade().expect("its region asks for it");
-        self.seen.lock().unwrap().push(content(&region)[..4].to_vec());
+        self.seen.lock().unwrap().push(read_region(&region)[..4].to_vec());
         Ok(())
     }
 }
@@ -144,16 +147,16 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
         transport.memory = b"late".to_vec();
         let observer = Arc::new(Observer::default());
         let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
-        let region = Region::owned(100, attr).unwrap().persistent(Box::new(observer.clone()));
+        let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(observer.clone()));
         let region = engine.target.regions().add(region).unwrap();
         *observer.region.lock().unwrap() = Arc::downgrade(&region);
-        let fenced = writing(2, KEY, 0, 4, Durable::Everything);
+        let fenced = write_header(2, KEY, 0, 4, Durable::Everything);
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.frame(LINK, &writing(1, KEY, 50, 4, Durable::Nothing), b"data");
+        arrivals.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
         match (way, fenced) {
             ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
             ("in parts", _) => {
-                arrivals.begin(LINK, &fenced);
+                arrivals.frame_begun(LINK, &fenced);
                 arrivals.chunk(LINK, b"la");
                 arrivals.chunk(LINK, b"te");
             }
@@ -162,44 +165,44 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
         }
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(*observer.seen.lock().unwrap(), [vec![0; 4], b"late".to_vec()], "{way}");
-        assert_eq!(answers(&transport), [1, 2].map(|op| (op, Outcome::Done)));
+        assert_eq!(sent_answers(&transport), [1, 2].map(|op| (op, Outcome::Done)));
     }
 }
 
 #[test]
 fn fenced_write_is_dropped_if_earlier_flush_fails() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_broken, device) = region(&engine, 1);
-    let (sound, _device) = region(&engine, 2);
+    let (_broken, device) = add_persistent_region(&engine, 1);
+    let (sound, _device) = add_persistent_region(&engine, 2);
     device.set_broken(true);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(1, 1, 0, 4, Durable::Nothing), b"data");
-    arrivals.frame(LINK, &writing(2, 2, 0, 4, Durable::Everything), b"late");
+    arrivals.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
+    arrivals.frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
-    assert_eq!(content(&sound), [0; 100]);
+    assert_eq!(sent_answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
+    assert_eq!(read_region(&sound), [0; 100]);
 }
 
 #[test]
 fn fenced_commit_flushes_writes_of_an_earlier_link() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = region(&engine, KEY);
+    let (_region, device) = add_persistent_region(&engine, KEY);
     let next = LinkId(8);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(1, KEY, 10, 4, Durable::Nothing), b"data");
-    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link(next, LinkEvent::Up { peer: address(2), instance: 1 });
-    arrivals.frame(next, &writing(1, KEY, 0, 0, Durable::Everything), b"");
-    assert_eq!(device.take(), [(10, 4)]);
+    arrivals.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
+    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    arrivals.link_event(next, LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
+    assert_eq!(device.take_persisted(), [(10, 4)]);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(1, Outcome::Done)]);
+    assert_eq!(sent_answers(&transport), [(1, Outcome::Done)]);
     assert!(engine.target.unpersisted_len() == 0);
 }
 
 #[test]
 fn failed_flush_is_answered_not_durable() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (failed, device) = region(&engine, KEY);
+    let (failed, device) = add_persistent_region(&engine, KEY);
     device.set_broken(true);
     let with_data = |op, durable| {
         let kind = RmaKind::Write { data: Some(1) };
@@ -207,49 +210,49 @@ fn failed_flush_is_answered_not_durable() {
     };
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
-    arrivals.frame(LINK, &writing(2, KEY, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &writing(3, KEY, 5, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
     // Not another time either: the system tells of what it has lost once.
     device.set_broken(false);
-    arrivals.frame(LINK, &writing(4, KEY, 5, 1, Durable::Written), b"a");
-    arrivals.frame(LINK, &writing(5, KEY, 5, 0, Durable::Everything), b"");
-    assert_eq!(device.take(), []);
+    arrivals.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
+    arrivals.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
+    assert_eq!(device.take_persisted(), []);
     engine.target.regions().close(&failed);
-    let (_anew, device) = region(&engine, KEY);
+    let (_anew, device) = add_persistent_region(&engine, KEY);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(6, KEY, 5, 1, Durable::Written), b"a");
-    assert_eq!(device.take(), [(5, 1)]);
-    arrivals.frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &writing(8, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
+    assert_eq!(device.take_persisted(), [(5, 1)]);
+    arrivals.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &write_header(8, KEY, 0, 0, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    assert_eq!(outcomes(&transport), [not, done, not, not, not, done, not, done]);
+    assert_eq!(sent_outcomes(&transport), [not, done, not, not, not, done, not, done]);
     assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
 }
 
 #[test]
 fn unflushed_write_to_closed_region_is_answered_not_durable_once() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, _device) = region(&engine, KEY);
-    let (closed, _device) = region(&engine, 2);
+    let (_region, _device) = add_persistent_region(&engine, KEY);
+    let (closed, _device) = add_persistent_region(&engine, 2);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
     engine.target.regions().close(&closed);
-    engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
-    engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    engine.arrivals(&mut sink).frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
+    engine.arrivals(&mut sink).frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
     // Also if the region was freed before a fence asked.
-    let (dropped, _device) = region(&engine, 3);
-    let (_other, _device) = region(&engine, 4);
-    engine.arrivals(&mut sink).frame(LINK, &writing(8, 3, 0, 1, Durable::Nothing), b"a");
+    let (dropped, _device) = add_persistent_region(&engine, 3);
+    let (_other, _device) = add_persistent_region(&engine, 4);
+    engine.arrivals(&mut sink).frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");
     engine.target.regions().close(&dropped);
     drop(dropped);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &writing(9, 4, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &writing(10, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &writing(11, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &write_header(9, 4, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &write_header(10, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &write_header(11, KEY, 0, 0, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    assert_eq!(outcomes(&transport), [done, not, done, done, done, not, done]);
+    assert_eq!(sent_outcomes(&transport), [done, not, done, done, done, not, done]);
 }
 
 #[test]
@@ -258,10 +261,10 @@ fn commit_to_volatile_region_is_refused() {
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
     let region = engine.target.regions().add(Region::owned(4, attr).unwrap()).unwrap();
     for (op, durable) in [(1, Durable::Written), (2, Durable::Everything)] {
-        engine.arrivals(&mut sink).frame(LINK, &writing(op, KEY, 0, 4, durable), b"abcd");
+        engine.arrivals(&mut sink).frame(LINK, &write_header(op, KEY, 0, 4, durable), b"abcd");
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [1, 2].map(|op| (op, Outcome::Refused(Refusal::Volatile))));
+    assert_eq!(sent_answers(&transport), [1, 2].map(|op| (op, Outcome::Refused(Refusal::Volatile))));
     let mut content = [1; 4];
     region.read_at(0, &mut content).unwrap();
     assert_eq!(content, [0; 4]);
@@ -276,14 +279,14 @@ fn commit_level_asks_for_durability() {
         (Level::Commit, true, Durable::Everything),
     ] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let request = RmaRequest { level, fence, ..access(peer, write(b"abc"), 1) };
+        let request = RmaRequest { level, fence, ..rma_request(peer, write_local(b"abc"), 1) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
         let Header::Rma(sent) = transport.sent[0].1 else { panic!("a write") };
         assert_eq!(sent.durable, durable);
         let answer = Header::Answer { op: sent.op, outcome: Outcome::NotDurable };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
         engine.transmit(&mut transport, &mut sink);
-        let failure = sink.take().remove(0).unwrap_err();
+        let failure = sink.take_ended().remove(0).unwrap_err();
         if durable == Durable::Nothing {
             assert_eq!(transport.closed, [(LINK, Close::Abort)], "that was not asked for");
         } else {

@@ -4,15 +4,15 @@ use super::*;
 
 const LINK: LinkId = LinkId(7);
 
-fn at(level: Level, to: PeerId, context: u64) -> SendRequest {
-    SendRequest { level, ..send_to(to, b"x", context) }
+fn send_request_at_level(level: Level, to: PeerId, context: u64) -> SendRequest {
+    SendRequest { level, ..send_request(to, b"x", context) }
 }
 
-fn fenced(level: Level, to: PeerId, context: u64) -> SendRequest {
-    SendRequest { fence: true, ..at(level, to, context) }
+fn fenced_send_request(level: Level, to: PeerId, context: u64) -> SendRequest {
+    SendRequest { fence: true, ..send_request_at_level(level, to, context) }
 }
 
-fn messages(transport: &Scripted) -> usize {
+fn count_sent_messages(transport: &Scripted) -> usize {
     transport.sent.iter().filter(|(_, header, _)| matches!(header, Header::Message(_))).count()
 }
 
@@ -21,104 +21,106 @@ fn fence_without_earlier_operations_does_not_wait() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for level in [Level::Inject, Level::Transmit, Level::Match] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_send(fenced(level, peer, 1), &mut transport, &mut sink).unwrap();
-        assert_eq!(messages(&transport), 1);
+        engine.post_send(fenced_send_request(level, peer, 1), &mut transport, &mut sink).unwrap();
+        assert_eq!(count_sent_messages(&transport), 1);
     }
     // What the link has taken has reached the level of injection.
-    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
-    assert_eq!((messages(&transport), sink.contexts()), (2, vec![1, 2]));
+    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
+    assert_eq!((count_sent_messages(&transport), sink.ended_contexts()), (2, vec![1, 2]));
 }
 
 #[test]
 fn fence_after_unacknowledged_messages_asks_the_peer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let other = engine.peer(address(3));
-    let silent = SendRequest { signalled: Signalled::No, ..at(Level::Inject, peer, 1) };
+    let other = engine.intern_peer(address(3));
+    let silent = SendRequest { signalled: Signalled::No, ..send_request_at_level(Level::Inject, peer, 1) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(!engine.inject(peer, None, None, b"x", &mut transport));
-    assert_eq!(headers_from(&transport, 1), [Header::Fence { matched: false }]);
-    engine.post_send(at(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [4], "others do not wait");
+    assert_eq!(sent_headers_from(&transport, 1), [Header::Fence { matched: false }]);
+    engine.post_send(send_request_at_level(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [4], "others do not wait");
 
     let before = transport.sent.len();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), before, "it is asked for once");
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, before).len(), 2);
-    assert_eq!(sink.contexts(), [4, 3]);
+    assert_eq!(sent_headers_from(&transport, before).len(), 2);
+    assert_eq!(sink.ended_contexts(), [4, 3]);
 }
 
 #[test]
 fn fence_waits_for_all_incomplete_operations() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(at(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(at(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
     engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: 2 }, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 2, 3]);
-    assert_eq!(messages(&transport), transport.sent.len(), "there was nothing to ask");
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
+    assert_eq!(count_sent_messages(&transport), transport.sent.len(), "there was nothing to ask");
 }
 
 #[test]
 fn fence_at_match_level_asks_again() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     let before = transport.sent.len();
-    engine.post_send(fenced(Level::Match, peer, 3), &mut transport, &mut sink).unwrap();
-    assert_eq!(headers_from(&transport, before), [Header::Fence { matched: true }]);
+    engine.post_send(fenced_send_request(Level::Match, peer, 3), &mut transport, &mut sink).unwrap();
+    assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: true }]);
 }
 
 #[test]
 fn match_fence_is_answered_after_earlier_messages_match() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &untagged(1), b"a");
-    arrivals.frame(LINK, &untagged(1), b"b");
+    arrivals.frame(LINK, &untagged_header(1), b"a");
+    arrivals.frame(LINK, &untagged_header(1), b"b");
     arrivals.frame(LINK, &Header::Fence { matched: false }, b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 0), [Header::Fenced]);
+    assert_eq!(sent_headers_from(&transport, 0), [Header::Fenced]);
     engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
-    engine.post_receive(receive(1, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1);
-    engine.post_receive(receive(1, 2), &mut sink).unwrap();
+    engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 1), [Header::Fenced]);
+    assert_eq!(sent_headers_from(&transport, 1), [Header::Fenced]);
 }
 
 #[test]
 fn waiting_fenced_send_is_cancellable_and_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(at(Level::Match, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Match, peer, 1), &mut transport, &mut sink).unwrap();
     for context in [2, 3] {
-        engine.post_send(fenced(Level::Inject, peer, context), &mut transport, &mut sink).unwrap();
+        engine
+            .post_send(fenced_send_request(Level::Inject, peer, context), &mut transport, &mut sink)
+            .unwrap();
     }
     engine.cancel(2, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [2]);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    assert_eq!(sink.contexts(), [2, 1, 3]);
+    assert_eq!(sink.ended_contexts(), [2]);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    assert_eq!(sink.ended_contexts(), [2, 1, 3]);
 }
 
 #[test]
 fn message_after_fence_of_cancelled_send_is_accepted() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let (mut other, _, mut other_transport, mut other_sink) = engine_with_peer();
-    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
-    engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(engine.inject(peer, None, None, b"x", &mut transport), "nothing is queued");
     assert_eq!(transport.sent.len(), 4, "a fence of a cancelled send holds nothing");
     for (_, header, payload) in &transport.sent {
@@ -126,23 +128,23 @@ fn message_after_fence_of_cancelled_send_is_accepted() {
     }
     other.transmit(&mut other_transport, &mut other_sink);
     assert!(other_transport.closed.is_empty());
-    assert!(!headers_from(&other_transport, 0).contains(&Header::Fenced));
-    other.post_receive(receive(1, 1), &mut other_sink).unwrap();
+    assert!(!sent_headers_from(&other_transport, 0).contains(&Header::Fenced));
+    other.post_receive(receive_request(1, 1), &mut other_sink).unwrap();
     other.transmit(&mut other_transport, &mut other_sink);
-    assert_eq!(headers_from(&other_transport, 0), [Header::Fenced], "what came later does not count");
+    assert_eq!(sent_headers_from(&other_transport, 0), [Header::Fenced], "what came later does not count");
 }
 
 #[test]
 fn fence_answer_covers_only_messages_before_the_fence() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
-    engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     let before = transport.sent.len();
-    engine.post_send(fenced(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(headers_from(&transport, before), [Header::Fence { matched: false }]);
+    engine.post_send(fenced_send_request(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
+    assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: false }]);
 }
 
 #[test]
@@ -159,11 +161,11 @@ fn peer_that_fences_without_reading_answers_is_disconnected() {
 #[test]
 fn fence_waits_for_sends_to_former_instance() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(at(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    engine.post_send(fenced(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), []);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.post_send(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.post_send(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), []);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 2]);
+    assert_eq!(sink.ended_contexts(), [1, 2]);
 }

@@ -12,42 +12,42 @@ fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
     (engine, Scripted { memory: memory.to_vec(), ..transport }, sink)
 }
 
-fn offer(op: u64, len_bytes: u64) -> Header {
-    let Header::Message(message) = untagged(len_bytes) else { unreachable!("it is a message") };
+fn offer_header(op: u64, len_bytes: u64) -> Header {
+    let Header::Message(message) = untagged_header(len_bytes) else { unreachable!("it is a message") };
     Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }
 }
 
 /// An offer of what the receiver can only ask for, by a sender that waits to hear that it is there.
-fn offer_to_be_asked_for(op: u64, len_bytes: u64) -> Header {
-    let message = Message { awaits: Awaits::Arrival, ..Message::of_len(len_bytes) };
+fn unpullable_offer(op: u64, len_bytes: u64) -> Header {
+    let message = Message { awaits: AwaitedReply::Arrival, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }
 }
 
-fn done(op: u64) -> Header {
+fn done_header(op: u64) -> Header {
     Header::Done { op, fault: false }
 }
 
-fn clear(op: u64, cannot_pull: bool) -> Header {
+fn clear_header(op: u64, cannot_pull: bool) -> Header {
     Header::Clear { op, cannot_pull }
 }
 
-fn sent(transport: &Scripted) -> Vec<Header> {
+fn sent_headers(transport: &Scripted) -> Vec<Header> {
     transport.sent.iter().map(|(_, header, _)| *header).collect()
 }
 
 /// From which offset on, and how many bytes, was pulled.
-fn pulled(transport: &Scripted) -> Vec<(u64, usize)> {
+fn pulled_ranges(transport: &Scripted) -> Vec<(u64, usize)> {
     transport.pulled.iter().map(|(_, offset_bytes, count_bytes)| (*offset_bytes, *count_bytes)).collect()
 }
 
-fn error(sink: &Recorder, at: usize) -> &OperationError {
+fn ended_error(sink: &Recorder, at: usize) -> &OperationError {
     &sink.ended[at].as_ref().expect_err("it failed").error
 }
 
 #[test]
 fn offered_message_is_matched_pulled_and_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    let request = ReceiveRequest { tagged: true, ..receive(8, 5) };
+    let request = ReceiveRequest { tagged: true, ..receive_request(8, 5) };
     engine.post_receive(request, &mut sink).unwrap();
     let message = Message { tag: Some(3), data: Some(99), ..Message::of_len(4) };
     let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
@@ -55,65 +55,68 @@ fn offered_message_is_matched_pulled_and_answered_done() {
     assert!(engine.cancel(5, &mut sink).is_err(), "a message has matched it");
     assert!(sink.ended.is_empty() && transport.pulled.is_empty());
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.pulled, [(Remote::new(REMOTE).unwrap(), 0, 4)]);
-    let completion = sink.take().remove(0).unwrap();
+    assert_eq!(transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
+    let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
-    assert_eq!(sent(&transport), [done(11)], "said at once, and whatever the level");
+    assert_eq!(sent_headers(&transport), [done_header(11)], "said at once, and whatever the level");
     assert!(!engine.has_unsent() && engine.fetches_len() == 0);
 }
 
 #[test]
 fn a_request_may_arrive_in_pieces() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &offer(11, 4));
-    assert!(arrivals.space(LINK).is_empty());
+    arrivals.frame_begun(LINK, &offer_header(11, 4));
+    assert!(arrivals.payload_space(LINK).is_empty());
     arrivals.chunk(LINK, &REMOTE[..1]);
     arrivals.chunk(LINK, &REMOTE[1..]);
-    arrivals.frame(LINK, &untagged(1), b"x");
+    arrivals.frame(LINK, &untagged_header(1), b"x");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.pulled, [(Remote::new(REMOTE).unwrap(), 0, 4)]);
-    assert_eq!(received(&sink.ended[0]), b"abcd");
-    engine.post_receive(receive(4, 2), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[1]), b"x", "what follows is a frame of its own");
+    assert_eq!(transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
+    assert_eq!(received_bytes(&sink.ended[0]), b"abcd");
+    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[1]), b"x", "what follows is a frame of its own");
 }
 
 #[test]
 fn requests_and_messages_are_matched_in_the_order_of_their_arrival() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"fetched");
     for context in 1..=3 {
-        engine.post_receive(receive(9, context), &mut sink).unwrap();
+        engine.post_receive(receive_request(9, context), &mut sink).unwrap();
     }
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &untagged(5), b"first");
-    arrivals.frame(LINK, &offer(1, 7), REMOTE);
-    arrivals.frame(LINK, &untagged(5), b"third");
-    assert_eq!(sink.contexts(), [1, 3]);
+    arrivals.frame(LINK, &untagged_header(5), b"first");
+    arrivals.frame(LINK, &offer_header(1, 7), REMOTE);
+    arrivals.frame(LINK, &untagged_header(5), b"third");
+    assert_eq!(sink.ended_contexts(), [1, 3]);
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 3, 2]);
-    assert_eq!(received(&sink.ended[2]), b"fetched");
+    assert_eq!(sink.ended_contexts(), [1, 3, 2]);
+    assert_eq!(received_bytes(&sink.ended[2]), b"fetched");
 }
 
 #[test]
 fn concurrent_pulls_alternate_by_steps() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     for context in 1..=2 {
-        engine.post_receive(receive(10, context), &mut sink).unwrap();
+        engine.post_receive(receive_request(10, context), &mut sink).unwrap();
     }
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer(1, 10), REMOTE);
-    arrivals.frame(LINK, &offer(2, 6), REMOTE);
+    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
+    arrivals.frame(LINK, &offer_header(2, 6), REMOTE);
     let mut ended = Vec::new();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
         ended.push(sink.ended.len());
     }
-    assert_eq!(pulled(&transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
-    assert_eq!((ended, sent(&transport)), (vec![0, 1, 2, 2], vec![done(2), done(1)]));
-    assert_eq!((received(&sink.ended[0]), received(&sink.ended[1])), (&b"012345"[..], &b"0123456789"[..]));
+    assert_eq!(pulled_ranges(&transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
+    assert_eq!((ended, sent_headers(&transport)), (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)]));
+    assert_eq!(
+        (received_bytes(&sink.ended[0]), received_bytes(&sink.ended[1])),
+        (&b"012345"[..], &b"0123456789"[..])
+    );
 }
 
 #[test]
@@ -122,70 +125,77 @@ fn one_pass_pulls_a_limited_amount() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(&vec![7; step_bytes]);
     engine.set_pull_step_max_bytes(step_bytes);
     for op in 1..=3 {
-        engine.post_receive(receive(step_bytes, op), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &offer(op, step_bytes as u64), REMOTE);
+        engine.post_receive(receive_request(step_bytes, op), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, step_bytes as u64), REMOTE);
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 2]);
+    assert_eq!(sink.ended_contexts(), [1, 2]);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 2, 3]);
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
 }
 
 #[test]
 fn pull_is_limited_to_the_receive_buffer_and_reports_truncation() {
     for room in [0, 3, 4, 5] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-        engine.post_receive(receive(room, 1), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
         engine.transmit(&mut transport, &mut sink);
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(pulled(&transport).iter().map(|(_, count)| count).sum::<usize>(), room);
-        assert_eq!(error(&sink, 0), &OperationError::Truncated { overflow_bytes: 10 - room as u64 });
-        assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room]);
-        assert_eq!(sent(&transport), [done(9)], "the sender may forget it");
+        assert_eq!(pulled_ranges(&transport).iter().map(|(_, count)| count).sum::<usize>(), room);
+        assert_eq!(ended_error(&sink, 0), &OperationError::Truncated { overflow_bytes: 10 - room as u64 });
+        assert_eq!(received_bytes(&sink.ended[0]), &b"0123456789"[..room]);
+        assert_eq!(sent_headers(&transport), [done_header(9)], "the sender may forget it");
     }
 }
 
 #[test]
 fn an_empty_message_needs_no_pull() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.arrivals(&mut sink).frame(LINK, &offer(9, 0), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 0), REMOTE);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sent(&transport), transport.pulled.len()), (vec![done(9)], 0));
-    engine.post_receive(receive(1, 1), &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!((sent_headers(&transport), transport.pulled.len()), (vec![done_header(9)], 0));
+    engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [1]);
 }
 
 #[test]
 fn an_unexpected_message_is_pulled_at_once_and_waits_whole() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
     for _ in 0..3 {
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(sent(&transport), [done(9)]);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive(10, 1), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
+    assert_eq!(sent_headers(&transport), [done_header(9)]);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
 }
 
 #[test]
 fn a_receive_takes_over_a_message_that_is_being_pulled() {
     for (room, steps_before) in [(10, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-        engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
         for _ in 0..steps_before {
             engine.transmit(&mut transport, &mut sink);
         }
-        engine.post_receive(receive(room, 1), &mut sink).unwrap();
+        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
         assert!(engine.cancel(1, &mut sink).is_err() && sink.ended.is_empty());
         for _ in 0..3 {
             engine.transmit(&mut transport, &mut sink);
         }
-        assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room], "room for {room}, after {steps_before}");
-        let count_bytes: usize = pulled(&transport).iter().map(|(_, count)| count).sum();
+        assert_eq!(
+            received_bytes(&sink.ended[0]),
+            &b"0123456789"[..room],
+            "room for {room}, after {steps_before}"
+        );
+        let count_bytes: usize = pulled_ranges(&transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!((sent(&transport), engine.reception.unexpected_len()), (vec![done(9)], 0));
+        assert_eq!(
+            (sent_headers(&transport), engine.receive_side.unexpected_len()),
+            (vec![done_header(9)], 0)
+        );
     }
 }
 
@@ -196,30 +206,30 @@ fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
         transport.pulls =
             VecDeque::from_iter([Pull::Done, Pull::Done, Pull::Refused].into_iter().skip(2 - refused_after));
         for context in 1..=3 {
-            engine.post_receive(receive(10, context), &mut sink).unwrap();
+            engine.post_receive(receive_request(10, context), &mut sink).unwrap();
         }
-        engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
         for _ in 0..=refused_after {
             engine.transmit(&mut transport, &mut sink);
         }
-        engine.arrivals(&mut sink).frame(LINK, &offer(2, 10), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 10), REMOTE);
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sent(&transport), [clear(1, true), clear(2, true)]);
+        assert_eq!(sent_headers(&transport), [clear_header(1, true), clear_header(2, true)]);
         assert_eq!((transport.pulled.len(), sink.ended.len()), (refused_after + 1, 0));
 
         // Whole, and in pieces, in whatever order the sender likes.
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
-        arrivals.begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
-        let mut space = arrivals.space(LINK);
+        arrivals.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
+        let mut space = arrivals.payload_space(LINK);
         assert_eq!(space[0].len(), 10, "all of it comes again");
         space[0][..3].copy_from_slice(b"012");
         drop(space);
-        arrivals.placed(LINK, 3);
+        arrivals.bytes_placed(LINK, 3);
         arrivals.chunk(LINK, b"3456789");
-        arrivals.frame(LINK, &untagged(5), b"eager");
+        arrivals.frame(LINK, &untagged_header(5), b"eager");
         engine.transmit(&mut transport, &mut sink);
-        let payloads: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+        let payloads: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
         assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
         assert_eq!((transport.sent.len(), engine.fetches_len()), (2, 0), "no answer is awaited");
     }
@@ -228,27 +238,27 @@ fn refused_pull_requests_payload_and_is_not_retried_on_the_link() {
 #[test]
 fn refused_pull_on_one_link_does_not_affect_another() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
     transport.pulls = [Pull::Refused].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer(1, 4), REMOTE);
-    engine.arrivals(&mut sink).frame(LinkId(8), &offer(1, 4), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 4), REMOTE);
+    engine.arrivals(&mut sink).frame(LinkId(8), &offer_header(1, 4), REMOTE);
     engine.transmit(&mut transport, &mut sink);
-    let answers = [(LINK, clear(1, true), Vec::new()), (LinkId(8), done(1), Vec::new())];
+    let answers = [(LINK, clear_header(1, true), Vec::new()), (LinkId(8), done_header(1), Vec::new())];
     assert_eq!(transport.sent, answers, "the same number on two links is two operations");
 }
 
 #[test]
 fn offer_without_remote_is_requested_and_pulled_offer_is_answered_done() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.post_receive(receive(6, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &offer_to_be_asked_for(1, 6), b"");
+    engine.post_receive(receive_request(6, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &unpullable_offer(1, 6), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sent(&transport), transport.pulled.len()), (vec![clear(1, false)], 0));
+    assert_eq!((sent_headers(&transport), transport.pulled.len()), (vec![clear_header(1, false)], 0));
     engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"012345");
-    assert_eq!(received(&sink.ended[0]), b"012345");
-    engine.arrivals(&mut sink).frame(LINK, &offer(2, 4), REMOTE);
+    assert_eq!(received_bytes(&sink.ended[0]), b"012345");
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent(&transport)[1..], [done(1), done(2)]);
+    assert_eq!(sent_headers(&transport)[1..], [done_header(1), done_header(2)]);
     assert_eq!(transport.pulled.len(), 1, "that says nothing of whether this side can pull");
 }
 
@@ -257,22 +267,22 @@ fn receive_takes_over_requested_message_at_any_moment() {
     for (arrived_before, room) in [(0, 10), (0, 3), (4, 10), (4, 6), (4, 3), (4, 0)] {
         let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
         transport.pulls = [Pull::Done, Pull::Refused].into();
-        engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
         engine.transmit(&mut transport, &mut sink);
         engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sent(&transport), [clear(1, true)]);
+        assert_eq!(sent_headers(&transport), [clear_header(1, true)]);
         let payload = b"0123456789";
         if arrived_before > 0 {
-            engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
+            engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
             engine.arrivals(&mut sink).chunk(LINK, &payload[..arrived_before]);
         }
-        engine.post_receive(receive(room, 1), &mut sink).unwrap();
+        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
         assert!(sink.ended.is_empty());
         if arrived_before == 0 {
-            engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
+            engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
         }
         engine.arrivals(&mut sink).chunk(LINK, &payload[arrived_before..]);
-        assert_eq!(received(&sink.ended[0]), &payload[..room]);
+        assert_eq!(received_bytes(&sink.ended[0]), &payload[..room]);
         assert_eq!(sink.ended[0].is_ok(), room == 10);
     }
 }
@@ -281,53 +291,57 @@ fn receive_takes_over_requested_message_at_any_moment() {
 fn unexpected_offer_refused_by_pull_is_requested_and_waits_whole() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
     transport.pulls = [Pull::Done, Pull::Refused].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 10 }, b"0123456789");
-    engine.post_receive(receive(10, 1), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[0]), b"0123456789", "what was pulled before the refusal is forgotten");
+    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
+    assert_eq!(
+        received_bytes(&sink.ended[0]),
+        b"0123456789",
+        "what was pulled before the refusal is forgotten"
+    );
 }
 
 #[test]
 fn faulting_pull_fails_receive_and_informs_sender() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     transport.pulls = [Pull::Done, Pull::Fault].into();
-    engine.post_receive(receive(10, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(error(&sink, 0), &OperationError::Fault);
-    assert_eq!(received(&sink.ended[0]), b"0123");
-    assert_eq!(sent(&transport), [Header::Done { op: 1, fault: true }]);
+    assert_eq!(ended_error(&sink, 0), &OperationError::Fault);
+    assert_eq!(received_bytes(&sink.ended[0]), b"0123");
+    assert_eq!(sent_headers(&transport), [Header::Done { op: 1, fault: true }]);
 
     // No receive matches this one, so no receive fails, and it is dropped.
     transport.pulls = [Pull::Fault].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer(2, 4), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent(&transport)[1..], [Header::Done { op: 2, fault: true }]);
-    engine.post_receive(receive(10, 2), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"next");
-    assert_eq!(received(&sink.ended[1]), b"next");
+    assert_eq!(sent_headers(&transport)[1..], [Header::Done { op: 2, fault: true }]);
+    engine.post_receive(receive_request(10, 2), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &untagged_header(4), b"next");
+    assert_eq!(received_bytes(&sink.ended[1]), b"next");
     engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty() && engine.reception.unexpected_len() == 0);
+    assert!(transport.closed.is_empty() && engine.receive_side.unexpected_len() == 0);
 }
 
 #[test]
 fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     transport.pulls = [Pull::Gone, Pull::Gone].into();
-    engine.post_receive(receive(10, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
-    engine.arrivals(&mut sink).frame(LINK, &offer(2, 10), REMOTE);
+    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 10), REMOTE);
     for _ in 0..3 {
         engine.transmit(&mut transport, &mut sink);
     }
     assert_eq!((transport.pulled.len(), transport.sent.len(), sink.ended.len()), (2, 0, 0));
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
-    assert_eq!(error(&sink, 0).errno(), Errno::ECONNRESET);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    assert_eq!(ended_error(&sink, 0).errno(), Errno::ECONNRESET);
     assert_eq!(
-        (engine.outstanding_receives(), engine.reception.unexpected_len(), engine.fetches_len()),
+        (engine.outstanding_receives(), engine.receive_side.unexpected_len(), engine.fetches_len()),
         (0, 0, 0)
     );
 }
@@ -336,29 +350,29 @@ fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
 fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
     for context in 1..=4 {
-        engine.post_receive(receive(10, context), &mut sink).unwrap();
+        engine.post_receive(receive_request(10, context), &mut sink).unwrap();
     }
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer(1, 10), REMOTE);
-    arrivals.frame(LINK, &offer_to_be_asked_for(2, 10), b"");
-    arrivals.frame(LINK, &offer_to_be_asked_for(3, 10), b"");
+    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
+    arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
+    arrivals.frame(LINK, &unpullable_offer(3, 10), b"");
     engine.transmit(&mut transport, &mut sink);
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer(4, 10), REMOTE);
-    arrivals.frame(LINK, &offer(5, 10), REMOTE);
-    arrivals.begin(LINK, &Header::Data { op: 3, len_bytes: 10 });
+    arrivals.frame(LINK, &offer_header(4, 10), REMOTE);
+    arrivals.frame(LINK, &offer_header(5, 10), REMOTE);
+    arrivals.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
     arrivals.chunk(LINK, b"01");
-    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.contexts(), [1, 2, 3, 4]);
-    assert!((0..4).all(|at| error(&sink, at).errno() == Errno::ESHUTDOWN));
-    let placed: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
+    assert!((0..4).all(|at| ended_error(&sink, at).errno() == Errno::ESHUTDOWN));
+    let placed: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
     assert_eq!(placed, [&b"0123"[..], b"", b"01", b""]);
     let pulled_before = transport.pulled.len();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((transport.pulled.len(), engine.has_unsent()), (pulled_before, false));
     assert!(
         engine.fetches_len() == 0
-            && engine.reception.unexpected_len() == 0
+            && engine.receive_side.unexpected_len() == 0
             && engine.outstanding_receives() == 0
     );
 }
@@ -366,12 +380,12 @@ fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
 #[test]
 fn partial_request_is_dropped_with_its_link() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &offer(1, 4));
+    arrivals.frame_begun(LINK, &offer_header(1, 4));
     arrivals.chunk(LINK, &REMOTE[1..]);
-    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    arrivals.link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
     arrivals.chunk(LINK, b"late");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.outstanding_receives(), sink.ended.len(), transport.sent.len()), (1, 0, 0));
@@ -380,28 +394,28 @@ fn partial_request_is_dropped_with_its_link() {
 #[test]
 fn answers_wait_in_order_on_full_link_or_mid_frame() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    let peer = engine.peer(address(2));
+    let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_to(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    let asking = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(0) });
+    let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer(1, 4), REMOTE);
-    arrivals.frame(LINK, &offer_to_be_asked_for(2, 4), b"");
+    arrivals.frame(LINK, &offer_header(1, 4), REMOTE);
+    arrivals.frame(LINK, &unpullable_offer(2, 4), b"");
     arrivals.frame(LINK, &asking, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
     // The message ends, another one is begun and not ended: what is owed goes between them.
-    engine.post_send(send_to(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
     let whole = Sent::Whole;
     transport.answers = [whole, whole, whole, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);
     let ack = Header::Ack { received: 1 };
-    assert_eq!(sent(&transport)[1..], [ack, done(1)]);
+    assert_eq!(sent_headers(&transport)[1..], [ack, done_header(1)]);
     assert!(engine.has_unsent());
     transport.answers = [whole, Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent(&transport)[3..], [clear(2, false), untagged(15)]);
+    assert_eq!(sent_headers(&transport)[3..], [clear_header(2, false), untagged_header(15)]);
     engine.transmit(&mut transport, &mut sink);
     assert!(!engine.has_unsent());
 }
@@ -413,29 +427,29 @@ fn invalid_offer_or_data_ends_the_link() {
     let too_long = [0; REMOTE_MAX_BYTES + 1].as_slice();
     // On a link where 1 is being pulled, 2 was asked for, and so was 3 on another link.
     let cases: [(&str, Frames); 9] = [
-        ("offers two under one number", vec![(offer(1, 4), REMOTE)]),
-        ("offers again what was asked for", vec![(offer(2, 4), REMOTE)]),
-        ("offers two at once", vec![(offer(8, 4), REMOTE), (offer(8, 4), REMOTE)]),
+        ("offers two under one number", vec![(offer_header(1, 4), REMOTE)]),
+        ("offers again what was asked for", vec![(offer_header(2, 4), REMOTE)]),
+        ("offers two at once", vec![(offer_header(8, 4), REMOTE), (offer_header(8, 4), REMOTE)]),
         ("sends what was not asked for", vec![(data(1, 10), b"0123456789")]),
         ("sends what was not offered", vec![(data(9, 4), b"0123")]),
         ("sends what was offered elsewhere", vec![(data(3, 10), b"0123456789")]),
         ("sends less than was offered", vec![(data(2, 9), b"012345678")]),
         ("sends twice", vec![(data(2, 10), b"0123456789"), (data(2, 10), b"0123456789")]),
-        ("describes at length", vec![(offer(8, 4), Box::leak(too_long.into()))]),
+        ("describes at length", vec![(offer_header(8, 4), Box::leak(too_long.into()))]),
     ];
     for (what, frames) in cases {
         for in_pieces in [false, true] {
             let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
             let mut arrivals = engine.arrivals(&mut sink);
-            arrivals.link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
-            arrivals.frame(LINK, &offer(1, 10), REMOTE);
-            arrivals.frame(LINK, &offer_to_be_asked_for(2, 10), b"");
-            arrivals.frame(LinkId(8), &offer_to_be_asked_for(3, 10), b"");
+            arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+            arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
+            arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
+            arrivals.frame(LinkId(8), &unpullable_offer(3, 10), b"");
             engine.transmit(&mut transport, &mut sink);
             for (header, payload) in &frames {
                 let mut arrivals = engine.arrivals(&mut sink);
                 if in_pieces && payload.len() <= REMOTE_MAX_BYTES {
-                    arrivals.begin(LINK, header);
+                    arrivals.frame_begun(LINK, header);
                     for byte in payload.chunks(1) {
                         arrivals.chunk(LINK, byte);
                     }
@@ -446,7 +460,7 @@ fn invalid_offer_or_data_ends_the_link() {
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
             assert_eq!(
-                (engine.fetches_len(), engine.reception.unexpected_len()),
+                (engine.fetches_len(), engine.receive_side.unexpected_len()),
                 if what == "sends twice" { (1, 2) } else { (1, 1) },
                 "{what}"
             );
@@ -457,13 +471,13 @@ fn invalid_offer_or_data_ends_the_link() {
 #[test]
 fn claimed_length_beyond_budget_allocates_nothing() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.arrivals(&mut sink).frame(LINK, &offer(1, MESSAGE_MAX_BYTES), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, MESSAGE_MAX_BYTES), REMOTE);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(pulled(&transport), []);
+    assert_eq!(pulled_ranges(&transport), []);
     assert!(transport.sent.is_empty());
-    assert_eq!((engine.reception.unexpected_len(), engine.reception.has_spilled()), (1, false));
+    assert_eq!((engine.receive_side.unexpected_len(), engine.receive_side.has_spilled_payload()), (1, false));
     // The receiver has not asked for it.
-    engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
+    engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
 }

@@ -7,8 +7,8 @@ fn link_that_went_down_is_not_closed_again() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    arrivals.link(LinkId(7), LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    arrivals.link_event(LinkId(7), LinkEvent::Up { peer: address(3), instance: 1 });
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 }
@@ -16,45 +16,45 @@ fn link_that_went_down_is_not_closed_again() {
 #[test]
 fn link_failure_ends_each_of_its_operations_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_to(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
-    let silent = SendRequest { signalled: Signalled::No, ..send_to(peer, b"queued, silent", 3) };
+    engine.post_send(send_request(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
+    let silent = SendRequest { signalled: Signalled::No, ..send_request(peer, b"queued, silent", 3) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
-    engine.post_receive(receive(10, 4), &mut sink).unwrap();
-    engine.post_receive(receive(10, 5), &mut sink).unwrap();
+    engine.post_receive(receive_request(10, 4), &mut sink).unwrap();
+    engine.post_receive(receive_request(10, 5), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LinkId(7), &untagged(9));
+    arrivals.frame_begun(LinkId(7), &untagged_header(9));
     arrivals.chunk(LinkId(7), b"abc");
-    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
-    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
 
-    assert_eq!(sink.contexts(), [1, 2, 3, 4], "the receive that nothing matched stays posted");
+    assert_eq!(sink.ended_contexts(), [1, 2, 3, 4], "the receive that nothing matched stays posted");
     for ended in &sink.ended {
         let Err(failure) = ended else { panic!("all of them failed") };
         assert_eq!(failure.error, OperationError::Link(LinkError::System(Errno::ECONNRESET)));
     }
-    assert_eq!(received(&sink.ended[3]), b"abc");
+    assert_eq!(received_bytes(&sink.ended[3]), b"abc");
     assert_eq!((engine.outstanding_sends(), engine.outstanding_receives()), (0, 1));
-    sink.take();
+    sink.take_ended();
 
-    engine.post_send(send_to(peer, b"again", 6), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"again", 6), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.connected, [address(2)], "the next send connects anew");
-    assert_eq!(sink.contexts(), [6]);
+    assert_eq!(sink.ended_contexts(), [6]);
 }
 
 #[test]
 fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let destination = Destination::reusable(ReusableBuffer::zeroed(10));
-    engine.post_receive(ReceiveRequest { destination, ..receive(0, 1) }, &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) }, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LinkId(7), &untagged(9));
+    arrivals.frame_begun(LinkId(7), &untagged_header(9));
     arrivals.chunk(LinkId(7), b"abc");
     // The transport has read into the memory, but no byte of it belongs to the message yet.
-    arrivals.space(LinkId(7))[0].fill(b'x');
-    arrivals.link(LinkId(7), LinkEvent::Down(RESET));
+    arrivals.payload_space(LinkId(7))[0].fill(b'x');
+    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
     let Some(Err(failure)) = sink.ended.pop() else { panic!("it failed") };
     let buffer = failure.completion.buffer.into_reusable().unwrap();
     assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
@@ -64,49 +64,49 @@ fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
 fn partial_unexpected_message_is_dropped_with_its_link() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(7), &untagged(5), b"whole");
-    arrivals.begin(LinkId(7), &untagged(5));
+    arrivals.frame(LinkId(7), &untagged_header(5), b"whole");
+    arrivals.frame_begun(LinkId(7), &untagged_header(5));
     arrivals.chunk(LinkId(7), b"pa");
-    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive(9, 1), &mut sink).unwrap();
-    engine.post_receive(receive(9, 2), &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [1]);
-    assert_eq!(received(&sink.ended[0]), b"whole");
+    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [1]);
+    assert_eq!(received_bytes(&sink.ended[0]), b"whole");
 }
 
 #[test]
 fn later_sends_go_to_the_new_instance_at_an_address() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"to the first", 1) };
+    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"to the first", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_to(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    assert_eq!(sink.contexts(), [2], "what the former one has not been sent fails");
-    engine.post_send(send_to(peer, b"second", 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    assert_eq!(sink.ended_contexts(), [2], "what the former one has not been sent fails");
+    engine.post_send(send_request(peer, b"second", 3), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.contexts(), [2, 3, 1]);
-    engine.post_send(send_to(peer, b"third", 4), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.ended_contexts(), [2, 3, 1]);
+    engine.post_send(send_request(peer, b"third", 4), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
 }
 
 #[test]
 fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LinkId(7), &untagged(6));
+    arrivals.frame_begun(LinkId(7), &untagged_header(6));
     arrivals.chunk(LinkId(7), b"for");
-    arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     arrivals.chunk(LinkId(7), b"mer");
-    arrivals.frame(LinkId(7), &untagged(4), b"last");
-    arrivals.link(LinkId(7), LinkEvent::Down(RESET));
-    arrivals.frame(LinkId(8), &untagged(5), b"first");
-    engine.post_receive(receive(9, 2), &mut sink).unwrap();
-    engine.post_receive(receive(9, 3), &mut sink).unwrap();
-    let texts: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+    arrivals.frame(LinkId(7), &untagged_header(4), b"last");
+    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
+    arrivals.frame(LinkId(8), &untagged_header(5), b"first");
+    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
+    engine.post_receive(receive_request(9, 3), &mut sink).unwrap();
+    let texts: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
     assert_eq!(texts, [&b"former"[..], b"last", b"first"]);
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty(), "the end of one is not the end of the other");
@@ -115,10 +115,10 @@ fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
 #[test]
 fn silent_former_link_times_out() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LinkId(7), &untagged(6));
-    arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.frame_begun(LinkId(7), &untagged_header(6));
+    arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     assert!(engine.awaits_timeout() && !engine.wants_pass());
     let mut pass_at = |ms, engine: &mut Engine, sink: &mut Recorder| {
         engine.advance_time(Moment::from_ms(ms), sink);
@@ -126,13 +126,13 @@ fn silent_former_link_times_out() {
         transport.closed.clone()
     };
     let begin_ms = 70_000;
-    for ms in [0, 1, FORMER_LINK_IDLE_MAX_MS - 1] {
+    for ms in [0, 1, REPLACED_LINK_IDLE_MAX_MS - 1] {
         assert_eq!(pass_at(begin_ms + ms, &mut engine, &mut sink), []);
-        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(begin_ms + FORMER_LINK_IDLE_MAX_MS)));
+        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
     }
     engine.arrivals(&mut sink).chunk(LinkId(7), b"slow");
-    let again_ms = begin_ms + FORMER_LINK_IDLE_MAX_MS;
-    let first_ms = again_ms + FORMER_LINK_IDLE_MAX_MS;
+    let again_ms = begin_ms + REPLACED_LINK_IDLE_MAX_MS;
+    let first_ms = again_ms + REPLACED_LINK_IDLE_MAX_MS;
     let last_ms = first_ms + TIMEOUT_GRACE_MS;
     let looks = [(again_ms, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
     for (now_ms, deadline_ms) in looks {
@@ -142,7 +142,7 @@ fn silent_former_link_times_out() {
     assert!(engine.awaits_timeout() && sink.ended.is_empty());
     let closed = pass_at(last_ms, &mut engine, &mut sink);
     assert_eq!(closed, [(LinkId(7), Close::Abort)]);
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
     assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
 }
 
@@ -151,9 +151,9 @@ fn silent_former_link_times_out() {
 fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive(9, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).begin(LinkId(7), &untagged(6));
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     engine.advance_time(Moment::from_ms(0), &mut sink);
     engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
     engine.arrivals(&mut sink).chunk(LinkId(7), b"for");
@@ -162,15 +162,15 @@ fn former_link_is_read_before_timeout_after_long_pause() {
     engine.arrivals(&mut sink).chunk(LinkId(7), b"mer");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
-    assert_eq!(received(&sink.ended[0]), b"former");
+    assert_eq!(received_bytes(&sink.ended[0]), b"former");
 }
 
 #[test]
 fn former_link_down_cancels_its_timeout() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     engine.advance_time(Moment::from_ms(0), &mut sink);
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     engine.advance_time(Moment::from_ms(1), &mut sink);
     assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
 }
@@ -180,41 +180,41 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 5].into();
-    let peer = engine.peer(address(2));
-    engine.post_send(send_to(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
+    let peer = engine.intern_peer(address(2));
+    engine.post_send(send_request(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
     for attempt in 0..=CONNECT_RETRIES_MAX {
         assert_eq!((transport.connected.len() as u32, sink.ended.len()), (attempt + 1, 0));
-        engine.arrivals(&mut sink).link(LinkId(attempt), LinkEvent::Down(RESET));
+        engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
         engine.transmit(&mut transport, &mut sink);
     }
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
 
     // No endpoint listens at the address.
     let refused = LinkError::System(Errno::ECONNREFUSED);
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_to(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
     let link = LinkId(transport.connected.len() as u32 - 1);
-    engine.arrivals(&mut sink).link(link, LinkEvent::Down(refused));
-    assert_eq!(sink.contexts(), [1, 2]);
+    engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(refused));
+    assert_eq!(sink.ended_contexts(), [1, 2]);
 }
 
 #[test]
 fn directed_receive_fails_with_its_peer() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
-    let other = engine.peer(address(3));
+    let other = engine.intern_peer(address(3));
     let from = |source, context| ReceiveRequest {
         criteria: Criteria { source: Some(source), ..Criteria::any() },
-        ..receive(1, context)
+        ..receive_request(1, context)
     };
     engine.post_receive(from(peer, 1), &mut sink).unwrap();
     engine.post_receive(from(other, 2), &mut sink).unwrap();
-    engine.post_receive(receive(1, 3), &mut sink).unwrap();
+    engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
     engine.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     assert!(sink.ended.is_empty(), "there is another link");
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.contexts(), [1, 4]);
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.ended_contexts(), [1, 4]);
     assert_eq!(engine.outstanding_receives(), 2);
 }
 
@@ -222,17 +222,17 @@ fn directed_receive_fails_with_its_peer() {
 fn a_simultaneous_connect_keeps_both_links_and_each_side_its_own() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.peer(address(2));
-    engine.post_send(send_to(peer, b"first", 1), &mut transport, &mut sink).unwrap();
+    let peer = engine.intern_peer(address(2));
+    engine.post_send(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link(LinkId(5), LinkEvent::Up { peer: address(2), instance: 1 });
-    arrivals.link(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
-    arrivals.frame(LinkId(5), &untagged(2), b"hi");
-    engine.post_send(send_to(peer, b"second", 2), &mut transport, &mut sink).unwrap();
+    arrivals.link_event(LinkId(5), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.frame(LinkId(5), &untagged_header(2), b"hi");
+    engine.post_send(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
-    engine.arrivals(&mut sink).link(LinkId(5), LinkEvent::Down(LinkError::Closed));
-    engine.post_send(send_to(peer, b"third", 3), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [1, 2, 3]);
+    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Down(LinkError::Closed));
+    engine.post_send(send_request(peer, b"third", 3), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
     assert_eq!(transport.connected, [address(2)]);
 }
 
@@ -240,14 +240,14 @@ fn a_simultaneous_connect_keeps_both_links_and_each_side_its_own() {
 fn frames_of_links_that_are_not_up_are_ignored() {
     let mut engine = Engine::new(Config::default());
     let mut sink = Recorder::default();
-    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(3), &untagged(1), b"x");
-    arrivals.begin(LinkId(3), &untagged(9));
+    arrivals.frame(LinkId(3), &untagged_header(1), b"x");
+    arrivals.frame_begun(LinkId(3), &untagged_header(9));
     arrivals.chunk(LinkId(3), b"x");
-    arrivals.placed(LinkId(3), 1);
-    assert!(arrivals.space(LinkId(3)).is_empty());
-    arrivals.link(LinkId(3), LinkEvent::Down(LinkError::Closed));
+    arrivals.bytes_placed(LinkId(3), 1);
+    assert!(arrivals.payload_space(LinkId(3)).is_empty());
+    arrivals.link_event(LinkId(3), LinkEvent::Down(LinkError::Closed));
     assert!(sink.ended.is_empty());
 }
 
@@ -255,14 +255,14 @@ fn frames_of_links_that_are_not_up_are_ignored() {
 fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.peer(address(2));
-    engine.post_send(send_to(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
+    let peer = engine.intern_peer(address(2));
+    engine.post_send(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
-    arrivals.link(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(0), Close::Abort)]);
-    engine.post_send(send_to(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
 }
 
@@ -270,18 +270,18 @@ fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one()
 fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.peer(address(2));
+    let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full, Sent::Full].into();
-    engine.post_send(send_to(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent[0].0, LinkId(7));
     let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
-    engine.arrivals(&mut sink).link(LinkId(0), refused);
+    engine.arrivals(&mut sink).link_event(LinkId(0), refused);
     assert!(sink.ended.iter().all(Result::is_ok));
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
 }
 
 #[test]
@@ -289,11 +289,11 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     let broken = LinkError::System(Errno::ECONNRESET);
     for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"on the first", 1) };
+        let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"on the first", 1) };
         engine.post_send(acked, &mut transport, &mut sink).unwrap();
         let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
-        arrivals.link(LinkId(8), LinkEvent::Down(error));
+        arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+        arrivals.link_event(LinkId(8), LinkEvent::Down(error));
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, others_closed);
         assert_eq!(sink.ended.len(), others_closed.len());
@@ -304,17 +304,17 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
 fn directed_receive_fails_if_the_last_link_never_came_up() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.peer(address(2));
+    let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_to(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 2) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(RESET));
-    assert_eq!(sink.contexts(), [1], "there is another link");
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(RESET));
+    assert_eq!(sink.ended_contexts(), [1], "there is another link");
     let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
-    engine.arrivals(&mut sink).link(LinkId(0), refused);
-    assert_eq!(sink.contexts(), [1, 2]);
+    engine.arrivals(&mut sink).link_event(LinkId(0), refused);
+    assert_eq!(sink.ended_contexts(), [1, 2]);
 }
 
 #[test]
@@ -322,27 +322,27 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 6].into();
-    let peer = engine.peer(address(2));
+    let peer = engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 1) }, &mut sink).unwrap();
-    engine.post_receive(receive(1, 2), &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
     for attempt in 0..CONNECT_RETRIES_MAX {
-        engine.arrivals(&mut sink).link(LinkId(attempt), LinkEvent::Down(RESET));
+        engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
         engine.transmit(&mut transport, &mut sink);
         assert!(sink.ended.is_empty(), "attempt {attempt} is repeated");
     }
-    engine.arrivals(&mut sink).link(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
-    assert_eq!(sink.contexts(), [3, 1]);
+    engine.arrivals(&mut sink).link_event(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
+    assert_eq!(sink.ended_contexts(), [3, 1]);
     // A later receive waits for a later attempt.
-    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 4) }, &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) }, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sink.contexts().len(), engine.outstanding_receives()), (2, 2));
-    engine.arrivals(&mut sink).link(LinkId(9), LinkEvent::Up { peer: address(2), instance: 1 });
+    assert_eq!((sink.ended_contexts().len(), engine.outstanding_receives()), (2, 2));
+    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::Up { peer: address(2), instance: 1 });
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(9), &untagged(1), b"x");
-    arrivals.frame(LinkId(9), &untagged(1), b"y");
-    assert_eq!(sink.contexts(), [3, 1, 2, 4]);
+    arrivals.frame(LinkId(9), &untagged_header(1), b"x");
+    arrivals.frame(LinkId(9), &untagged_header(1), b"y");
+    assert_eq!(sink.ended_contexts(), [3, 1, 2, 4]);
 }
 
 #[test]
@@ -350,34 +350,34 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full].into();
-    let peer = engine.peer(address(2));
+    let peer = engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 1) }, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link(LinkId(0), LinkEvent::Down(RESET));
+    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sink.contexts(), transport.connected.len()), (vec![2, 1], 1));
+    assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2, 1], 1));
 }
 
 #[test]
 fn requested_payload_keeps_former_link_alive() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let len_bytes = 5;
-    engine.post_receive(receive(len_bytes as usize, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(len_bytes as usize, 1), &mut sink).unwrap();
     let message = Message::of_len(len_bytes);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
     engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).begin(LinkId(7), &Header::Data { op: 1, len_bytes });
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     for byte in 0..len_bytes {
         engine.arrivals(&mut sink).chunk(LinkId(7), b"x");
-        for ms in [0, FORMER_LINK_IDLE_MAX_MS - 1] {
-            engine.advance_time(Moment::from_ms(byte * FORMER_LINK_IDLE_MAX_MS + ms), &mut sink);
+        for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
+            engine.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);
         }
     }
     assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
 }

@@ -1,7 +1,7 @@
 //! What must not overtake what, from both sides; and completions in the order of posting.
 
-use super::atomics::{base, fetch, update};
-use super::rma::{KEY, access, content, read, rma, write};
+use super::atomics::{atomic_request, base_local, fetch_local};
+use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
 use super::*;
 use crate::atomic::AtomicOp;
 use crate::error::OperationError;
@@ -16,16 +16,17 @@ const LINK: LinkId = LinkId(7);
 const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 
 /// An engine with a peer whose link 7 is up.
-pub(super) fn engine_of(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
+pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(config);
     let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-    let peer = engine.peer(address(2));
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    let peer = engine.intern_peer(address(2));
     (engine, peer, Scripted::default(), sink)
 }
 
-fn transmitting(order: Order) -> (Engine, PeerId, Scripted, Recorder) {
-    let (engine, peer, transport, sink) = engine_of(Config { transmit_order: order, ..Config::default() });
+fn engine_with_transmit_order(order: Order) -> (Engine, PeerId, Scripted, Recorder) {
+    let (engine, peer, transport, sink) =
+        engine_with_config(Config { transmit_order: order, ..Config::default() });
     // From 9 bytes on writes are offered.
     (engine, peer, Scripted { pull_min_bytes: Some(9), ..transport }, sink)
 }
@@ -46,31 +47,31 @@ impl Kind {
     fn post(self, engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) {
         let local = match self {
             Kind::Send => {
-                return engine.post_send(send_to(peer, b"m", 9), transport, sink).unwrap();
+                return engine.post_send(send_request(peer, b"m", 9), transport, sink).unwrap();
             }
-            Kind::ShortRead => read(READ_COPIED_MAX_BYTES),
-            Kind::LongRead => read(LONG_BYTES),
-            Kind::ShortWrite => write(b"short"),
-            Kind::OfferedWrite => write(b"0123456789"),
+            Kind::ShortRead => read_local(READ_COPIED_MAX_BYTES),
+            Kind::LongRead => read_local(LONG_BYTES),
+            Kind::ShortWrite => write_local(b"short"),
+            Kind::OfferedWrite => write_local(b"0123456789"),
             Kind::Update | Kind::Fetch => {
-                let local = if self == Kind::Update { base(&[1]) } else { fetch(&[1]) };
-                let request = update(peer, local, AtomicOp::Sum, 9);
+                let local = if self == Kind::Update { base_local(&[1]) } else { fetch_local(&[1]) };
+                let request = atomic_request(peer, local, AtomicOp::Sum, 9);
                 return engine.post_atomic(request, transport, sink).unwrap();
             }
         };
-        engine.post_rma(access(peer, local, 9), transport, sink).unwrap();
+        engine.post_rma(rma_request(peer, local, 9), transport, sink).unwrap();
     }
 }
 
 /// The number of the access that was sent as the so many-th frame.
-fn op(transport: &Scripted, place: usize) -> u64 {
+fn access_op_at(transport: &Scripted, place: usize) -> u64 {
     match transport.sent[place].1 {
         Header::Rma(rma) => rma.op,
         other => panic!("no access: {other:?}"),
     }
 }
 
-fn answered(engine: &mut Engine, sink: &mut Recorder, op: u64, outcome: Outcome) {
+fn deliver_answer(engine: &mut Engine, sink: &mut Recorder, op: u64, outcome: Outcome) {
     engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome }, b"");
 }
 
@@ -107,7 +108,7 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
     ];
     for (first, second, holding) in cases {
         for order in Order::all().iter() {
-            let (mut engine, peer, mut transport, mut sink) = transmitting(order);
+            let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(order);
             first.post(&mut engine, peer, &mut transport, &mut sink);
             second.post(&mut engine, peer, &mut transport, &mut sink);
             engine.transmit(&mut transport, &mut sink);
@@ -118,8 +119,8 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
                 "{second:?} after {first:?}, {order:?}"
             );
             if is_held {
-                let op = op(&transport, 0);
-                answered(&mut engine, &mut sink, op, Outcome::Refused(Refusal::Key));
+                let op = access_op_at(&transport, 0);
+                deliver_answer(&mut engine, &mut sink, op, Outcome::Refused(Refusal::Key));
                 engine.transmit(&mut transport, &mut sink);
                 assert_eq!(transport.sent.len(), 2, "{second:?} after {first:?}, {order:?}");
                 assert!(engine.condemned.is_empty());
@@ -130,9 +131,9 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
 
 #[test]
 fn held_operation_holds_later_ones_to_its_peer_only() {
-    let (mut engine, peer, mut transport, mut sink) = transmitting(Order::SAW);
-    let other = engine.peer(address(3));
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::SAW);
+    let other = engine.intern_peer(address(3));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
     Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
     // Not held by itself.
@@ -141,61 +142,61 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     assert_eq!(transport.sent.len(), 1);
     assert!(engine.inject(other, None, None, b"x", &mut transport));
     assert!(engine.has_unsent() && !engine.wants_pass(), "the answer will tell");
-    let op = op(&transport, 0);
+    let op = access_op_at(&transport, 0);
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     engine.transmit(&mut transport, &mut sink);
     // What was offered and is sent on demand is still on its way.
     assert_eq!(transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
-    answered(&mut engine, &mut sink, op, Outcome::Done);
+    deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 3)[0], untagged(1));
-    assert!(matches!(headers_from(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
+    assert_eq!(sent_headers_from(&transport, 3)[0], untagged_header(1));
+    assert!(matches!(sent_headers_from(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
     assert!(engine.inject(peer, None, None, b"x", &mut transport));
 }
 
 #[test]
 fn short_read_after_long_read_is_deferred() {
-    let (mut engine, peer, mut transport, mut sink) = transmitting(Order::WAR);
+    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::WAR);
     for kind in [Kind::LongRead, Kind::ShortRead, Kind::ShortWrite] {
         kind.post(&mut engine, peer, &mut transport, &mut sink);
     }
-    let [long, short] = [0, 1].map(|place| op(&transport, place));
-    answered(&mut engine, &mut sink, long, Outcome::Refused(Refusal::Key));
+    let [long, short] = [0, 1].map(|place| access_op_at(&transport, place));
+    deliver_answer(&mut engine, &mut sink, long, Outcome::Refused(Refusal::Key));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 2);
-    answered(&mut engine, &mut sink, short, Outcome::Refused(Refusal::Key));
+    deliver_answer(&mut engine, &mut sink, short, Outcome::Refused(Refusal::Key));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 3);
 }
 
 #[test]
 fn link_down_releases_held_operations() {
-    let (mut engine, peer, mut transport, mut sink) = transmitting(Order::STRICT);
+    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::STRICT);
     Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    assert_eq!(sink.take().len(), 2);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    assert_eq!(sink.take_ended().len(), 2);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 2 });
     Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
-    assert_eq!(sink.take().len(), 1);
+    assert_eq!(sink.take_ended().len(), 1);
 }
 
 /// What a peer gets that reads the first bytes of a region and writes to them in the next frame.
-fn read_and_overwritten(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
+fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
-        engine_of(Config { receive_order: order, ..Config::default() });
+        engine_with_config(Config { receive_order: order, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     region.write_at(0, b"before").unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &rma(1, 0, len_bytes as u64, RmaKind::Read), b"");
-    arrivals.frame(LINK, &rma(2, 0, 6, RmaKind::Write { data: None }), b"after.");
+    arrivals.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
+    arrivals.frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
     engine.transmit(&mut transport, &mut sink);
     let (_, header, bytes) =
         transport.sent.iter().find(|(_, header, _)| matches!(header, Header::ReadData { .. })).unwrap();
     assert_eq!(*header, Header::ReadData { op: 1, len_bytes: len_bytes as u64 });
     assert!(engine.condemned.is_empty() && !engine.has_unsent());
-    (bytes[..6].to_vec(), content(&region)[..6].to_vec())
+    (bytes[..6].to_vec(), read_region(&region)[..6].to_vec())
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn short_read_is_copied_on_arrival_if_order_is_agreed() {
         for len_bytes in [6, READ_COPIED_MAX_BYTES, LONG_BYTES] {
             let was = if is_copied && len_bytes < LONG_BYTES { b"before" } else { b"after." };
             let expected = (was.to_vec(), b"after.".to_vec());
-            assert_eq!(read_and_overwritten(order, len_bytes), expected, "{order:?}, {len_bytes} bytes");
+            assert_eq!(read_then_overwrite(order, len_bytes), expected, "{order:?}, {len_bytes} bytes");
         }
     }
 }
@@ -213,12 +214,12 @@ fn short_read_is_copied_on_arrival_if_order_is_agreed() {
 #[test]
 fn short_read_waits_for_earlier_long_read() {
     let (mut engine, _, mut transport, mut sink) =
-        engine_of(Config { receive_order: Order::STRICT, ..Config::default() });
+        engine_with_config(Config { receive_order: Order::STRICT, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     for (op, len_bytes) in [(1, 1), (2, LONG_BYTES as u64), (3, 1), (4, 0), (5, 1)] {
-        arrivals.frame(LINK, &rma(op, 0, len_bytes, RmaKind::Read), b"");
+        arrivals.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
     }
     region.write_at(0, b"!").unwrap();
     engine.transmit(&mut transport, &mut sink);
@@ -236,14 +237,14 @@ fn short_read_waits_for_earlier_long_read() {
 #[test]
 fn read_copied_before_region_close_is_refused() {
     let (mut engine, _, mut transport, mut sink) =
-        engine_of(Config { receive_order: Order::WAR, ..Config::default() });
+        engine_with_config(Config { receive_order: Order::WAR, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
     let region = engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 6, RmaKind::Read), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 6, RmaKind::Read), b"");
     engine.target.regions().close(&region);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(
-        headers_from(&transport, 0),
+        sent_headers_from(&transport, 0),
         [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]
     );
 }
@@ -251,56 +252,57 @@ fn read_copied_before_region_close_is_refused() {
 #[test]
 fn completions_keep_the_order_of_posting_to_each_peer() {
     let (mut engine, peer, mut transport, mut sink) =
-        engine_of(Config { completes_in_order: true, ..Config::default() });
-    let other = engine.peer(address(3));
-    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
-    engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let silent = RmaRequest { signalled: Signalled::No, ..access(peer, write(b"s"), 3) };
+        engine_with_config(Config { completes_in_order: true, ..Config::default() });
+    let other = engine.intern_peer(address(3));
+    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let silent = RmaRequest { signalled: Signalled::No, ..rma_request(peer, write_local(b"s"), 3) };
     engine.post_rma(silent, &mut transport, &mut sink).unwrap();
-    let matched = SendRequest { level: Level::Match, ..send_to(peer, b"m", 4) };
+    let matched = SendRequest { level: Level::Match, ..send_request(peer, b"m", 4) };
     engine.post_send(matched, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 5), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(other, b"m", 6), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [6], "others do not wait");
+    engine.post_send(send_request(peer, b"m", 5), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(other, b"m", 6), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [6], "others do not wait");
     assert_eq!(engine.outstanding_sends(), 5, "what waits for its turn is outstanding");
     engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: 2 }, b"");
-    let [first, silent] = [0, 2].map(|place| op(&transport, place));
-    answered(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
-    assert_eq!(sink.contexts(), [6, 1, 2]);
+    let [first, silent] = [0, 2].map(|place| access_op_at(&transport, place));
+    deliver_answer(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
+    assert_eq!(sink.ended_contexts(), [6, 1, 2]);
     assert_eq!(sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
     // Also what is silent is before what follows it.
-    answered(&mut engine, &mut sink, silent, Outcome::Done);
-    assert_eq!(sink.contexts(), [6, 1, 2, 4, 5]);
+    deliver_answer(&mut engine, &mut sink, silent, Outcome::Done);
+    assert_eq!(sink.ended_contexts(), [6, 1, 2, 4, 5]);
     assert_eq!(engine.outstanding_sends(), 0);
 }
 
 #[test]
 fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     let (mut engine, peer, mut transport, mut sink) =
-        engine_of(Config { completes_in_order: true, tx_depth_ops: 3, ..Config::default() });
-    engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
+        engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..Config::default() });
+    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 3), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 3), &mut transport, &mut sink).unwrap();
     engine.cancel(3, &mut sink).unwrap();
     assert!(sink.ended.is_empty());
-    let refused = engine.post_send(send_to(peer, b"m", 4), &mut transport, &mut sink).unwrap_err();
+    let refused = engine.post_send(send_request(peer, b"m", 4), &mut transport, &mut sink).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into());
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    let errors: Vec<_> = sink.take().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    let errors: Vec<_> =
+        sink.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
     assert_eq!(errors, [Some(Errno::ECONNRESET), None, Some(Errno::ECANCELED)]);
 }
 
 #[test]
 fn unordered_completions_come_as_operations_end() {
-    let (mut engine, peer, mut transport, mut sink) = engine_of(Config::default());
-    engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [2]);
+    let (mut engine, peer, mut transport, mut sink) = engine_with_config(Config::default());
+    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [2]);
     let local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)));
-    engine.post_rma(access(peer, local, 3), &mut transport, &mut sink).unwrap();
-    let op = op(&transport, 0);
-    answered(&mut engine, &mut sink, op, Outcome::Done);
-    assert_eq!(sink.contexts(), [2, 1]);
+    engine.post_rma(rma_request(peer, local, 3), &mut transport, &mut sink).unwrap();
+    let op = access_op_at(&transport, 0);
+    deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
+    assert_eq!(sink.ended_contexts(), [2, 1]);
 }

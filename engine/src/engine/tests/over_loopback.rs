@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use super::rma::{access, raw_region};
-use super::{Recorder, receive, send_to};
+use super::rma::{raw_region, rma_request};
+use super::{Recorder, receive_request, send_request};
 use crate::address::{Address, AddressFormat};
 use crate::buffer::{Buffer, Destination, Source};
 use crate::engine::{Config, Engine};
@@ -44,7 +44,8 @@ impl Node {
 
     fn send(&mut self, to: Address, message: Vec<u8>, tag: Option<u64>, context: u64, level: Level) {
         let source = Source::owned(Bytes::from(message));
-        let request = SendRequest { source, tag, level, ..send_to(self.engine.peer(to), b"", context) };
+        let request =
+            SendRequest { source, tag, level, ..send_request(self.engine.intern_peer(to), b"", context) };
         self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
@@ -60,18 +61,18 @@ impl Node {
         self.engine.target.regions().add(region.unwrap()).unwrap()
     }
 
-    fn access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
-        let to = self.engine.peer(to);
-        let request = RmaRequest { key: 7, address, ..access(to, local, context) };
+    fn post_access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
+        let to = self.engine.intern_peer(to);
+        let request = RmaRequest { key: 7, address, ..rma_request(to, local, context) };
         self.engine.post_rma(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
 
-    fn receive(&mut self, len_bytes: usize, context: u64) {
-        self.engine.post_receive(receive(len_bytes, context), &mut self.sink).unwrap();
+    fn post_receive(&mut self, len_bytes: usize, context: u64) {
+        self.engine.post_receive(receive_request(len_bytes, context), &mut self.sink).unwrap();
     }
 
-    fn receive_tagged(&mut self, len_bytes: usize, tag: u64, ignore: u64, context: u64) {
+    fn post_tagged_receive(&mut self, len_bytes: usize, tag: u64, ignore: u64, context: u64) {
         let request = ReceiveRequest {
             destination: Destination::owned(BytesMut::zeroed(len_bytes)),
             tagged: true,
@@ -82,7 +83,7 @@ impl Node {
         self.engine.post_receive(request, &mut self.sink).unwrap();
     }
 
-    fn pass(&mut self) {
+    fn progress(&mut self) {
         self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
         self.engine.transmit(&mut self.transport, &mut self.sink);
         self.transport.flush();
@@ -91,13 +92,13 @@ impl Node {
 }
 
 /// Makes passes over all nodes in turn until `done`.
-fn pump(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
+fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {
             return;
         }
         for node in nodes.iter_mut() {
-            node.pass();
+            node.progress();
         }
     }
     panic!("no end in sight");
@@ -117,16 +118,18 @@ fn messages_arrive_in_order_over_a_choppy_network() {
         for (context, len) in (0..).zip(SIZES) {
             a.send(b.address(), pattern(context, len), None, context, Level::Delivery);
             if seed % 2 == 0 {
-                b.receive(len, context);
+                b.post_receive(len, context);
             }
         }
         if seed % 2 == 1 {
-            pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+            progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
             for (context, len) in (0..).zip(SIZES) {
-                b.receive(len, context);
+                b.post_receive(len, context);
             }
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == SIZES.len()));
+        progress_until(&mut [&mut a, &mut b], |nodes| {
+            nodes.iter().all(|node| node.sink.ended.len() == SIZES.len())
+        });
         let mut received: Vec<_> = b.sink.ended.iter().flatten().collect();
         received.sort_unstable_by_key(|completion| completion.context);
         assert_eq!(received.len(), SIZES.len(), "seed {seed}: nothing was truncated");
@@ -135,7 +138,7 @@ fn messages_arrive_in_order_over_a_choppy_network() {
             let Buffer::Received(bytes) = &completion.buffer else { panic!("an owned buffer") };
             assert!(*bytes == pattern(context, len)[..], "seed {seed}, message {context}");
         }
-        let mut sent = a.sink.contexts();
+        let mut sent = a.sink.ended_contexts();
         sent.sort_unstable();
         assert_eq!(sent, (0..SIZES.len() as u64).collect::<Vec<_>>());
     }
@@ -147,15 +150,15 @@ fn simultaneous_first_sends_both_arrive() {
         let network = Network::new(seed, Faults::choppy());
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
         for context in 0..5 {
-            a.receive(64, 100 + context);
-            b.receive(64, 100 + context);
+            a.post_receive(64, 100 + context);
+            b.post_receive(64, 100 + context);
             a.send(b.address(), pattern(context, 50), None, context, Level::Transmit);
             b.send(a.address(), pattern(context, 50), None, context, Level::Transmit);
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 10));
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 10));
         for node in [&a, &b] {
             assert!(node.sink.ended.iter().all(Result::is_ok));
-            let received: Vec<u64> = node.sink.contexts().into_iter().filter(|c| *c >= 100).collect();
+            let received: Vec<u64> = node.sink.ended_contexts().into_iter().filter(|c| *c >= 100).collect();
             assert_eq!(received, [100, 101, 102, 103, 104]);
         }
     }
@@ -167,11 +170,11 @@ fn an_endpoint_sends_to_itself() {
     let mut node = Node::open(&network, 1);
     let own = node.address();
     node.send(own, pattern(1, 9000), Some(7), 1, Level::Delivery);
-    node.receive_tagged(9000, 0, u64::MAX, 2);
-    pump(&mut [&mut node], |nodes| nodes[0].sink.ended.len() == 2);
+    node.post_tagged_receive(9000, 0, u64::MAX, 2);
+    progress_until(&mut [&mut node], |nodes| nodes[0].sink.ended.len() == 2);
     let received = node.sink.ended.iter().flatten().find(|ended| ended.context == 2).unwrap();
     assert_eq!(received.tag, 7);
-    assert_eq!(received.source, Some(node.engine.peer(own)));
+    assert_eq!(received.source, Some(node.engine.intern_peer(own)));
 }
 
 #[test]
@@ -192,21 +195,21 @@ fn written_bytes_are_read_back_over_a_choppy_network() {
         for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
             let source = Source::owned(Bytes::from(pattern(context, len)));
             let data = (context % 2 == 0).then_some(context);
-            a.access(b.address(), RmaLocal::Write { source, data }, *place, context);
+            a.post_access(b.address(), RmaLocal::Write { source, data }, *place, context);
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
         assert_eq!(
-            b.sink.take().len(),
+            b.sink.take_ended().len(),
             SIZES.len().div_ceil(2),
             "seed {seed}: each that brings data is told of"
         );
-        assert!(a.sink.take().iter().all(Result::is_ok), "seed {seed}");
+        assert!(a.sink.take_ended().iter().all(Result::is_ok), "seed {seed}");
         for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
             let destination = Destination::owned(BytesMut::zeroed(len));
-            a.access(b.address(), RmaLocal::Read(destination), *place, context);
+            a.post_access(b.address(), RmaLocal::Read(destination), *place, context);
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
-        for ended in a.sink.take() {
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+        for ended in a.sink.take_ended() {
             let completion = ended.unwrap();
             let Buffer::Received(bytes) = completion.buffer else { panic!("an owned buffer") };
             let len = SIZES[completion.context as usize];
@@ -232,12 +235,12 @@ fn every_access_ends_once_when_links_break_at_random() {
                 let source = Source::owned(Bytes::from(pattern(context, len)));
                 RmaLocal::Write { source, data: (context % 3 == 1).then_some(context) }
             };
-            a.access(b.address(), local, 0, context);
-            a.pass();
-            b.pass();
+            a.post_access(b.address(), local, 0, context);
+            a.progress();
+            b.progress();
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
-        let mut contexts = a.sink.contexts();
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
         let told: Vec<u64> = b.sink.ended.iter().flatten().map(|completion| completion.data).collect();
@@ -255,16 +258,16 @@ fn every_operation_ends_once_when_links_break_at_random() {
         for context in 0..count {
             let len = SIZES[context as usize % 7];
             let level = [Level::Inject, Level::Transmit, Level::Delivery][context as usize % 3];
-            b.receive(len.max(1), context);
+            b.post_receive(len.max(1), context);
             a.send(b.address(), pattern(context, len), None, context, level);
-            a.pass();
-            b.pass();
+            a.progress();
+            b.progress();
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
-        let mut contexts = a.sink.contexts();
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
-        let mut received = b.sink.contexts();
+        let mut received = b.sink.ended_contexts();
         received.sort_unstable();
         received.dedup();
         assert_eq!(received.len(), b.sink.ended.len(), "seed {seed}: a receive ended twice");
@@ -299,22 +302,22 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
         let address = b.address();
         a.send(address, pattern(0, 10), None, 0, Level::Delivery);
-        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == 1);
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == 1);
         for context in 1..6 {
             a.send(address, pattern(context, 30_000), None, context, Level::Delivery);
         }
         for _ in 0..seed {
-            a.pass();
-            b.pass();
+            a.progress();
+            b.progress();
         }
         network.kill(address);
-        pump(&mut [&mut a], |nodes| network.is_quiet() && nodes[0].engine.outstanding_sends() == 0);
-        let mut contexts = a.sink.contexts();
+        progress_until(&mut [&mut a], |nodes| network.is_quiet() && nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.ended_contexts();
         contexts.sort_unstable();
         assert_eq!(contexts, [0, 1, 2, 3, 4, 5]);
 
         a.send(address, pattern(6, 10), None, 6, Level::Delivery);
-        pump(&mut [&mut a], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a], |nodes| nodes[0].engine.outstanding_sends() == 0);
         let refused = a.sink.ended.last().unwrap().as_ref().unwrap_err();
         assert_eq!(refused.error.errno(), Errno::ECONNREFUSED, "seed {seed}");
 
@@ -323,11 +326,11 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
             transport: network.open(address, 3).unwrap(),
             sink: Recorder::default(),
         };
-        again.receive(10, 1);
+        again.post_receive(10, 1);
         a.send(address, pattern(7, 10), None, 7, Level::Delivery);
-        pump(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        progress_until(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_sends() == 0);
         assert!(a.sink.ended.last().unwrap().is_ok(), "seed {seed}");
-        assert_eq!(again.sink.contexts(), [1]);
+        assert_eq!(again.sink.ended_contexts(), [1]);
     }
 }
 
@@ -339,22 +342,22 @@ fn sends_completed_before_orderly_close_arrive() {
         for context in 0..10 {
             a.send(b.address(), pattern(context, 3000), None, context, Level::Inject);
         }
-        pump(&mut [&mut a, &mut b], |nodes| !nodes[0].engine.has_unsent());
+        progress_until(&mut [&mut a, &mut b], |nodes| !nodes[0].engine.has_unsent());
         a.engine.close_links(&mut a.transport);
         for context in 0..10 {
-            b.receive(3000, context);
+            b.post_receive(3000, context);
         }
         let Node { transport, .. } = &mut a;
         let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
         for _ in 0..PASSES_MAX {
             transport.flush();
             transport.receive(16, &mut engine.arrivals(&mut sink));
-            b.pass();
-            if transport.draining() == 0 && b.sink.ended.len() == 10 {
+            b.progress();
+            if transport.draining_count() == 0 && b.sink.ended.len() == 10 {
                 break;
             }
         }
-        assert_eq!(b.sink.contexts(), (0..10).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(b.sink.ended_contexts(), (0..10).collect::<Vec<_>>(), "seed {seed}");
         assert!(b.sink.ended.iter().all(Result::is_ok), "seed {seed}");
     }
 }
@@ -367,7 +370,7 @@ fn unreadable_memory_fails_both_sides_and_no_other_operation() {
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
         let count = 30;
         for context in 0..count {
-            b.receive(65_537, context);
+            b.post_receive(65_537, context);
             a.send(
                 b.address(),
                 pattern(context, SIZES[context as usize % 8]),
@@ -376,7 +379,7 @@ fn unreadable_memory_fails_both_sides_and_no_other_operation() {
                 Level::Delivery,
             );
         }
-        pump(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 30));
+        progress_until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 30));
         let failed = |node: &Node| {
             let failures = node.sink.ended.iter().filter_map(|ended| ended.as_ref().err());
             let mut failed: Vec<_> =
@@ -403,11 +406,11 @@ fn large_messages_arrive_with_and_without_pull() {
         let network = Network::new(1, faults);
         let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
         for context in 0..3 {
-            b.receive(300_000, context);
+            b.post_receive(300_000, context);
             a.send(b.address(), pattern(context, 300_000), None, context, Level::Inject);
         }
         let mut count = 0;
-        pump(&mut [&mut a, &mut b], |nodes| {
+        progress_until(&mut [&mut a, &mut b], |nodes| {
             count += 1;
             nodes.iter().all(|node| node.sink.ended.len() == 3)
         });

@@ -6,157 +6,160 @@ use crate::operation::{PeekAction, PeekRequest};
 
 const LINK: LinkId = LinkId(7);
 
-fn peek(context: u64, then: PeekAction) -> PeekRequest {
+fn peek_request(context: u64, then: PeekAction) -> PeekRequest {
     PeekRequest { tagged: true, criteria: Criteria { source: None, tag: 5, ignore: 0 }, context, then }
 }
 
-fn tagged(tag: u64, len_bytes: u64, awaits: Awaits) -> Header {
+fn tagged_header(tag: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
     Header::Message(Message { tag: Some(tag), data: Some(77), awaits, ..Message::of_len(len_bytes) })
 }
 
-fn receive_tagged(tag: u64, context: u64) -> ReceiveRequest {
+fn tagged_receive_request(tag: u64, context: u64) -> ReceiveRequest {
     ReceiveRequest {
         tagged: true,
         criteria: Criteria { source: None, tag, ignore: 0 },
-        ..receive(100, context)
+        ..receive_request(100, context)
     }
 }
 
-fn errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {
-    let failure = |ended: Result<Completion, Failure>| {
+fn take_errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {
+    let failure = |ended: Result<EndedOperation, FailedOperation>| {
         ended.err().map(|failure| (failure.completion.context, failure.error))
     };
-    sink.take().into_iter().filter_map(failure).collect()
+    sink.take_ended().into_iter().filter_map(failure).collect()
 }
 
 #[test]
 fn peek_reports_message_and_leaves_it() {
     let (mut engine, peer, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &tagged(4, 1, Awaits::Nothing), b"x");
-    engine.arrivals(&mut sink).begin(LINK, &tagged(5, 50, Awaits::Nothing));
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(4, 1, AwaitedReply::Nothing), b"x");
+    engine.arrivals(&mut sink).frame_begun(LINK, &tagged_header(5, 50, AwaitedReply::Nothing));
     for context in [1, 2] {
-        engine.peek(peek(context, PeekAction::Keep), &mut sink).unwrap();
-        let Some(Ok(seen)) = sink.take().pop() else { panic!("not found") };
+        engine.peek(peek_request(context, PeekAction::Keep), &mut sink).unwrap();
+        let Some(Ok(seen)) = sink.take_ended().pop() else { panic!("not found") };
         let told = (seen.context, seen.len_bytes, seen.tag, seen.data, seen.source);
         assert_eq!(told, (context, 50, 5, 77, Some(peer)), "it need not be there in whole");
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
         assert_eq!((seen.flags, seen.buffer), (flags, Buffer::None));
     }
-    assert_eq!(engine.reception.unexpected_len(), 2);
+    assert_eq!(engine.receive_side.unexpected_len(), 2);
 }
 
 #[test]
 fn peek_without_a_message_fails_at_once() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for (context, then) in [(1, PeekAction::Keep), (2, PeekAction::Claim), (3, PeekAction::Discard)] {
-        engine.peek(peek(context, then), &mut sink).unwrap();
-        assert_eq!(errors(&mut sink), [(context, OperationError::NoMessage)]);
+        engine.peek(peek_request(context, then), &mut sink).unwrap();
+        assert_eq!(take_errors(&mut sink), [(context, OperationError::NoMessage)]);
         assert!(engine.cancel(context, &mut sink).is_err(), "it has ended");
     }
     assert_eq!(engine.outstanding_receives(), 0);
     assert!(!engine.wants_pass());
 
-    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 1, Awaits::Nothing), b"x");
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 1, AwaitedReply::Nothing), b"x");
     engine.transmit(&mut transport, &mut sink);
     assert!(sink.ended.is_empty(), "no peek waits for it");
-    engine.peek(peek(4, PeekAction::Keep), &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [4]);
+    engine.peek(peek_request(4, PeekAction::Keep), &mut sink).unwrap();
+    assert_eq!(sink.ended_contexts(), [4]);
 }
 
 #[test]
 fn claimed_message_goes_only_to_its_claim() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"first");
-    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 6, Awaits::Match), b"second");
-    engine.peek(peek(1, PeekAction::Claim), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"first");
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 6, AwaitedReply::Match), b"second");
+    engine.peek(peek_request(1, PeekAction::Claim), &mut sink).unwrap();
     assert!(matches!(
-        engine.peek(peek(1, PeekAction::Claim), &mut sink),
+        engine.peek(peek_request(1, PeekAction::Claim), &mut sink),
         Err(Error::Misuse(Misuse::Invalid(_)))
     ));
-    engine.post_receive(receive_tagged(5, 2), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[1]), b"second");
+    engine.post_receive(tagged_receive_request(5, 2), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[1]), b"second");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 2 }]);
+    assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 2 }]);
 
-    let untagged = ReceiveRequest { tagged: false, ..receive_tagged(0, 1) };
+    let untagged = ReceiveRequest { tagged: false, ..tagged_receive_request(0, 1) };
     let refused = engine.receive_claimed(untagged, &mut sink).unwrap_err();
     assert!(matches!(refused.error, Error::Misuse(Misuse::NotFound(_))));
-    engine.receive_claimed(receive_tagged(0, 1), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[2]), b"first");
+    engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[2]), b"first");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 1), [Header::Matched { number: 1 }]);
-    assert!(engine.receive_claimed(receive_tagged(0, 1), &mut sink).is_err(), "once");
+    assert_eq!(sent_headers_from(&transport, 1), [Header::Matched { number: 1 }]);
+    assert!(engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).is_err(), "once");
 }
 
 #[test]
 fn discard_drops_message_in_any_state() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"whole");
     let message = Message { tag: Some(5), ..Message::of_len(10) };
     let request = Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 };
     engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
-    engine.arrivals(&mut sink).begin(LINK, &tagged(5, 4, Awaits::Match));
+    engine.arrivals(&mut sink).frame_begun(LINK, &tagged_header(5, 4, AwaitedReply::Match));
     engine.arrivals(&mut sink).chunk(LINK, b"ha");
     for context in 1..=3 {
-        engine.peek(peek(context, PeekAction::Discard), &mut sink).unwrap();
+        engine.peek(peek_request(context, PeekAction::Discard), &mut sink).unwrap();
     }
-    assert_eq!((sink.contexts(), engine.reception.unexpected_len()), (vec![1, 2, 3], 0));
+    assert_eq!((sink.ended_contexts(), engine.receive_side.unexpected_len()), (vec![1, 2, 3], 0));
     engine.transmit(&mut transport, &mut sink);
     let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
-    assert_eq!(headers_from(&transport, 0), told);
+    assert_eq!(sent_headers_from(&transport, 0), told);
     assert!(transport.pulled.is_empty());
     engine.arrivals(&mut sink).chunk(LINK, b"lf");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 2), [Header::Matched { number: 2 }]);
+    assert_eq!(sent_headers_from(&transport, 2), [Header::Matched { number: 2 }]);
     assert_eq!(sink.ended.len(), 3);
 }
 
 #[test]
 fn claimed_message_can_be_discarded() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
-    engine.peek(peek(1, PeekAction::Claim), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &tagged_header(5, 5, AwaitedReply::Match), b"whole");
+    engine.peek(peek_request(1, PeekAction::Claim), &mut sink).unwrap();
     engine.discard_claimed(true, 1, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 1 }]);
-    assert_eq!(sink.contexts(), [1, 1]);
+    assert_eq!(sent_headers_from(&transport, 0), [Header::Matched { number: 1 }]);
+    assert_eq!(sink.ended_contexts(), [1, 1]);
     assert!(engine.discard_claimed(true, 1, &mut sink).is_err());
-    assert!(!engine.reception.has_claimed());
+    assert!(!engine.receive_side.has_claimed());
 }
 
 #[test]
 fn incomplete_claimed_message_fails_when_received() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &tagged(5, 5, Awaits::Nothing), b"whole");
-    arrivals.begin(LINK, &tagged(5, 4, Awaits::Nothing));
+    arrivals.frame(LINK, &tagged_header(5, 5, AwaitedReply::Nothing), b"whole");
+    arrivals.frame_begun(LINK, &tagged_header(5, 4, AwaitedReply::Nothing));
     for context in [1, 2] {
-        engine.peek(peek(context, PeekAction::Claim), &mut sink).unwrap();
+        engine.peek(peek_request(context, PeekAction::Claim), &mut sink).unwrap();
     }
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    sink.take();
-    engine.receive_claimed(receive_tagged(0, 1), &mut sink).unwrap();
-    assert_eq!(received(&sink.ended[0]), b"whole", "its sender's death does not matter");
-    engine.receive_claimed(receive_tagged(0, 2), &mut sink).unwrap();
-    assert_eq!(errors(&mut sink), [(2, OperationError::Link(RESET))]);
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    sink.take_ended();
+    engine.receive_claimed(tagged_receive_request(0, 1), &mut sink).unwrap();
+    assert_eq!(received_bytes(&sink.ended[0]), b"whole", "its sender's death does not matter");
+    engine.receive_claimed(tagged_receive_request(0, 2), &mut sink).unwrap();
+    assert_eq!(take_errors(&mut sink), [(2, OperationError::Link(RESET))]);
 }
 
 #[test]
 fn peeks_are_bounded_by_the_depth() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.reception.set_depth_ops(1);
+    engine.receive_side.set_depth_ops(1);
     sink.room = 0;
-    engine.peek(peek(1, PeekAction::Keep), &mut sink).unwrap();
+    engine.peek(peek_request(1, PeekAction::Keep), &mut sink).unwrap();
     assert_eq!(engine.outstanding_receives(), 1, "its end waits for room in the queue");
-    assert_eq!(engine.peek(peek(2, PeekAction::Keep), &mut sink), Err(Again::QueueFull.into()));
-    assert_eq!(engine.post_receive(receive(1, 3), &mut sink).unwrap_err().error, Again::QueueFull.into());
+    assert_eq!(engine.peek(peek_request(2, PeekAction::Keep), &mut sink), Err(Again::QueueFull.into()));
+    assert_eq!(
+        engine.post_receive(receive_request(1, 3), &mut sink).unwrap_err().error,
+        Again::QueueFull.into()
+    );
     sink.room = 1;
     engine.deliver_held(&mut sink);
-    assert_eq!(errors(&mut sink), [(1, OperationError::NoMessage)]);
-    engine.peek(peek(2, PeekAction::Keep), &mut sink).unwrap();
-    assert_eq!(errors(&mut sink), [(2, OperationError::NoMessage)]);
+    assert_eq!(take_errors(&mut sink), [(1, OperationError::NoMessage)]);
+    engine.peek(peek_request(2, PeekAction::Keep), &mut sink).unwrap();
+    assert_eq!(take_errors(&mut sink), [(2, OperationError::NoMessage)]);
     // A receive that waits for another message keeps no peek out: nothing would end that.
-    engine.post_receive(receive(1, 3), &mut sink).unwrap();
-    engine.peek(peek(4, PeekAction::Keep), &mut sink).unwrap();
-    assert_eq!(errors(&mut sink), [(4, OperationError::NoMessage)]);
+    engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
+    engine.peek(peek_request(4, PeekAction::Keep), &mut sink).unwrap();
+    assert_eq!(take_errors(&mut sink), [(4, OperationError::NoMessage)]);
 }

@@ -8,14 +8,14 @@ fn message_completes_posted_receive_with_all_fields() {
     let request = ReceiveRequest {
         tagged: true,
         criteria: Criteria { source: Some(peer), tag: 0xf0, ignore: 0xf },
-        ..receive(8, 5)
+        ..receive_request(8, 5)
     };
     engine.post_receive(request, &mut sink).unwrap();
     let message = Message { tag: Some(0xf7), data: Some(99), ..Message::of_len(3) };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(message), b"abc");
     assert_eq!(
-        sink.take(),
-        [Ok(Completion {
+        sink.take_ended(),
+        [Ok(EndedOperation {
             context: 5,
             flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
             len_bytes: 3,
@@ -31,30 +31,30 @@ fn message_completes_posted_receive_with_all_fields() {
 #[test]
 fn tagged_and_untagged_messages_never_match_each_other() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
     let tagged = Message { tag: Some(0), ..Message::of_len(1) };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(tagged), b"t");
     assert!(sink.ended.is_empty());
-    engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 2) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(1), b"u");
-    assert_eq!(sink.contexts(), [2, 1]);
+    engine.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 2) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(1), b"u");
+    assert_eq!(sink.ended_contexts(), [2, 1]);
 }
 
 #[test]
 fn receive_takes_over_partly_arrived_message() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).begin(LinkId(7), &untagged(6));
+    engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
     engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
-    assert!(engine.arrivals(&mut sink).space(LinkId(7)).is_empty());
-    engine.post_receive(receive(6, 1), &mut sink).unwrap();
+    assert!(engine.arrivals(&mut sink).payload_space(LinkId(7)).is_empty());
+    engine.post_receive(receive_request(6, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
-    let mut space = arrivals.space(LinkId(7));
+    let mut space = arrivals.payload_space(LinkId(7));
     assert_eq!(space.iter().map(|piece| piece.len()).sum::<usize>(), 4);
     space[0][..3].copy_from_slice(b"cde");
     drop(space);
-    arrivals.placed(LinkId(7), 3);
+    arrivals.bytes_placed(LinkId(7), 3);
     arrivals.chunk(LinkId(7), b"f");
-    assert_eq!(received(&sink.ended[0]), b"abcdef");
+    assert_eq!(received_bytes(&sink.ended[0]), b"abcdef");
 }
 
 #[test]
@@ -62,28 +62,28 @@ fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     for way in 0..3 {
         let post = |engine: &mut Engine, sink: &mut Recorder| {
-            engine.post_receive(receive(4, way), sink).unwrap();
+            engine.post_receive(receive_request(4, way), sink).unwrap();
         };
         match way {
             0 => {
                 post(&mut engine, &mut sink);
-                engine.arrivals(&mut sink).frame(LinkId(7), &untagged(6), b"abcdef");
+                engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(6), b"abcdef");
             }
             1 => {
                 post(&mut engine, &mut sink);
                 let mut arrivals = engine.arrivals(&mut sink);
-                arrivals.begin(LinkId(7), &untagged(6));
+                arrivals.frame_begun(LinkId(7), &untagged_header(6));
                 arrivals.chunk(LinkId(7), b"abcde");
-                assert!(arrivals.space(LinkId(7)).is_empty());
+                assert!(arrivals.payload_space(LinkId(7)).is_empty());
                 arrivals.chunk(LinkId(7), b"f");
             }
             _ => {
-                engine.arrivals(&mut sink).frame(LinkId(7), &untagged(6), b"abcdef");
+                engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(6), b"abcdef");
                 post(&mut engine, &mut sink);
             }
         }
-        let ended = sink.take();
-        assert_eq!(received(&ended[0]), b"abcd");
+        let ended = sink.take_ended();
+        assert_eq!(received_bytes(&ended[0]), b"abcd");
         let Err(failure) = &ended[0] else { panic!("truncation is an error") };
         assert_eq!(failure.error, OperationError::Truncated { overflow_bytes: 2 });
         assert_eq!((failure.completion.context, failure.completion.len_bytes), (way, 4));
@@ -93,12 +93,12 @@ fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
 #[test]
 fn unsignalled_receive_reports_only_failure() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive(2, context) };
+    let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive_request(2, context) };
     engine.post_receive(silent(1), &mut sink).unwrap();
     engine.post_receive(silent(2), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(2), b"ok");
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(2), b"ok");
     assert!(sink.ended.is_empty());
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(3), b"not");
-    assert_eq!(sink.contexts(), [2]);
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(3), b"not");
+    assert_eq!(sink.ended_contexts(), [2]);
     assert!(sink.ended[0].is_err());
 }

@@ -14,7 +14,7 @@ const LINK: LinkId = LinkId(7);
 pub(super) const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
+pub(super) fn rma_request(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
     RmaRequest {
         to,
         local,
@@ -28,11 +28,11 @@ pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
     }
 }
 
-pub(super) fn write(bytes: &'static [u8]) -> RmaLocal {
+pub(super) fn write_local(bytes: &'static [u8]) -> RmaLocal {
     RmaLocal::Write { source: Source::owned(Bytes::from_static(bytes)), data: None }
 }
 
-pub(super) fn read(len_bytes: usize) -> RmaLocal {
+pub(super) fn read_local(len_bytes: usize) -> RmaLocal {
     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
 }
 
@@ -45,26 +45,26 @@ pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, 
 }
 
 /// An engine with a peer, and with a region of this length.
-fn target(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
+fn engine_with_region(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
     let region = engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
     (engine, region, transport, sink)
 }
 
-pub(super) fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Header {
+pub(super) fn rma_header(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Header {
     Header::Rma(Rma { op, key: KEY, address, len_bytes, kind, durable: Durable::Nothing })
 }
 
 const WRITE: RmaKind = RmaKind::Write { data: None };
 
-pub(super) fn content(region: &Region) -> Vec<u8> {
+pub(super) fn read_region(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len_bytes()];
     region.read_at(0, &mut bytes).unwrap();
     bytes
 }
 
-pub(super) fn answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
+pub(super) fn sent_answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
     let answer = |(_, header, _): &(LinkId, Header, Vec<u8>)| match header {
         Header::Answer { op, outcome } => Some((*op, *outcome)),
         _ => None,
@@ -72,7 +72,7 @@ pub(super) fn answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
     transport.sent.iter().filter_map(answer).collect()
 }
 
-fn op_of_last(transport: &Scripted) -> u64 {
+fn last_sent_op(transport: &Scripted) -> u64 {
     match transport.sent.last() {
         Some((_, Header::Rma(rma), _)) => rma.op,
         other => panic!("no access was sent last: {other:?}"),
@@ -81,22 +81,22 @@ fn op_of_last(transport: &Scripted) -> u64 {
 
 #[test]
 fn write_fills_region_and_is_answered() {
-    let (mut engine, region, mut transport, mut sink) = target(10);
-    engine.arrivals(&mut sink).frame(LINK, &rma(5, 2, 5, WRITE), b"hello");
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(10);
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 2, 5, WRITE), b"hello");
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &rma(6, 8, 2, WRITE));
-    assert!(arrivals.space(LINK).is_empty(), "what a region owns is not lent out");
+    arrivals.frame_begun(LINK, &rma_header(6, 8, 2, WRITE));
+    assert!(arrivals.payload_space(LINK).is_empty(), "what a region owns is not lent out");
     arrivals.chunk(LINK, b"!");
     arrivals.chunk(LINK, b"?");
-    assert_eq!(content(&region), b"\0\0hello\0!?");
+    assert_eq!(read_region(&region), b"\0\0hello\0!?");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(5, Outcome::Done), (6, Outcome::Done)]);
+    assert_eq!(sent_answers(&transport), [(5, Outcome::Done), (6, Outcome::Done)]);
     assert!(sink.ended.is_empty(), "the target hears nothing of it");
 }
 
 #[test]
 fn write_to_raw_region_is_received_in_place() {
-    let (mut engine, _, mut transport, mut sink) = target(1);
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(1);
     let mut memory = vec![0; 10];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
     let region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
@@ -104,26 +104,26 @@ fn write_to_raw_region_is_received_in_place() {
         Header::Rma(Rma { op, key: 1, address, len_bytes, kind: WRITE, durable: Durable::Nothing })
     };
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &write(1, 1004, 6));
+    arrivals.frame_begun(LINK, &write(1, 1004, 6));
     arrivals.chunk(LINK, b"h");
-    arrivals.space(LINK)[0].copy_from_slice(b"ello!");
-    arrivals.placed(LINK, 5);
+    arrivals.payload_space(LINK)[0].copy_from_slice(b"ello!");
+    arrivals.bytes_placed(LINK, 5);
     arrivals.frame(LINK, &write(2, 1000, 1), b">");
     // The region ends in the middle of one.
-    arrivals.begin(LINK, &write(3, 1000, 4));
+    arrivals.frame_begun(LINK, &write(3, 1000, 4));
     arrivals.chunk(LINK, b"<<");
     engine.target.regions().close(&region);
-    assert!(engine.arrivals(&mut sink).space(LINK).is_empty());
+    assert!(engine.arrivals(&mut sink).payload_space(LINK).is_empty());
     engine.arrivals(&mut sink).chunk(LINK, b"<<");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(memory, b"<<\0\0hello!");
     let outcomes = [(1, Outcome::Done), (2, Outcome::Done), (3, Outcome::Refused(Refusal::Key))];
-    assert_eq!(answers(&transport), outcomes);
+    assert_eq!(sent_answers(&transport), outcomes);
 }
 
 #[test]
 fn empty_access_ignores_its_target() {
-    let (mut engine, region, mut transport, mut sink) = target(10);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(10);
     let access =
         |op, key, address, kind, durable| Header::Rma(Rma { op, key, address, len_bytes: 0, kind, durable });
     let mut arrivals = engine.arrivals(&mut sink);
@@ -134,18 +134,18 @@ fn empty_access_ignores_its_target() {
     // It would have to be durable somewhere.
     arrivals.frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
-    let mut answers = answers(&transport);
+    let mut answers = sent_answers(&transport);
     answers.sort_unstable_by_key(|(op, _)| *op);
     let mut expected: Vec<_> = (1..5).map(|op| (op, Outcome::Done)).collect();
     expected.push((5, Outcome::Refused(Refusal::Key)));
     assert_eq!(answers, expected);
-    assert_eq!(content(&region), [0; 10]);
+    assert_eq!(read_region(&region), [0; 10]);
     assert!(engine.condemned.is_empty());
 }
 
 #[test]
 fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
-    let (mut engine, region, mut transport, mut sink) = target(10);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(10);
     let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
     engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
     let with_key = |op, key, kind| {
@@ -154,10 +154,10 @@ fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
     let cases = [
         (with_key(1, KEY + 1, WRITE), Refusal::Key),
         (with_key(2, 1, WRITE), Refusal::Access),
-        (rma(3, 7, 4, WRITE), Refusal::Range),
-        (rma(4, u64::MAX - 1, 4, WRITE), Refusal::Range),
-        (rma(5, 7, 4, RmaKind::Offer { data: None, remote_bytes: 4 }), Refusal::Range),
-        (rma(6, 7, 4, RmaKind::Read), Refusal::Range),
+        (rma_header(3, 7, 4, WRITE), Refusal::Range),
+        (rma_header(4, u64::MAX - 1, 4, WRITE), Refusal::Range),
+        (rma_header(5, 7, 4, RmaKind::Offer { data: None, remote_bytes: 4 }), Refusal::Range),
+        (rma_header(6, 7, 4, RmaKind::Read), Refusal::Range),
         (with_key(7, KEY + 1, RmaKind::Read), Refusal::Key),
     ];
     for (header, _) in &cases {
@@ -165,51 +165,51 @@ fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
         engine.arrivals(&mut sink).frame(LINK, header, &payload);
     }
     let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.begin(LINK, &rma(8, 7, 4, WRITE));
+    arrivals.frame_begun(LINK, &rma_header(8, 7, 4, WRITE));
     arrivals.chunk(LINK, b"xxxx");
     engine.transmit(&mut transport, &mut sink);
-    let mut answers = answers(&transport);
+    let mut answers = sent_answers(&transport);
     answers.sort_by_key(|(op, _)| *op);
     let expected: Vec<_> = (1..).zip(cases.iter().map(|(_, refusal)| Outcome::Refused(*refusal))).collect();
     assert_eq!(answers[..7], expected);
     assert_eq!(answers[7], (8, Outcome::Refused(Refusal::Range)));
-    assert_eq!(content(&region), [0; 10]);
+    assert_eq!(read_region(&region), [0; 10]);
     assert!(transport.closed.is_empty() && transport.pulled.is_empty());
 }
 
 #[test]
 fn access_without_endpoint_capability_is_refused() {
     let config = Config { remote_access: MrAccess::REMOTE_READ, ..Config::default() };
-    let (_, _, mut transport, mut sink) = target(1);
+    let (_, _, mut transport, mut sink) = engine_with_region(1);
     let mut engine = Engine::new(config);
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
     engine.target.regions().add(Region::owned(1, attr).unwrap()).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 1, WRITE), b"x");
-    engine.arrivals(&mut sink).frame(LINK, &rma(2, 0, 1, RmaKind::Read), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 1, WRITE), b"x");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(2, 0, 1, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport), [(1, Outcome::Refused(Refusal::Access)), (2, Outcome::Done)]);
+    assert_eq!(sent_answers(&transport), [(1, Outcome::Refused(Refusal::Access)), (2, Outcome::Done)]);
 }
 
 #[test]
 fn long_read_is_sent_in_pieces_with_messages_between() {
-    let (mut engine, region, mut transport, mut sink) = target(READ_PIECE_MAX_BYTES + 3);
-    let peer = engine.peer(address(2));
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(READ_PIECE_MAX_BYTES + 3);
+    let peer = engine.intern_peer(address(2));
     region.write_at(READ_PIECE_MAX_BYTES, b"end").unwrap();
     let whole = region.len_bytes() as u64;
-    engine.arrivals(&mut sink).frame(LINK, &rma(5, 0, whole, RmaKind::Read), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 0, whole, RmaKind::Read), b"");
     transport.answers = [Sent::Partial(10), Sent::Full, Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
-    engine.post_send(send_to(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
     }
     let op = 5;
     assert_eq!(
-        headers_from(&transport, 0),
+        sent_headers_from(&transport, 0),
         [
             Header::ReadData { op, len_bytes: READ_PIECE_MAX_BYTES as u64 },
-            untagged(1),
+            untagged_header(1),
             Header::ReadData { op, len_bytes: 3 },
             Header::Answer { op, outcome: Outcome::Done },
         ]
@@ -221,7 +221,7 @@ fn long_read_is_sent_in_pieces_with_messages_between() {
 
 #[test]
 fn region_closed_during_read_is_not_read_further() {
-    let (mut engine, _, mut transport, mut sink) = target(1);
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(1);
     let mut memory = vec![b'a'; 20];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
     let region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
@@ -240,26 +240,26 @@ fn region_closed_during_read_is_not_read_further() {
     memory.fill(b'b');
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent[0].2, [&[b'a'; 4][..], &[0; 16]].concat());
-    assert_eq!(answers(&transport), [(5, Outcome::Refused(Refusal::Key))]);
+    assert_eq!(sent_answers(&transport), [(5, Outcome::Refused(Refusal::Key))]);
 }
 
 #[test]
 fn offered_write_is_pulled_into_the_region_or_requested() {
     for (pulled, fetched) in [(Pull::Done, true), (Pull::Refused, true), (Pull::Fault, false)] {
-        let (mut engine, region, mut transport, mut sink) = target(10);
+        let (mut engine, region, mut transport, mut sink) = engine_with_region(10);
         transport.memory = b"hello".to_vec();
         transport.pulls = [pulled].into();
         let offer = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
-        engine.arrivals(&mut sink).frame(LINK, &rma(5, 1, 5, offer), REMOTE);
+        engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 1, 5, offer), REMOTE);
         engine.transmit(&mut transport, &mut sink);
         if pulled == Pull::Refused {
-            assert_eq!(headers_from(&transport, 0), [Header::Clear { op: 5, cannot_pull: true }]);
+            assert_eq!(sent_headers_from(&transport, 0), [Header::Clear { op: 5, cannot_pull: true }]);
             engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
             engine.transmit(&mut transport, &mut sink);
         }
         let outcome = if fetched { Outcome::Done } else { Outcome::Fault };
-        assert_eq!(answers(&transport), [(5, outcome)]);
-        assert_eq!(content(&region) == b"\0hello\0\0\0\0", fetched);
+        assert_eq!(sent_answers(&transport), [(5, outcome)]);
+        assert_eq!(read_region(&region) == b"\0hello\0\0\0\0", fetched);
         assert_eq!(sink.ended.len(), usize::from(fetched));
         assert!(engine.target.inbounds_len() == 0 && engine.fetches_len() == 0);
     }
@@ -267,37 +267,39 @@ fn offered_write_is_pulled_into_the_region_or_requested() {
 
 #[test]
 fn remote_data_completes_at_target_and_costs_credit_until_read() {
-    let (mut engine, _, mut transport, mut sink) = target(10);
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(10);
     sink.room = 1;
     let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
     for op in 0..count {
         let kind = RmaKind::Write { data: Some(op) };
-        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 4, kind), b"data");
+        engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 4, kind), b"data");
     }
     let completion = sink.ended[0].as_ref().unwrap();
     let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
     assert_eq!((completion.flags, completion.context, completion.len_bytes), (flags, 0, 4));
-    assert_eq!(completion.source, Some(engine.peer(address(2))));
+    assert_eq!(completion.source, Some(engine.intern_peer(address(2))));
     // The others wait, in order, and when they are read credit comes back.
     engine.transmit(&mut transport, &mut sink);
     sink.room = usize::MAX;
     engine.deliver_held(&mut sink);
-    let data: Vec<u64> = sink.take().iter().flatten().map(|completion| completion.data).collect();
+    let data: Vec<u64> = sink.take_ended().iter().flatten().map(|completion| completion.data).collect();
     assert_eq!(data, (0..count).collect::<Vec<_>>());
     engine.transmit(&mut transport, &mut sink);
-    assert!(headers_from(&transport, 0).iter().any(|header| matches!(header, Header::Credit { .. })));
+    assert!(sent_headers_from(&transport, 0).iter().any(|header| matches!(header, Header::Credit { .. })));
     assert!(transport.closed.is_empty());
 }
 
 #[test]
 fn peer_that_overspends_credit_is_disconnected() {
-    let (mut engine, _, mut transport, mut sink) = target(10);
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(10);
     sink.room = 0;
     // So much that the budget has nothing to add.
-    engine.reception.take_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    engine
+        .receive_side
+        .try_reserve_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
     for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
         let kind = RmaKind::Write { data: Some(op) };
-        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");
+        engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 0, kind), b"");
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
@@ -305,19 +307,19 @@ fn peer_that_overspends_credit_is_disconnected() {
 
 #[test]
 fn peer_that_leaves_answers_unread_is_disconnected() {
-    let (mut engine, _, mut transport, mut sink) = target(10);
+    let (mut engine, _, mut transport, mut sink) = engine_with_region(10);
     for op in 0..RMA_LINK_MAX_OPS as u64 {
         let kind = if op % 2 == 0 { WRITE } else { RmaKind::Read };
-        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");
+        engine.arrivals(&mut sink).frame(LINK, &rma_header(op, 0, 0, kind), b"");
     }
     assert!(engine.condemned.is_empty());
     // One answer that the link takes is one access more.
     transport.answers = [Sent::Whole, Sent::Full, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(answers(&transport).len(), 1);
-    engine.arrivals(&mut sink).frame(LINK, &rma(9999, 0, 0, RmaKind::Read), b"");
+    assert_eq!(sent_answers(&transport).len(), 1);
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(9999, 0, 0, RmaKind::Read), b"");
     assert!(engine.condemned.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &rma(9999, 0, 0, WRITE), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(9999, 0, 0, WRITE), b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
 }
@@ -325,13 +327,13 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
 #[test]
 fn a_write_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_rma(access(peer, write(b"small"), 1), &mut transport, &mut sink).unwrap();
-    let op = op_of_last(&transport);
-    let sent = rma(op, 3, 5, WRITE);
+    engine.post_rma(rma_request(peer, write_local(b"small"), 1), &mut transport, &mut sink).unwrap();
+    let op = last_sent_op(&transport);
+    let sent = rma_header(op, 3, 5, WRITE);
     assert_eq!(transport.sent, [(LINK, sent, b"small".to_vec())]);
     assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = sink.take().remove(0).unwrap();
+    let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"small")));
 
@@ -340,11 +342,12 @@ fn a_write_ends_with_its_answer() {
         (Refusal::Access, Errno::EACCES),
         (Refusal::Range, Errno::EINVAL),
     ] {
-        let request = RmaRequest { signalled: Signalled::No, ..access(peer, write(b"refused"), 2) };
+        let request =
+            RmaRequest { signalled: Signalled::No, ..rma_request(peer, write_local(b"refused"), 2) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
-        let answer = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Refused(refusal) };
+        let answer = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Refused(refusal) };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-        let failure = sink.take().remove(0).unwrap_err();
+        let failure = sink.take_ended().remove(0).unwrap_err();
         assert_eq!((failure.error.errno(), failure.completion.context), (errno, 2));
     }
     assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
@@ -361,12 +364,12 @@ fn injected_write_is_copied_and_reports_no_success() {
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };
-        let request = RmaRequest { inject: true, signalled: Signalled::No, ..access(peer, local, 0) };
+        let request = RmaRequest { inject: true, signalled: Signalled::No, ..rma_request(peer, local, 0) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
         bytes.fill(0);
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.sent[0].2, b"more than inline");
-        let done = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Done };
+        let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &done, b"");
         assert!(sink.ended.is_empty() && engine.outstanding_sends() == 0 && engine.condemned.is_empty());
     }
@@ -377,10 +380,10 @@ fn long_write_is_offered_and_sent_on_request() {
     for asks in [false, true] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         transport.pull_min_bytes = Some(10);
-        engine.post_rma(access(peer, write(b"0123456789"), 1), &mut transport, &mut sink).unwrap();
-        let op = op_of_last(&transport);
+        engine.post_rma(rma_request(peer, write_local(b"0123456789"), 1), &mut transport, &mut sink).unwrap();
+        let op = last_sent_op(&transport);
         let kind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
-        assert_eq!(transport.sent[0].1, rma(op, 3, 10, kind));
+        assert_eq!(transport.sent[0].1, rma_header(op, 3, 10, kind));
         assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);
         if asks {
             engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
@@ -390,9 +393,9 @@ fn long_write_is_offered_and_sent_on_request() {
         }
         assert!(sink.ended.is_empty());
         engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        assert_eq!(sink.contexts(), [1]);
+        assert_eq!(sink.ended_contexts(), [1]);
         // What the peer cannot pull is not exposed any more.
-        engine.post_rma(access(peer, write(b"0123456789"), 2), &mut transport, &mut sink).unwrap();
+        engine.post_rma(rma_request(peer, write_local(b"0123456789"), 2), &mut transport, &mut sink).unwrap();
         assert_eq!(transport.exposed.len(), 1 + usize::from(!asks));
     }
 }
@@ -400,36 +403,36 @@ fn long_write_is_offered_and_sent_on_request() {
 #[test]
 fn read_ends_with_its_last_byte() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_rma(access(peer, read(6), 1), &mut transport, &mut sink).unwrap();
-    let op = op_of_last(&transport);
+    engine.post_rma(rma_request(peer, read_local(6), 1), &mut transport, &mut sink).unwrap();
+    let op = last_sent_op(&transport);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
-    arrivals.begin(LINK, &Header::ReadData { op, len_bytes: 4 });
+    arrivals.frame_begun(LINK, &Header::ReadData { op, len_bytes: 4 });
     arrivals.chunk(LINK, b"c");
-    arrivals.space(LINK)[0].copy_from_slice(b"def");
-    arrivals.placed(LINK, 3);
+    arrivals.payload_space(LINK)[0].copy_from_slice(b"def");
+    arrivals.bytes_placed(LINK, 3);
     arrivals.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = sink.take().remove(0).unwrap();
+    let completion = sink.take_ended().remove(0).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RMA | CompletionFlags::READ);
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
 
     // Of nothing there is nothing to come.
-    engine.post_rma(access(peer, read(0), 2), &mut transport, &mut sink).unwrap();
-    let op = op_of_last(&transport);
+    engine.post_rma(rma_request(peer, read_local(0), 2), &mut transport, &mut sink).unwrap();
+    let op = last_sent_op(&transport);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(sink.contexts(), [2]);
+    assert_eq!(sink.ended_contexts(), [2]);
 }
 
 #[test]
 fn accesses_keep_queue_order_and_fence_waits_for_answers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
-    engine.post_rma(access(peer, write(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    engine.post_rma(access(peer, read(1), 3), &mut transport, &mut sink).unwrap();
-    let fenced = RmaRequest { fence: true, ..access(peer, write(b"!"), 4) };
+    engine.post_rma(rma_request(peer, write_local(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, read_local(1), 3), &mut transport, &mut sink).unwrap();
+    let fenced = RmaRequest { fence: true, ..rma_request(peer, write_local(b"!"), 4) };
     engine.post_rma(fenced, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"n", 5), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"n", 5), &mut transport, &mut sink).unwrap();
     for _ in 0..5 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -462,7 +465,7 @@ fn accesses_keep_queue_order_and_fence_waits_for_answers() {
 fn accesses_in_flight_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        engine.post_rma(access(peer, write(b"x"), context), &mut transport, &mut sink).unwrap();
+        engine.post_rma(rma_request(peer, write_local(b"x"), context), &mut transport, &mut sink).unwrap();
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
@@ -476,56 +479,59 @@ fn accesses_in_flight_are_limited() {
 fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_rma(access(peer, read(4), 1), &mut transport, &mut sink).unwrap();
-    engine.post_rma(access(peer, write(b"x"), 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, read_local(4), 1), &mut transport, &mut sink).unwrap();
+    engine.post_rma(rma_request(peer, write_local(b"x"), 2), &mut transport, &mut sink).unwrap();
     assert!(engine.cancel(1, &mut sink).is_err());
     engine.cancel(2, &mut sink).unwrap();
-    engine.arrivals(&mut sink).begin(LINK, &Header::ReadData { op: op_of_last(&transport), len_bytes: 4 });
-    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    let errors: Vec<_> = sink.take().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+    engine
+        .arrivals(&mut sink)
+        .frame_begun(LINK, &Header::ReadData { op: last_sent_op(&transport), len_bytes: 4 });
+    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    let errors: Vec<_> =
+        sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
     assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
 }
 
 #[test]
 fn invalid_answer_to_access_ends_the_link() {
     type Headers = fn(u64) -> Vec<Header>;
-    fn done(op: u64) -> Header {
+    fn done_answer(op: u64) -> Header {
         Header::Answer { op, outcome: Outcome::Done }
     }
-    fn fault(op: u64) -> Header {
+    fn fault_answer(op: u64) -> Header {
         Header::Answer { op, outcome: Outcome::Fault }
     }
-    fn data(op: u64, len_bytes: u64) -> Header {
+    fn read_data_header(op: u64, len_bytes: u64) -> Header {
         Header::ReadData { op, len_bytes }
     }
     let cases: [(RmaLocal, Headers); 8] = [
-        (write(b"x"), |op| vec![done(op + 1)]),
-        (write(b"x"), |op| vec![fault(op)]),
-        (write(b"x"), |op| vec![data(op, 1)]),
-        (write(b"x"), |op| vec![Header::Done { op, fault: false }]),
-        (write(b"x"), |op| vec![done(op), done(op)]),
-        (read(2), |op| vec![done(op)]),
-        (read(2), |op| vec![data(op, 1), data(op, 2)]),
-        (read(2), |op| vec![Header::Clear { op, cannot_pull: false }]),
+        (write_local(b"x"), |op| vec![done_answer(op + 1)]),
+        (write_local(b"x"), |op| vec![fault_answer(op)]),
+        (write_local(b"x"), |op| vec![read_data_header(op, 1)]),
+        (write_local(b"x"), |op| vec![Header::Done { op, fault: false }]),
+        (write_local(b"x"), |op| vec![done_answer(op), done_answer(op)]),
+        (read_local(2), |op| vec![done_answer(op)]),
+        (read_local(2), |op| vec![read_data_header(op, 1), read_data_header(op, 2)]),
+        (read_local(2), |op| vec![Header::Clear { op, cannot_pull: false }]),
     ];
     for (local, headers) in cases {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_rma(access(peer, local, 1), &mut transport, &mut sink).unwrap();
-        for header in headers(op_of_last(&transport)) {
+        engine.post_rma(rma_request(peer, local, 1), &mut transport, &mut sink).unwrap();
+        for header in headers(last_sent_op(&transport)) {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
             engine.arrivals(&mut sink).frame(LINK, &header, &payload);
         }
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(sink.contexts(), [1]);
+        assert_eq!(sink.ended_contexts(), [1]);
     }
 }
 
 #[test]
 fn read_answer_without_room_is_copied_once() {
-    let (mut engine, region, mut transport, mut sink) = target(10);
+    let (mut engine, region, mut transport, mut sink) = engine_with_region(10);
     region.write_at(0, b"first").unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma(5, 0, 5, RmaKind::Read), b"");
+    engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 0, 5, RmaKind::Read), b"");
     transport.answers = [Sent::Full, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);
     region.write_at(0, b"later").unwrap();
@@ -533,5 +539,5 @@ fn read_answer_without_room_is_copied_once() {
     engine.transmit(&mut transport, &mut sink);
     let (_, header, bytes) = &transport.sent[0];
     assert_eq!((header, &bytes[..]), (&Header::ReadData { op: 5, len_bytes: 5 }, &b"first"[..]));
-    assert_eq!(answers(&transport), [(5, Outcome::Done)]);
+    assert_eq!(sent_answers(&transport), [(5, Outcome::Done)]);
 }

@@ -6,14 +6,14 @@ use super::*;
 fn sends_to_full_link_are_queued_in_order() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
-    engine.post_send(send_to(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_to(peer, b"x", 2), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_request(peer, b"x", 2), &mut transport, &mut sink).unwrap();
     assert!(sink.ended.is_empty() && engine.has_unsent());
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
     assert!(sink.ended.is_empty());
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.contexts(), [1, 2]);
+    assert_eq!(sink.ended_contexts(), [1, 2]);
     let payloads: Vec<&[u8]> = transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
     assert_eq!(payloads, [&b"0123456789"[..], b"x"]);
     assert!(!engine.has_unsent());
@@ -30,7 +30,8 @@ fn injected_message_is_copied_if_link_is_full() {
         // SAFETY: the engine copies an injected message before `post_send` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
-        let request = SendRequest { source, inject: true, signalled: Signalled::No, ..send_to(peer, b"", 0) };
+        let request =
+            SendRequest { source, inject: true, signalled: Signalled::No, ..send_request(peer, b"", 0) };
         engine.post_send(request, &mut transport, &mut sink).unwrap();
         message.fill(0);
         engine.transmit(&mut transport, &mut sink);
@@ -42,26 +43,26 @@ fn injected_message_is_copied_if_link_is_full() {
 #[test]
 fn delivery_send_completes_with_its_acknowledgement() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_to(peer, b"a", 1), &mut transport, &mut sink).unwrap();
-    let acked = |context| SendRequest { level: Level::Transmit, ..send_to(peer, b"b", context) };
+    engine.post_send(send_request(peer, b"a", 1), &mut transport, &mut sink).unwrap();
+    let acked = |context| SendRequest { level: Level::Transmit, ..send_request(peer, b"b", context) };
     engine.post_send(acked(2), &mut transport, &mut sink).unwrap();
     engine.post_send(acked(3), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
-    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(sink.ended_contexts(), [1]);
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    assert_eq!(sink.contexts(), [1, 2]);
+    assert_eq!(sink.ended_contexts(), [1, 2]);
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 3 }, b"");
-    assert_eq!(sink.contexts(), [1, 2, 3]);
+    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
 }
 
 #[test]
 fn arrivals_are_acknowledged_once_per_pass_on_request() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(0), b"");
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(0), b"");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
-    let asking = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(0) });
+    let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
     engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
     engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
     transport.answers = [Sent::Full].into();
@@ -75,12 +76,12 @@ fn arrivals_are_acknowledged_once_per_pass_on_request() {
 #[test]
 fn ack_beyond_sent_messages_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"a", 1) };
+    let request = SendRequest { level: Level::Delivery, ..send_request(peer, b"a", 1) };
     engine.post_send(request, &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 2 }, b"");
     let Err(failure) = &sink.ended[0] else { panic!("the send failed") };
     assert_eq!(failure.error.errno(), Errno::EPROTO);
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(1), b"ignored");
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(1), b"ignored");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(7), Close::Abort)]);
 }
@@ -89,7 +90,7 @@ fn ack_beyond_sent_messages_ends_the_link() {
 fn ack_of_partly_sent_message_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(2)].into();
-    let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"half of it", 1) };
+    let request = SendRequest { level: Level::Delivery, ..send_request(peer, b"half of it", 1) };
     engine.post_send(request, &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
     assert_eq!(sink.ended[0].as_ref().unwrap_err().error.errno(), Errno::EPROTO);
@@ -99,7 +100,7 @@ fn ack_of_partly_sent_message_ends_the_link() {
 fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let injected =
-        |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_to(peer, b"", 1) };
+        |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_request(peer, b"", 1) };
     let pieces = vec![Bytes::from_static(b"in "), Bytes::from_static(b"pieces")];
     for answer in [Sent::Whole, Sent::Full] {
         transport.answers = [answer].into();
@@ -113,7 +114,7 @@ fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
         engine.transmit(&mut transport, &mut sink);
     }
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 4 }, b"");
-    let buffers: Vec<Buffer> = sink.take().into_iter().map(|ended| ended.unwrap().buffer).collect();
+    let buffers: Vec<Buffer> = sink.take_ended().into_iter().map(|ended| ended.unwrap().buffer).collect();
     let whole = Buffer::SentVector(pieces);
     assert_eq!(buffers, [whole.clone(), Buffer::None, whole, Buffer::None]);
     let payloads: Vec<&[u8]> = transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();

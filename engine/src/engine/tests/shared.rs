@@ -40,7 +40,7 @@ impl Member {
 
     fn link_up(&mut self) {
         let up = LinkEvent::Up { peer: address(2), instance: 1 };
-        self.engine.arrivals(&mut self.sink).link(LINK, up);
+        self.engine.arrivals(&mut self.sink).link_event(LINK, up);
     }
 
     /// One with a connection to the endpoint at port 3.
@@ -50,7 +50,7 @@ impl Member {
         let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
         engine.connect(address(2), 1, b"", &mut transport, &mut sink).unwrap();
         for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
-            engine.arrivals(&mut sink).link(link, LinkEvent::Up { peer: address(port), instance: 1 });
+            engine.arrivals(&mut sink).link_event(link, LinkEvent::Up { peer: address(port), instance: 1 });
         }
         let accept = Handshake { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
         engine.arrivals(&mut sink).frame(LINK, &Header::Connection(accept), b"");
@@ -60,28 +60,28 @@ impl Member {
         Member { id, engine, transport, sink }
     }
 
-    fn offer(&mut self, op: u64, len_bytes: u64) {
+    fn receive_offer(&mut self, op: u64, len_bytes: u64) {
         let message = Message::of_len(len_bytes);
-        self.frame(&Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
+        self.receive_frame(&Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     }
 
-    fn frame(&mut self, header: &Header, payload: &[u8]) {
+    fn receive_frame(&mut self, header: &Header, payload: &[u8]) {
         self.engine.arrivals(&mut self.sink).frame(LINK, header, payload);
     }
 
-    fn lose(&mut self, link: LinkId) {
-        self.engine.arrivals(&mut self.sink).link(link, LinkEvent::Down(RESET));
+    fn lose_link(&mut self, link: LinkId) {
+        self.engine.arrivals(&mut self.sink).link_event(link, LinkEvent::Down(RESET));
     }
 
-    fn pass(&mut self) {
+    fn progress(&mut self) {
         self.engine.deliver_held(&mut self.sink);
         self.engine.transmit(&mut self.transport, &mut self.sink);
     }
 
-    fn ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
-        let ended = self.sink.take();
+    fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
+        let ended = self.sink.take_ended();
         let told = ended.iter().map(|ended| match ended {
-            Ok(completion) => (completion.context, Ok(received(&Ok(completion.clone())).to_vec())),
+            Ok(completion) => (completion.context, Ok(received_bytes(&Ok(completion.clone())).to_vec())),
             Err(failure) => (failure.completion.context, Err(failure.error.clone())),
         });
         told.collect()
@@ -94,7 +94,7 @@ fn two_members() -> (Arc<SharedReceiver>, Member, Member) {
     (shared, first, second)
 }
 
-fn awaiting(len_bytes: u64, awaits: Awaits) -> Header {
+fn message_header(len_bytes: u64, awaits: AwaitedReply) -> Header {
     Header::Message(Message { awaits, ..Message::of_len(len_bytes) })
 }
 
@@ -102,74 +102,80 @@ fn awaiting(len_bytes: u64, awaits: Awaits) -> Header {
 fn message_completes_at_its_member() {
     let (shared, mut first, mut second) = two_members();
     for context in 1..4 {
-        shared.post_receive(None, receive(8, context)).unwrap();
+        shared.post_receive(None, receive_request(8, context)).unwrap();
     }
-    second.frame(&untagged(3), b"two");
-    first.frame(&untagged(3), b"one");
-    second.frame(&awaiting(3, Awaits::Match), b"due");
-    assert_eq!(first.ended(), [(2, Ok(b"one".to_vec()))]);
-    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
-    assert!(!shared.has_news(), "each has done its own");
-    second.pass();
-    assert!(headers_from(&second.transport, 0).contains(&Header::Matched { number: 2 }));
+    second.receive_frame(&untagged_header(3), b"two");
+    first.receive_frame(&untagged_header(3), b"one");
+    second.receive_frame(&message_header(3, AwaitedReply::Match), b"due");
+    assert_eq!(first.take_ended(), [(2, Ok(b"one".to_vec()))]);
+    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
+    assert!(!shared.has_members_with_mail(), "each has done its own");
+    second.progress();
+    assert!(sent_headers_from(&second.transport, 0).contains(&Header::Matched { number: 2 }));
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
 }
 
 #[test]
 fn post_matching_other_members_message_is_completed_by_that_member() {
     let (shared, mut first, mut second) = two_members();
-    second.frame(&awaiting(3, Awaits::Match), b"two");
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    assert!(shared.has_news() && second.engine.wants_pass() && !first.engine.wants_pass());
+    second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    assert!(shared.has_members_with_mail() && second.engine.wants_pass() && !first.engine.wants_pass());
     assert!(second.sink.ended.is_empty());
-    assert_eq!(shared.take_news(), [second.id]);
-    second.pass();
-    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec()))]);
+    assert_eq!(shared.take_members_with_mail(), [second.id]);
+    second.progress();
+    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true)]);
-    assert!(headers_from(&second.transport, 0).contains(&Header::Matched { number: 1 }));
-    first.pass();
-    assert!(first.ended().is_empty() && first.transport.sent.is_empty());
+    assert!(sent_headers_from(&second.transport, 0).contains(&Header::Matched { number: 1 }));
+    first.progress();
+    assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
 }
 
 #[test]
 fn completion_source_is_named_by_its_member() {
     let (shared, mut first, mut second) = two_members();
-    let other = second.engine.peer(address(9));
-    second.engine.arrivals(&mut second.sink).link(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
+    let other = second.engine.intern_peer(address(9));
+    second
+        .engine
+        .arrivals(&mut second.sink)
+        .link_event(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
     let only = Some(address(9));
-    shared.post_receive(only, receive(8, 1)).unwrap();
-    first.frame(&untagged(1), b"a");
-    second.engine.arrivals(&mut second.sink).frame(LinkId(8), &untagged(1), b"b");
-    let ended = second.sink.take();
+    shared.post_receive(only, receive_request(8, 1)).unwrap();
+    first.receive_frame(&untagged_header(1), b"a");
+    second.engine.arrivals(&mut second.sink).frame(LinkId(8), &untagged_header(1), b"b");
+    let ended = second.sink.take_ended();
     assert_eq!(ended[0].as_ref().unwrap().source, Some(other));
-    shared.post_receive(None, receive(8, 2)).unwrap();
-    first.pass();
-    let ended = first.sink.take();
-    assert_eq!(ended[0].as_ref().unwrap().source, Some(first.engine.peer(address(2))));
+    shared.post_receive(None, receive_request(8, 2)).unwrap();
+    first.progress();
+    let ended = first.sink.take_ended();
+    assert_eq!(ended[0].as_ref().unwrap().source, Some(first.engine.intern_peer(address(2))));
 }
 
 #[test]
 fn reports_without_members_wait_for_one() {
     let shared = SharedReceiver::new(2, BUDGET_BYTES);
     for context in [1, 2] {
-        shared.post_receive(None, receive(8, context)).unwrap();
+        shared.post_receive(None, receive_request(8, context)).unwrap();
     }
     assert!(shared.cancel(2) && !shared.cancel(2));
-    assert!(shared.post_receive(None, receive(8, 3)).is_err(), "what was not reported is outstanding");
+    assert!(
+        shared.post_receive(None, receive_request(8, 3)).is_err(),
+        "what was not reported is outstanding"
+    );
     let mut member = Member::join(&shared);
-    assert_eq!(shared.take_news(), [member.id]);
-    member.pass();
-    assert_eq!(member.ended(), [(2, Err(OperationError::Cancelled))]);
-    shared.post_receive(None, receive(8, 3)).unwrap();
+    assert_eq!(shared.take_members_with_mail(), [member.id]);
+    member.progress();
+    assert_eq!(member.take_ended(), [(2, Err(OperationError::Cancelled))]);
+    shared.post_receive(None, receive_request(8, 3)).unwrap();
 }
 
 #[test]
 fn cancel_without_members_is_counted_by_the_first() {
     let shared = SharedReceiver::new(2, BUDGET_BYTES);
-    shared.post_receive(None, receive(8, 1)).unwrap();
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
     assert!(shared.cancel(1));
     let mut members = [Member::join(&shared), Member::join(&shared)];
-    members.iter_mut().for_each(Member::pass);
+    members.iter_mut().for_each(Member::progress);
     assert_eq!(members[0].sink.counted, [(CounterEvents::RECV, false)]);
     assert!(members[1].sink.counted.is_empty());
 }
@@ -179,24 +185,24 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
     let (shared, mut first, mut second) = two_members();
     first.sink.room = 0;
     for context in [1, 2, 3] {
-        shared.post_receive(None, receive(8, context)).unwrap();
+        shared.post_receive(None, receive_request(8, context)).unwrap();
     }
-    second.frame(&untagged(3), b"two");
-    first.frame(&untagged(3), b"one");
+    second.receive_frame(&untagged_header(3), b"two");
+    first.receive_frame(&untagged_header(3), b"one");
     // One that was counted, and has found no room; one that the member does not know of yet.
     for context in [3, 4] {
-        shared.post_receive(None, receive(8, context + 1)).unwrap();
+        shared.post_receive(None, receive_request(8, context + 1)).unwrap();
         assert!(shared.cancel(context));
         if context == 3 {
-            first.pass();
+            first.progress();
         }
     }
-    shared.take_news();
+    shared.take_members_with_mail();
     first.engine.leave_shared_receiver(&mut first.sink);
-    assert_eq!(shared.take_news(), [second.id]);
-    second.pass();
+    assert_eq!(shared.take_members_with_mail(), [second.id]);
+    second.progress();
     let cancelled = |context| (context, Err(OperationError::Cancelled));
-    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec())), cancelled(3), cancelled(4)]);
+    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), cancelled(3), cancelled(4)]);
     assert_eq!(first.sink.counted.len() + second.sink.counted.len(), 4, "each is counted once");
 }
 
@@ -204,25 +210,28 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
 fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     let shared = SharedReceiver::new(1, BUDGET_BYTES);
     let mut last = Member::join(&shared);
-    shared.post_receive(None, receive(8, 1)).unwrap();
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
     assert!(shared.cancel(1));
     last.engine.leave_shared_receiver(&mut last.sink);
-    assert!(shared.post_receive(None, receive(8, 2)).is_err(), "what was not reported is outstanding");
+    assert!(
+        shared.post_receive(None, receive_request(8, 2)).is_err(),
+        "what was not reported is outstanding"
+    );
     let mut next = Member::join(&shared);
-    next.pass();
-    assert_eq!(next.ended(), [(1, Err(OperationError::Cancelled))]);
+    next.progress();
+    assert_eq!(next.take_ended(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(next.sink.counted.len(), 1);
 }
 
 /// Has a member leave that was to report the release of the buffer with the context 5. What another reports
 /// instead.
-fn released_at(first: &mut Member, mut second: Member) -> Result<Completion, Failure> {
-    second.pass();
-    first.pass();
-    assert!(first.ended().is_empty());
+fn leave_before_release(first: &mut Member, mut second: Member) -> Result<EndedOperation, FailedOperation> {
+    second.progress();
+    first.progress();
+    assert!(first.take_ended().is_empty());
     second.engine.leave_shared_receiver(&mut second.sink);
-    first.pass();
-    let mut ended = first.sink.take();
+    first.progress();
+    let mut ended = first.sink.take_ended();
     assert_eq!(ended.len(), 1, "{ended:?}");
     let released = ended.remove(0);
     let told = released.as_ref().unwrap_or_else(|failure| &failure.completion);
@@ -235,9 +244,9 @@ fn released_at(first: &mut Member, mut second: Member) -> Result<Completion, Fai
 fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive(8, 5), 7).unwrap();
-    second.frame(&untagged(3), b"two");
-    let released = released_at(&mut first, second).unwrap();
+    shared.post_multi_receive(None, receive_request(8, 5), 7).unwrap();
+    second.receive_frame(&untagged_header(3), b"two");
+    let released = leave_before_release(&mut first, second).unwrap();
     assert_eq!(released.flags, CompletionFlags::MULTI_RECV);
     assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
 }
@@ -246,11 +255,11 @@ fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
 fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive(8, 5), 1).unwrap();
-    first.frame(&untagged(3), b"one");
-    assert_eq!(first.ended(), [(5, Ok(b"one".to_vec()))]);
-    second.frame(&untagged(6), b"longer");
-    let released = released_at(&mut first, second).unwrap();
+    shared.post_multi_receive(None, receive_request(8, 5), 1).unwrap();
+    first.receive_frame(&untagged_header(3), b"one");
+    assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
+    second.receive_frame(&untagged_header(6), b"longer");
+    let released = leave_before_release(&mut first, second).unwrap();
     assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
 }
 
@@ -258,65 +267,65 @@ fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
 fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
     let (shared, mut first, mut second) = two_members();
     second.sink.room = 0;
-    shared.post_multi_receive(None, receive(8, 5), 1).unwrap();
-    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(3));
+    shared.post_multi_receive(None, receive_request(8, 5), 1).unwrap();
+    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(3));
     assert!(shared.cancel(5));
     second.engine.arrivals(&mut second.sink).chunk(LINK, b"two");
-    assert_eq!(released_at(&mut first, second).unwrap_err().error, OperationError::Cancelled);
+    assert_eq!(leave_before_release(&mut first, second).unwrap_err().error, OperationError::Cancelled);
 }
 
 #[test]
 fn memory_lent_to_one_transport_leaves_others_alone() {
     let (shared, mut first, mut second) = two_members();
     for context in [1, 2] {
-        shared.post_receive(None, receive(8, context)).unwrap();
+        shared.post_receive(None, receive_request(8, context)).unwrap();
     }
-    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(4));
+    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(4));
     let mut arrivals = second.engine.arrivals(&mut second.sink);
-    let mut space = arrivals.space(LINK);
+    let mut space = arrivals.payload_space(LINK);
     assert_eq!(space[0].len(), 4);
     // While it is read into, others use the receiver.
-    first.frame(&untagged(1), b"a");
-    assert_eq!(first.ended(), [(2, Ok(b"a".to_vec()))]);
+    first.receive_frame(&untagged_header(1), b"a");
+    assert_eq!(first.take_ended(), [(2, Ok(b"a".to_vec()))]);
     space[0].copy_from_slice(b"lent");
     drop(space);
-    second.engine.arrivals(&mut second.sink).placed(LINK, 4);
-    assert_eq!(second.ended(), [(1, Ok(b"lent".to_vec()))]);
+    second.engine.arrivals(&mut second.sink).bytes_placed(LINK, 4);
+    assert_eq!(second.take_ended(), [(1, Ok(b"lent".to_vec()))]);
 }
 
 #[test]
 fn offer_is_fetched_by_its_member() {
     let (shared, mut first, mut second) = two_members();
     second.transport.memory = b"0123456789".to_vec();
-    let message = Message { awaits: Awaits::Match, ..Message::of_len(10) };
+    let message = Message { awaits: AwaitedReply::Match, ..Message::of_len(10) };
     let remote_bytes = REMOTE.len() as u8;
-    second.frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
-    second.pass();
+    second.receive_frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
+    second.progress();
     assert!(second.transport.pulled.is_empty(), "its sender waits for the match in any case");
-    shared.post_receive(None, receive(16, 1)).unwrap();
-    assert_eq!(shared.take_news(), [second.id]);
+    shared.post_receive(None, receive_request(16, 1)).unwrap();
+    assert_eq!(shared.take_members_with_mail(), [second.id]);
     assert!(second.engine.wants_pass() && !first.engine.wants_pass());
-    first.pass();
+    first.progress();
     assert!(first.transport.pulled.is_empty(), "it is not its link");
-    second.pass();
-    assert_eq!(second.ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert!(headers_from(&second.transport, 0).contains(&Header::Done { op: 3, fault: false }));
+    second.progress();
+    assert_eq!(second.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
+    assert!(sent_headers_from(&second.transport, 0).contains(&Header::Done { op: 3, fault: false }));
 }
 
 #[test]
 fn directed_receive_ends_with_the_last_link_of_its_source() {
     let (shared, mut first, mut second) = two_members();
     let only = Some(address(2));
-    shared.post_receive(only, receive(8, 1)).unwrap();
-    first.lose(LINK);
-    first.pass();
-    second.pass();
-    assert!(first.ended().is_empty() && second.ended().is_empty());
-    second.lose(LINK);
-    first.pass();
-    second.pass();
-    assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
-    shared.post_receive(None, receive(8, 2)).expect("others may send");
+    shared.post_receive(only, receive_request(8, 1)).unwrap();
+    first.lose_link(LINK);
+    first.progress();
+    second.progress();
+    assert!(first.take_ended().is_empty() && second.take_ended().is_empty());
+    second.lose_link(LINK);
+    first.progress();
+    second.progress();
+    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
+    shared.post_receive(None, receive_request(8, 2)).expect("others may send");
 }
 
 #[test]
@@ -331,18 +340,18 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 is_begun.store(true, Ordering::Release);
-                first.lose(LINK);
+                first.lose_link(LINK);
             });
             while !is_begun.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             (0..round % 500).for_each(|_| hint::spin_loop());
             second.link_up();
-            shared.post_receive(only, receive(8, 1)).unwrap();
+            shared.post_receive(only, receive_request(8, 1)).unwrap();
         });
-        first.pass();
-        second.pass();
-        assert!(first.ended().is_empty() && second.ended().is_empty(), "{round}");
+        first.progress();
+        second.progress();
+        assert!(first.take_ended().is_empty() && second.take_ended().is_empty(), "{round}");
     }
 }
 
@@ -354,17 +363,17 @@ struct Posting<'a> {
 }
 
 impl Sink for Posting<'_> {
-    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion> {
+    fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation> {
         self.told.complete(completion, peers)?;
         self.next.take().into_iter().for_each(|next| self.shared.post_receive(None, next).unwrap());
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure> {
+    fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation> {
         self.told.fail(failure, peers)
     }
 
-    fn counts(&self) -> bool {
+    fn has_counters(&self) -> bool {
         true
     }
 
@@ -377,62 +386,68 @@ impl Sink for Posting<'_> {
 fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
     for message in [b"one", b"two"] {
-        second.frame(&awaiting(3, Awaits::Match), message);
+        second.receive_frame(&message_header(3, AwaitedReply::Match), message);
     }
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    let mut sink = Posting { shared: &shared, next: Some(receive(8, 2)), told: Recorder::default() };
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    let mut sink = Posting { shared: &shared, next: Some(receive_request(8, 2)), told: Recorder::default() };
     for _ in 0..2 {
         second.engine.deliver_held(&mut sink);
         second.engine.transmit(&mut second.transport, &mut sink);
     }
-    assert_eq!(sink.told.contexts(), [1, 2]);
+    assert_eq!(sink.told.ended_contexts(), [1, 2]);
     assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
     let matched = [1, 2].map(|number| Header::Matched { number });
-    assert_eq!(headers_from(&second.transport, 0), matched);
+    assert_eq!(sent_headers_from(&second.transport, 0), matched);
 }
 
 #[test]
 fn older_messages_of_a_full_member_match_first() {
     let (shared, _, mut second) = two_members();
     let other = LinkId(8);
-    second.engine.arrivals(&mut second.sink).link(other, LinkEvent::Up { peer: address(9), instance: 1 });
+    second
+        .engine
+        .arrivals(&mut second.sink)
+        .link_event(other, LinkEvent::Up { peer: address(9), instance: 1 });
     let from_other = |member: &mut Member, message: &[u8]| {
-        member.engine.arrivals(&mut member.sink).frame(other, &untagged(3), message);
+        member.engine.arrivals(&mut member.sink).frame(other, &untagged_header(3), message);
     };
     second.sink.room = 0;
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    second.frame(&untagged(3), b"any");
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    second.receive_frame(&untagged_header(3), b"any");
     // It finds no receive.
     from_other(&mut second, b"old");
     let only = Some(address(2));
-    shared.post_multi_receive(only, receive(64, 5), 1).unwrap();
+    shared.post_multi_receive(only, receive_request(64, 5), 1).unwrap();
     // The buffer takes nothing while the queue is full, and all that follows waits, too.
-    second.frame(&untagged(3), b"for");
+    second.receive_frame(&untagged_header(3), b"for");
     from_other(&mut second, b"new");
     // Here what came before that is found.
-    shared.post_multi_receive(None, receive(64, 6), 1).unwrap();
+    shared.post_multi_receive(None, receive_request(64, 6), 1).unwrap();
     second.sink.room = usize::MAX;
-    second.pass();
+    second.progress();
     let expected = [(1, b"any"), (6, b"old"), (5, b"for"), (6, b"new")];
-    assert_eq!(second.ended(), expected.map(|(context, message)| (context, Ok(message.to_vec()))));
+    assert_eq!(second.take_ended(), expected.map(|(context, message)| (context, Ok(message.to_vec()))));
 }
 
 #[test]
 fn mailbox_entries_of_a_link_are_dropped_with_it() {
     let (shared, _, mut second) = two_members();
-    second.frame(&awaiting(3, Awaits::Match), b"two");
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    second.lose(LINK);
-    second.engine.arrivals(&mut second.sink).link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
-    second.pass();
-    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec()))]);
+    second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    second.lose_link(LINK);
+    second
+        .engine
+        .arrivals(&mut second.sink)
+        .link_event(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    second.progress();
+    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);
 }
 
 #[test]
 fn receives_of_a_sharing_engine_are_refused() {
     let (_shared, mut first, _) = two_members();
-    let refused = first.engine.post_receive(receive(8, 1), &mut first.sink).unwrap_err();
+    let refused = first.engine.post_receive(receive_request(8, 1), &mut first.sink).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOSYS);
     assert!(matches!(first.engine.cancel(1, &mut first.sink), Err(Error::Misuse(Misuse::NotFound(_)))));
 }

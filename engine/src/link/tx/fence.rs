@@ -1,8 +1,8 @@
 //! What is known of the messages before a fence.
 
 use super::LinkTx;
-use crate::breach::Breach;
-use crate::wire::Awaits;
+use crate::protocol_violation::ProtocolViolation;
+use crate::wire::AwaitedReply;
 
 /// What the sender knows of the messages before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,12 +19,12 @@ pub(super) enum Fence {
 impl LinkTx {
     /// Whether everything that the link has taken has completed.
     pub(crate) fn has_all_completed(&self) -> bool {
-        self.writing.is_none() && self.requests.is_empty() && self.levels.have_ended()
+        self.writing.is_none() && self.requests.is_empty() && self.levels.has_no_waiting_sends()
     }
 
     /// Whether everything that the link has taken has reached the level of a fenced send, as far as
     /// this side knows.
-    pub(crate) fn is_known_to_reach(&self, awaits: Awaits) -> bool {
+    pub(crate) fn is_known_to_reach(&self, awaits: AwaitedReply) -> bool {
         match self.fence {
             _ if !awaits.wants_answer() => true,
             Fence::Met { matched, taken_frames } => {
@@ -48,10 +48,10 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if it was not asked.
-    pub(crate) fn fence_answered(&mut self) -> Result<(), Breach> {
+    /// A [`ProtocolViolation`] if it was not asked.
+    pub(crate) fn fence_answered(&mut self) -> Result<(), ProtocolViolation> {
         let Fence::Asked { matched, taken_frames } = self.fence else {
-            return Err(Breach("answers a fence that was not sent"));
+            return Err(ProtocolViolation("answers a fence that was not sent"));
         };
         self.fence = Fence::Met { matched, taken_frames };
         Ok(())

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Frame, LinkTx};
-use crate::breach::Breach;
 use crate::operation::SendId;
-use crate::wire::Awaits;
+use crate::protocol_violation::ProtocolViolation;
+use crate::wire::AwaitedReply;
 
 /// Eager messages, by their numbers on the link, which begin with 1.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Levels {
 
 impl Levels {
     #[inline(always)]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn message_begun(&mut self) {
         self.sent_messages += 1;
     }
 
@@ -36,7 +36,7 @@ impl Levels {
     }
 
     /// Whether no send waits for the peer.
-    pub(super) fn have_ended(&self) -> bool {
+    pub(super) fn has_no_waiting_sends(&self) -> bool {
         self.awaiting_ack.is_empty() && self.awaiting_match.is_empty()
     }
 
@@ -50,7 +50,7 @@ impl Levels {
 impl LinkTx {
     /// The send of the message that the link has taken last ends when the peer acknowledges or
     /// matches it.
-    pub(crate) fn await_peer(&mut self, send: SendId, awaits: Awaits) {
+    pub(crate) fn await_peer(&mut self, send: SendId, awaits: AwaitedReply) {
         let levels = &mut self.levels;
         let number = levels.sent_messages;
         if awaits.wants_match() {
@@ -60,18 +60,18 @@ impl LinkTx {
         }
     }
 
-    /// This many messages have arrived. [`next_acknowledged`](Self::next_acknowledged) returns the
+    /// This many messages have arrived. [`pop_acknowledged`](Self::pop_acknowledged) returns the
     /// sends that end with that.
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if the peer cannot know that.
-    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), Breach> {
+    /// A [`ProtocolViolation`] if the peer cannot know that.
+    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), ProtocolViolation> {
         // What is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
         let taken_messages = self.levels.sent_messages - u64::from(is_mid_message);
         if received > taken_messages || received < self.levels.acked_messages {
-            return Err(Breach("acknowledges what was not sent"));
+            return Err(ProtocolViolation("acknowledges what was not sent"));
         }
         self.levels.acked_messages = received;
         Ok(())
@@ -79,7 +79,7 @@ impl LinkTx {
 
     /// The next send that waits only for what was acknowledged, which ends.
     #[inline]
-    pub(crate) fn next_acknowledged(&mut self) -> Option<SendId> {
+    pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
         let levels = &mut self.levels;
         let &(count, send) = levels.awaiting_ack.front()?;
         if count > levels.acked_messages {
@@ -93,9 +93,12 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if none waits for it.
-    pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, Breach> {
+    /// A [`ProtocolViolation`] if none waits for it.
+    pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
         // What is still being written cannot have been matched, and does not wait for it yet.
-        self.levels.awaiting_match.remove(&number).ok_or(Breach("has matched what does not wait for it"))
+        self.levels
+            .awaiting_match
+            .remove(&number)
+            .ok_or(ProtocolViolation("has matched what does not wait for it"))
     }
 }

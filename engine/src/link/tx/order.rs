@@ -67,7 +67,7 @@ impl OpClass {
     /// The orders by which it waits for deferred reads, and those by which it waits for deferred
     /// writes. Reads are answered one after the other, so no read overtakes another; but an atomic
     /// operation that fetches is carried out as it arrives.
-    fn waits_by(self) -> [Order; 2] {
+    fn blocking_orders(self) -> [Order; 2] {
         match self {
             OpClass::Send => [Order::SAR, Order::SAW],
             OpClass::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
@@ -87,12 +87,12 @@ impl Deferred {
 
     /// Whether an operation has to wait.
     pub(super) fn holds(&self, effect: OpClass, order: Order) -> bool {
-        let [by_reads, by_writes] = effect.waits_by().map(|waits_by| order.intersects(waits_by));
+        let [by_reads, by_writes] = effect.blocking_orders().map(|waits_by| order.intersects(waits_by));
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
     /// Whether the peer will do an access later than what comes after it, as far as can be known.
-    pub(super) fn defers(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
+    pub(super) fn is_deferred_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // An atomic operation is carried out as it arrives.
             OpClass::Send | OpClass::Update | OpClass::Fetch => false,
@@ -130,8 +130,14 @@ impl LinkTx {
     }
 
     /// An access was sent. Returns whether the peer may do it later than what follows it.
-    pub(crate) fn defer(&mut self, effect: OpClass, is_offered: bool, len_bytes: u64, order: Order) -> bool {
-        let is_deferred = self.deferred.defers(effect, is_offered, len_bytes);
+    pub(crate) fn record_if_deferred(
+        &mut self,
+        effect: OpClass,
+        is_offered: bool,
+        len_bytes: u64,
+        order: Order,
+    ) -> bool {
+        let is_deferred = self.deferred.is_deferred_by_peer(effect, is_offered, len_bytes);
         if is_deferred {
             self.deferred.begin(effect, order);
         }

@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 use slotmap::Key;
 
 use super::LinkTx;
-use crate::breach::Breach;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::operation::{Send, SendId};
-use crate::transport::{LinkCaps, Remote};
+use crate::protocol_violation::ProtocolViolation;
+use crate::transport::{LinkCaps, RemotePayload};
 use crate::wire::Message;
 
 /// The rendezvous that this side has begun on a link.
@@ -31,7 +31,7 @@ pub(super) struct Requests {
     /// Those that are cleared and not begun to be sent, in the order of clearing.
     cleared: VecDeque<SendId>,
     /// Where the peer's first queued send is, if it was exposed already and the link had no room to say so.
-    next: Option<(SendId, Remote)>,
+    next: Option<(SendId, RemotePayload)>,
     /// The peer has said so: nothing is exposed to it any more.
     peer_cannot_pull: bool,
 }
@@ -68,7 +68,7 @@ impl Requests {
 
     /// An access to the peer's memory has ended.
     pub(super) fn end(&mut self, send: SendId) {
-        if let Some(place) = self.place_of(send) {
+        if let Some(place) = self.position_of(send) {
             self.begun.remove(place);
         }
     }
@@ -81,16 +81,16 @@ impl Requests {
     /// The operation with this number, and its place. The number comes from the peer, so it may be
     /// one that was never sent to it.
     fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
-        self.begun.iter_mut().enumerate().find(|(_, request)| op_of(request.send) == op)
+        self.begun.iter_mut().enumerate().find(|(_, request)| op_number_of(request.send) == op)
     }
 
-    fn place_of(&self, send: SendId) -> Option<usize> {
+    fn position_of(&self, send: SendId) -> Option<usize> {
         self.begun.iter().position(|request| request.send == send)
     }
 }
 
 /// The number under which the peer knows a send.
-pub(crate) fn op_of(send: SendId) -> u64 {
+pub(crate) fn op_number_of(send: SendId) -> u64 {
     send.data().as_ffi()
 }
 
@@ -119,13 +119,13 @@ impl LinkTx {
         } else if is_pulled && !self.requests.peer_cannot_pull {
             SendProtocol::Pulled
         } else {
-            self.way_unpulled(&send.message, eager_max_bytes)
+            self.protocol_without_pull(&send.message, eager_max_bytes)
         }
     }
 
     /// How a message is to travel that the peer does not pull, and for which there is some credit.
     #[inline(always)]
-    pub(crate) fn way_unpulled(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
+    pub(crate) fn protocol_without_pull(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
         if is_small && message.eager_cost_bytes() <= self.credit_bytes() {
             SendProtocol::Eager
@@ -140,12 +140,12 @@ impl LinkTx {
     }
 
     /// Where a send is, if it was exposed already.
-    pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<Remote> {
+    pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
 
     /// A send was exposed, and the link had no room to say so.
-    pub(crate) fn keep_exposed(&mut self, send: SendId, remote: Remote) {
+    pub(crate) fn keep_exposed(&mut self, send: SendId, remote: RemotePayload) {
         self.requests.next = Some((send, remote));
     }
 
@@ -161,12 +161,12 @@ impl LinkTx {
     }
 
     /// The operation that the peer means, and how far it is.
-    pub(crate) fn stage_of(&mut self, op: u64) -> Option<(SendId, RequestStage)> {
+    pub(crate) fn send_and_stage_of(&mut self, op: u64) -> Option<(SendId, RequestStage)> {
         self.requests.find(op).map(|(_, request)| (request.send, request.stage))
     }
 
     /// The link has taken a request for a message, which says where its payload is if it `is_remote`.
-    pub(crate) fn requested(&mut self, send: SendId, is_remote: bool) {
+    pub(crate) fn request_sent(&mut self, send: SendId, is_remote: bool) {
         self.allowance.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
@@ -176,10 +176,10 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if that was not offered.
-    pub(crate) fn cleared(&mut self, op: u64, cannot_pull: bool) -> Result<(), Breach> {
+    /// A [`ProtocolViolation`] if that was not offered.
+    pub(crate) fn clear_received(&mut self, op: u64, cannot_pull: bool) -> Result<(), ProtocolViolation> {
         let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Exposed);
-        let (_, request) = offered.ok_or(Breach("asks for what was not offered"))?;
+        let (_, request) = offered.ok_or(ProtocolViolation("asks for what was not offered"))?;
         request.stage = RequestStage::Cleared;
         let send = request.send;
         self.requests.cleared.push_back(send);
@@ -196,14 +196,14 @@ impl LinkTx {
     }
 
     /// The payload that was the next is being written, or is not to be.
-    pub(crate) fn cleared_begun(&mut self) {
+    pub(crate) fn pop_cleared(&mut self) {
         self.requests.cleared.pop_front();
     }
 
     /// The link has all of a payload that the peer has asked for, which it `is_answered` or not.
     /// Returns whether its send ends with that.
     pub(crate) fn payload_taken(&mut self, send: SendId, is_answered: bool) -> bool {
-        let Some(place) = self.requests.place_of(send) else { return false };
+        let Some(place) = self.requests.position_of(send) else { return false };
         if is_answered {
             self.requests.begun[place].stage = RequestStage::Sent;
             return false;
@@ -218,22 +218,23 @@ impl LinkTx {
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if that was not offered, or is no message, by `is_message`: what is none has an
+    /// A [`ProtocolViolation`] if that was not offered, or is no message, by `is_message`: what is none has an
     /// answer of its own.
     pub(crate) fn request_done(
         &mut self,
         op: u64,
         fault: bool,
         is_message: impl FnOnce(SendId) -> bool,
-    ) -> Result<SendId, Breach> {
+    ) -> Result<SendId, ProtocolViolation> {
         let place = self.requests.find(op).and_then(|(place, request)| match request.stage {
             RequestStage::Exposed => Some((place, request.send)),
             // What was sent does not have to be read.
             RequestStage::Sent if !fault => Some((place, request.send)),
             RequestStage::Sent | RequestStage::Cleared | RequestStage::Requested => None,
         });
-        let (place, send) =
-            place.filter(|(_, send)| is_message(*send)).ok_or(Breach("is done with what was not offered"))?;
+        let (place, send) = place
+            .filter(|(_, send)| is_message(*send))
+            .ok_or(ProtocolViolation("is done with what was not offered"))?;
         self.requests.begun.remove(place);
         Ok(send)
     }

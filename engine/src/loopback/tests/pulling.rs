@@ -4,7 +4,9 @@ use std::io::{IoSlice, IoSliceMut};
 
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::transport::{Close, FrameHandler, LinkEvent, LinkId, Provider, Pull, Remote, Space, Transport};
+use crate::transport::{
+    Close, FrameHandler, LinkEvent, LinkId, Provider, Pull, RemotePayload, Space, Transport,
+};
 use crate::wire::{Header, Message};
 
 /// Remembers the links that came up.
@@ -13,13 +15,13 @@ struct Ups(Vec<LinkId>);
 
 impl FrameHandler for Ups {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn begin(&mut self, _: LinkId, _: &Header) {}
-    fn space(&mut self, _: LinkId) -> Space<'_> {
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
         Space::new()
     }
-    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
     fn chunk(&mut self, _: LinkId, _: &[u8]) {}
-    fn link(&mut self, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         if let LinkEvent::Up { .. } = event {
             self.0.push(link);
         }
@@ -48,13 +50,18 @@ impl Linked {
         Linked { network, exposer, puller, to_puller, to_exposer: ups.0[0] }
     }
 
-    fn expose(&mut self, payload: &[u8]) -> Remote {
+    fn expose_in_two_slices(&mut self, payload: &[u8]) -> RemotePayload {
         let (start, end) = payload.split_at(payload.len() / 3);
         let slices = [IoSlice::new(start), IoSlice::new(end)];
         self.exposer.expose(self.to_puller, &slices).expect("this network lets peers in")
     }
 
-    fn pull(&mut self, from: &Remote, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
+    fn pull_into_two_slices(
+        &mut self,
+        from: &RemotePayload,
+        offset_bytes: u64,
+        count_bytes: usize,
+    ) -> (Pull, Vec<u8>) {
         let mut into = vec![0; count_bytes];
         let (start, end) = into.split_at_mut(count_bytes / 2);
         let mut slices = [IoSliceMut::new(start), IoSliceMut::new(end)];
@@ -63,22 +70,22 @@ impl Linked {
     }
 }
 
-fn pulls() -> Faults {
+fn faults_allowing_pulls() -> Faults {
     Faults { pull_min_bytes: Some(100), ..Faults::default() }
 }
 
 #[test]
 fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
-    let mut linked = Linked::new(pulls());
-    let remotes = [linked.expose(b"0123456789"), linked.expose(b"other")];
-    assert_eq!(linked.pull(&remotes[0], 0, 10), (Pull::Done, b"0123456789".to_vec()));
-    assert_eq!(linked.pull(&remotes[0], 3, 4), (Pull::Done, b"3456".to_vec()));
-    assert_eq!(linked.pull(&remotes[1], 5, 0), (Pull::Done, Vec::new()));
+    let mut linked = Linked::new(faults_allowing_pulls());
+    let remotes = [linked.expose_in_two_slices(b"0123456789"), linked.expose_in_two_slices(b"other")];
+    assert_eq!(linked.pull_into_two_slices(&remotes[0], 0, 10), (Pull::Done, b"0123456789".to_vec()));
+    assert_eq!(linked.pull_into_two_slices(&remotes[0], 3, 4), (Pull::Done, b"3456".to_vec()));
+    assert_eq!(linked.pull_into_two_slices(&remotes[1], 5, 0), (Pull::Done, Vec::new()));
     for (offset_bytes, count_bytes) in [(0, 11), (7, 4), (11, 0), (u64::MAX, 1)] {
-        assert_eq!(linked.pull(&remotes[0], offset_bytes, count_bytes).0, Pull::Fault);
+        assert_eq!(linked.pull_into_two_slices(&remotes[0], offset_bytes, count_bytes).0, Pull::Fault);
     }
     for nonsense in [&b""[..], b"short", &[0xff; 8], &[1; 64]] {
-        assert_eq!(linked.pull(&Remote::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
+        assert_eq!(linked.pull_into_two_slices(&RemotePayload::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
     }
     // The exposing side cannot use its own description, nor can another link.
     let mut own = [0; 5];
@@ -90,25 +97,25 @@ fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
 fn pull_setting_of_network_applies_to_new_links_only() {
     let mut linked = Linked::new(Faults::default());
     assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX);
-    linked.network.set_faults(pulls());
+    linked.network.set_faults(faults_allowing_pulls());
     assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX, "never grows");
     assert_eq!(linked.exposer.expose(linked.to_puller, &[IoSlice::new(b"abc")]), None);
-    let linked = Linked::new(pulls());
+    let linked = Linked::new(faults_allowing_pulls());
     assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, 100);
 }
 
 #[test]
 fn pull_refusal_is_permanent_and_fault_is_not() {
-    let mut linked = Linked::new(pulls());
-    let remote = linked.expose(b"abc");
-    linked.network.set_faults(Faults { fault_pull_per_mille: 1000, ..pulls() });
-    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Fault);
-    linked.network.set_faults(pulls());
-    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Done);
-    linked.network.set_faults(Faults { refuse_pull_per_mille: 1000, ..pulls() });
-    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Refused);
-    linked.network.set_faults(pulls());
-    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Refused);
+    let mut linked = Linked::new(faults_allowing_pulls());
+    let remote = linked.expose_in_two_slices(b"abc");
+    linked.network.set_faults(Faults { fault_pull_per_mille: 1000, ..faults_allowing_pulls() });
+    assert_eq!(linked.pull_into_two_slices(&remote, 0, 3).0, Pull::Fault);
+    linked.network.set_faults(faults_allowing_pulls());
+    assert_eq!(linked.pull_into_two_slices(&remote, 0, 3).0, Pull::Done);
+    linked.network.set_faults(Faults { refuse_pull_per_mille: 1000, ..faults_allowing_pulls() });
+    assert_eq!(linked.pull_into_two_slices(&remote, 0, 3).0, Pull::Refused);
+    linked.network.set_faults(faults_allowing_pulls());
+    assert_eq!(linked.pull_into_two_slices(&remote, 0, 3).0, Pull::Refused);
 }
 
 #[test]
@@ -123,27 +130,31 @@ fn pull_after_link_end_reports_gone() {
         },
     ];
     for end in ends {
-        let mut linked = Linked::new(pulls());
-        let remote = linked.expose(b"abc");
+        let mut linked = Linked::new(faults_allowing_pulls());
+        let remote = linked.expose_in_two_slices(b"abc");
         end(&mut linked);
-        assert_eq!(linked.pull(&remote, 0, 3), (Pull::Gone, vec![0; 3]));
+        assert_eq!(linked.pull_into_two_slices(&remote, 0, 3), (Pull::Gone, vec![0; 3]));
     }
 }
 
 #[test]
 fn done_or_clear_from_peer_ends_exposure() {
     for answer in [Header::Done { op: 9, fault: false }, Header::Clear { op: 9, cannot_pull: true }] {
-        let mut linked = Linked::new(pulls());
-        let remotes = [linked.expose(b"abc"), linked.expose(b"def")];
+        let mut linked = Linked::new(faults_allowing_pulls());
+        let remotes = [linked.expose_in_two_slices(b"abc"), linked.expose_in_two_slices(b"def")];
         let message = Message::of_len(3);
         for (op, remote) in (9..).zip(&remotes) {
             let bytes = remote.as_bytes();
             let header = Header::Request { message, op, remote_bytes: bytes.len() as u8 };
             assert_eq!(linked.exposer.send_inline(linked.to_puller, &header, bytes), Ok(()));
         }
-        assert_eq!(linked.pull(&remotes[0], 0, 3).0, Pull::Done);
+        assert_eq!(linked.pull_into_two_slices(&remotes[0], 0, 3).0, Pull::Done);
         assert_eq!(linked.puller.send_inline(linked.to_exposer, &answer, &[]), Ok(()));
-        assert_eq!(linked.pull(&remotes[0], 0, 3).0, Pull::Fault);
-        assert_eq!(linked.pull(&remotes[1], 0, 3).0, Pull::Done, "the other one is not touched");
+        assert_eq!(linked.pull_into_two_slices(&remotes[0], 0, 3).0, Pull::Fault);
+        assert_eq!(
+            linked.pull_into_two_slices(&remotes[1], 0, 3).0,
+            Pull::Done,
+            "the other one is not touched"
+        );
     }
 }

@@ -15,7 +15,7 @@ const ACCESS: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 /// The key of the region that peers may map.
 const SHAREABLE: u64 = 9;
 
-fn attr(key: u64) -> RegionAttr {
+fn region_attr(key: u64) -> RegionAttr {
     RegionAttr { key, access: ACCESS, base_address: 0 }
 }
 
@@ -33,7 +33,7 @@ struct Ways {
 impl Ways {
     fn new(len_bytes: usize) -> Ways {
         let regions = Regions::default();
-        regions.add(Region::owned(len_bytes, attr(0)).unwrap()).unwrap();
+        regions.add(Region::owned(len_bytes, region_attr(0)).unwrap()).unwrap();
         let mut memory: Vec<Vec<u64>> = (0..3).map(|_| vec![0; len_bytes / 8 + 3]).collect();
         let at = |memory: &mut Vec<u64>, offset_bytes, len_bytes| {
             let address = memory.as_mut_ptr().cast::<u8>().wrapping_add(offset_bytes);
@@ -50,29 +50,29 @@ impl Ways {
             ],
         ];
         let shareable = Network::new(0, Faults::default()).allocate_shareable(len_bytes).unwrap();
-        let shareable = Region::shareable(shareable.unwrap(), len_bytes, attr(SHAREABLE));
+        let shareable = Region::shareable(shareable.unwrap(), len_bytes, region_attr(SHAREABLE));
         regions.add(shareable.unwrap()).unwrap();
         let start = segments[0][0];
         for (key, segments) in (1..).zip(segments) {
             // SAFETY: the memory is kept, and not looked at, as long as the regions.
-            regions.add(unsafe { Region::raw(&segments, attr(key)) }.unwrap()).unwrap();
+            regions.add(unsafe { Region::raw(&segments, region_attr(key)) }.unwrap()).unwrap();
         }
         Ways { regions, memory, keys: vec![0, 1, 2, 3, SHAREABLE], start }
     }
 
-    fn window(&self, key: u64, offset_bytes: usize, len_bytes: usize) -> Window {
-        self.regions.window(key, offset_bytes as u64, len_bytes as u64, ACCESS).unwrap()
+    fn open_window(&self, key: u64, offset_bytes: usize, len_bytes: usize) -> Window {
+        self.regions.checked_window(key, offset_bytes as u64, len_bytes as u64, ACCESS).unwrap()
     }
 }
 
-fn elements<'a>(
+fn make_elements<'a>(
     op: AtomicOp,
     datatype: Datatype,
     count: usize,
     operands: &'a [u8],
     compares: &'a [u8],
 ) -> Elements<'a> {
-    let combine = op.combine(datatype).unwrap();
+    let combine = op.combine_fn(datatype).unwrap();
     Elements { combine, size_bytes: datatype.size_bytes(), count, operands, compares }
 }
 
@@ -91,7 +91,7 @@ proptest! {
         let mut model = vec![0; len_bytes];
         for (at, op, datatype, count, seeds) in steps {
             let (op, datatype) = (AtomicOp::ALL[op], Datatype::ALL[datatype]);
-            let Some(combine) = op.combine(datatype) else { continue };
+            let Some(combine) = op.combine_fn(datatype) else { continue };
             let size_bytes = datatype.size_bytes();
             let count = count.min(len_bytes / size_bytes);
             if count == 0 {
@@ -113,11 +113,11 @@ proptest! {
             }
             for key in &ways.keys {
                 let mut fetched = Vec::new();
-                let window = ways.window(*key, place, count * size_bytes);
-                prop_assert!(window.update(&elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
+                let window = ways.open_window(*key, place, count * size_bytes);
+                prop_assert!(window.update_elements(&make_elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
                 prop_assert_eq!(&fetched, &before, "{} of {} in region {}", op, datatype, key);
                 let mut content = vec![0; len_bytes];
-                prop_assert!(ways.window(*key, 0, len_bytes).copy_out(0, &mut content));
+                prop_assert!(ways.open_window(*key, 0, len_bytes).copy_out(0, &mut content));
                 prop_assert_eq!(&content, &model, "{} of {} in region {}", op, datatype, key);
             }
         }
@@ -136,12 +136,17 @@ fn update_through_closed_region_is_refused() {
     let regions = Regions::default();
     let segment = SegmentMut { address: memory.as_mut_ptr().cast(), len_bytes: 16 };
     // SAFETY: the memory is not looked at before the region has ended.
-    let region = regions.add(unsafe { Region::raw(&[segment], attr(1)) }.unwrap()).unwrap();
-    let window = regions.window(1, 0, 16, ACCESS).unwrap();
+    let region = regions.add(unsafe { Region::raw(&[segment], region_attr(1)) }.unwrap()).unwrap();
+    let window = regions.checked_window(1, 0, 16, ACCESS).unwrap();
     regions.close(&region);
     let ones = 1_u64.to_ne_bytes().repeat(2);
     let mut fetched = Vec::new();
-    assert!(!window.update(&elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]), Some(&mut fetched)));
+    assert!(
+        !window.update_elements(
+            &make_elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]),
+            Some(&mut fetched)
+        )
+    );
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
@@ -166,7 +171,7 @@ fn no_update_is_lost() {
         let ways = Arc::new(Ways::new(96));
         // The memory of the first raw region once more.
         // SAFETY: as of the first region of this memory.
-        ways.regions.add(unsafe { Region::raw(&[ways.start], attr(4)) }.unwrap()).unwrap();
+        ways.regions.add(unsafe { Region::raw(&[ways.start], region_attr(4)) }.unwrap()).unwrap();
         let mut one = vec![0; size_bytes];
         one[if cfg!(target_endian = "big") { size_bytes - 1 } else { 0 }] = 1;
         let threads: Vec<_> = (0..THREADS)
@@ -178,9 +183,9 @@ fn no_update_is_lost() {
                         for key in 0..4_u64 {
                             // The memory of region 1 is reached by two keys.
                             let by = if key == 1 && thread % 2 == 1 { 4 } else { key };
-                            let window = ways.window(by, offset_bytes, size_bytes);
-                            let adding = elements(AtomicOp::Sum, datatype, 1, &one, &[]);
-                            assert!(window.update(&adding, Some(&mut fetched[key as usize])));
+                            let window = ways.open_window(by, offset_bytes, size_bytes);
+                            let adding = make_elements(AtomicOp::Sum, datatype, 1, &one, &[]);
+                            assert!(window.update_elements(&adding, Some(&mut fetched[key as usize])));
                         }
                     }
                     fetched
@@ -214,7 +219,7 @@ impl Words for Elsewhere {
         &self.0
     }
 
-    fn place(&self) -> usize {
+    fn lock_address(&self) -> usize {
         self.1
     }
 }
@@ -224,12 +229,12 @@ fn element_lock_depends_on_place_of_words() {
     const PLACE: usize = 5 * LOCKED_BYTES;
     let regions = Regions::default();
     let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
-    let region = regions.add(Region::kept(Box::new(words), 128, attr(1)).unwrap()).unwrap();
+    let region = regions.add(Region::kept_by(Box::new(words), 128, region_attr(1)).unwrap()).unwrap();
     let is_free = |number: usize| LOCKED[number % LOCKS].try_lock().is_ok();
     // Others may have it for a moment.
     let is_held = |number: usize| (0..100).all(|_| !is_free(number));
     for (offset_bytes, numbers) in [(0, 5..6), (48, 5..6), (56, 5..7), (64, 6..7)] {
-        region.update(offset_bytes, &mut [0; 16], |_| {
+        region.update_element(offset_bytes, &mut [0; 16], |_| {
             assert!(numbers.clone().all(is_held), "{offset_bytes}");
             false
         });

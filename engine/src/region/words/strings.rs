@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use super::WORD_BYTES;
 
 /// Stores bytes into as many words as they are, in any order.
-pub(super) fn store(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
+pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     let count = words.len().min(from.len());
     // SAFETY: both are at least so many words long, and `from` is borrowed, so no thread writes it.
     // For others the instruction is so many stores of aligned words, each of which the processor
@@ -31,7 +31,7 @@ pub(super) fn store(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
 }
 
 /// Loads as many words as there is room for, in any order.
-pub(super) fn load(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
+pub(super) fn load_with_rep_movs(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     let count = words.len().min(into.len());
     // SAFETY: as in `store`, the other way round: `into` is borrowed for writing, and others see
     // loads of aligned words.

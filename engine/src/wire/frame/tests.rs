@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{ATOMIC_MAX_BYTES, CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::testing::{any_header, samples};
+use crate::wire::testing::{any_header, sample_headers};
 use crate::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Message, Outcome, Refusal, Rma, RmaKind,
-    Shown,
+    Atomic, AtomicForm, AwaitedReply, Durable, Handshake, HandshakeStep, MappableRegion, Message, Outcome,
+    Refusal, Rma, RmaKind,
 };
 
-fn emitted(header: &Header) -> Vec<u8> {
+fn encoded_header(header: &Header) -> Vec<u8> {
     let mut buffer = [0xa5; HEADER_MAX_BYTES];
     let len_bytes = emit(header, &mut buffer);
     assert!(buffer[len_bytes..].iter().all(|&byte| byte == 0xa5), "wrote beyond the header");
@@ -19,7 +19,7 @@ fn emitted(header: &Header) -> Vec<u8> {
 }
 
 /// What a correct peer would send if there were a header of this kind with these flags, words and length.
-fn laid_out(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
+fn raw_frame_bytes(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
     let rotated = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
     let words_check = rotated.to_le_bytes().into_iter().fold(0x5a, |check, byte| check ^ byte);
     let mut bytes = vec![kind, flags, 0xa5 ^ kind ^ flags.rotate_left(4), words_check];
@@ -27,76 +27,88 @@ fn laid_out(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
     bytes
 }
 
-fn last_kind() -> u8 {
+fn highest_kind() -> u8 {
     Form::all().map(Form::kind).max().unwrap()
 }
 
-fn rma(kind: RmaKind, durable: Durable) -> Header {
+fn rma_header(kind: RmaKind, durable: Durable) -> Header {
     Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes: 2, kind, durable })
 }
 
-fn handshake(step: HandshakeStep, data_bytes: u16) -> Header {
+fn handshake_header(step: HandshakeStep, data_bytes: u16) -> Header {
     Header::Connection(Handshake { step, number: 9, data_bytes })
 }
 
 #[test]
 fn frame_layout_is_as_documented() {
     let header = Header::Ack { received: 0x0102 };
-    assert_eq!(emitted(&header), [2, 0, 0xa5 ^ 2, 0x5a ^ 1 ^ 2, 2, 1, 0, 0, 0, 0, 0, 0]);
-    let message = Message { tag: Some(4 << 56), awaits: Awaits::Match, ..Message::of_len(3) };
+    assert_eq!(encoded_header(&header), [2, 0, 0xa5 ^ 2, 0x5a ^ 1 ^ 2, 2, 1, 0, 0, 0, 0, 0, 0]);
+    let message = Message { tag: Some(4 << 56), awaits: AwaitedReply::Match, ..Message::of_len(3) };
     let expected = [1, 9, 0xa5 ^ 1 ^ 0x90, 0x5a ^ 4 << 3 ^ 3, 0, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(emitted(&Header::Message(message)), expected);
+    assert_eq!(encoded_header(&Header::Message(message)), expected);
 }
 
 #[test]
 fn every_header_keeps_its_number_flags_and_words() {
-    let both = Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(5), awaits: Awaits::Arrival };
+    let both = Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(5), awaits: AwaitedReply::Arrival };
     let form = AtomicForm::new(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 0x0102).unwrap();
     let cases = [
-        (Header::Message(both), laid_out(1, 0b0111, &[0x0304, 5, 0x0102])),
+        (Header::Message(both), raw_frame_bytes(1, 0b0111, &[0x0304, 5, 0x0102])),
         (
-            Header::Message(Message { tag: None, awaits: Awaits::Match, ..both }),
-            laid_out(1, 0b1010, &[5, 0x0102]),
+            Header::Message(Message { tag: None, awaits: AwaitedReply::Match, ..both }),
+            raw_frame_bytes(1, 0b1010, &[5, 0x0102]),
         ),
-        (Header::Ack { received: u64::MAX - 1 }, laid_out(2, 0, &[u64::MAX - 1])),
+        (Header::Ack { received: u64::MAX - 1 }, raw_frame_bytes(2, 0, &[u64::MAX - 1])),
         (
             Header::Request { message: both, op: 9, remote_bytes: 16 },
-            laid_out(3, 0b0111, &[9, 0x0304, 5, 0x0102, 16]),
+            raw_frame_bytes(3, 0b0111, &[9, 0x0304, 5, 0x0102, 16]),
         ),
-        (Header::Clear { op: 9, cannot_pull: true }, laid_out(4, 1, &[9])),
-        (Header::Data { op: 9, len_bytes: 0x0102 }, laid_out(5, 0, &[9, 0x0102])),
-        (Header::Done { op: 9, fault: true }, laid_out(6, 1, &[9])),
-        (Header::Matched { number: 9 }, laid_out(7, 0, &[9])),
-        (Header::Credit { granted_bytes: 9 }, laid_out(8, 0, &[9])),
-        (Header::Fence { matched: false }, laid_out(9, 0, &[])),
-        (Header::Fence { matched: true }, laid_out(9, 1, &[])),
-        (Header::Fenced, laid_out(10, 0, &[])),
-        (rma(RmaKind::Read, Durable::Nothing), laid_out(11, 0, &[9, 5, 6, 2])),
-        (rma(RmaKind::Write { data: None }, Durable::Everything), laid_out(12, 0b100, &[9, 5, 6, 2])),
-        (rma(RmaKind::Write { data: Some(7) }, Durable::Written), laid_out(12, 0b011, &[9, 5, 6, 7, 2])),
+        (Header::Clear { op: 9, cannot_pull: true }, raw_frame_bytes(4, 1, &[9])),
+        (Header::Data { op: 9, len_bytes: 0x0102 }, raw_frame_bytes(5, 0, &[9, 0x0102])),
+        (Header::Done { op: 9, fault: true }, raw_frame_bytes(6, 1, &[9])),
+        (Header::Matched { number: 9 }, raw_frame_bytes(7, 0, &[9])),
+        (Header::Credit { granted_bytes: 9 }, raw_frame_bytes(8, 0, &[9])),
+        (Header::Fence { matched: false }, raw_frame_bytes(9, 0, &[])),
+        (Header::Fence { matched: true }, raw_frame_bytes(9, 1, &[])),
+        (Header::Fenced, raw_frame_bytes(10, 0, &[])),
+        (rma_header(RmaKind::Read, Durable::Nothing), raw_frame_bytes(11, 0, &[9, 5, 6, 2])),
         (
-            rma(RmaKind::Offer { data: Some(7), remote_bytes: 16 }, Durable::Nothing),
-            laid_out(13, 0b001, &[9, 5, 6, 7, 2, 16]),
+            rma_header(RmaKind::Write { data: None }, Durable::Everything),
+            raw_frame_bytes(12, 0b100, &[9, 5, 6, 2]),
         ),
-        (Header::ReadData { op: 9, len_bytes: 0x0102 }, laid_out(14, 0, &[9, 0x0102])),
-        (Header::Answer { op: 9, outcome: Outcome::Done }, laid_out(15, 0, &[9])),
-        (Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) }, laid_out(15, 3, &[9])),
-        (Header::Answer { op: 9, outcome: Outcome::NotDurable }, laid_out(15, 6, &[9])),
+        (
+            rma_header(RmaKind::Write { data: Some(7) }, Durable::Written),
+            raw_frame_bytes(12, 0b011, &[9, 5, 6, 7, 2]),
+        ),
+        (
+            rma_header(RmaKind::Offer { data: Some(7), remote_bytes: 16 }, Durable::Nothing),
+            raw_frame_bytes(13, 0b001, &[9, 5, 6, 7, 2, 16]),
+        ),
+        (Header::ReadData { op: 9, len_bytes: 0x0102 }, raw_frame_bytes(14, 0, &[9, 0x0102])),
+        (Header::Answer { op: 9, outcome: Outcome::Done }, raw_frame_bytes(15, 0, &[9])),
+        (Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) }, raw_frame_bytes(15, 3, &[9])),
+        (Header::Answer { op: 9, outcome: Outcome::NotDurable }, raw_frame_bytes(15, 6, &[9])),
         (
             Header::Atomic(Atomic { op: 9, key: 5, address: 6, form }),
-            laid_out(16, 0, &[9, 5, 6, 0x0001_0303_0000_0102, 0x0204]),
+            raw_frame_bytes(16, 0, &[9, 5, 6, 0x0001_0303_0000_0102, 0x0204]),
         ),
         (
-            Header::Shown(Shown { key: 5, address: 6, len_bytes: 2, access: 9, remote_bytes: 16 }),
-            laid_out(17, 0, &[9, 5, 6, 2, 16]),
+            Header::MappableRegion(MappableRegion {
+                key: 5,
+                address: 6,
+                len_bytes: 2,
+                access: 9,
+                remote_bytes: 16,
+            }),
+            raw_frame_bytes(17, 0, &[9, 5, 6, 2, 16]),
         ),
-        (handshake(HandshakeStep::Request, 0x0100), laid_out(18, 0, &[9, 0x0100])),
-        (handshake(HandshakeStep::Shutdown, 0), laid_out(18, 4, &[9, 0])),
+        (handshake_header(HandshakeStep::Request, 0x0100), raw_frame_bytes(18, 0, &[9, 0x0100])),
+        (handshake_header(HandshakeStep::Shutdown, 0), raw_frame_bytes(18, 4, &[9, 0])),
     ];
     let kinds: BTreeSet<u8> = cases.iter().map(|(_, bytes)| bytes[0]).collect();
     assert_eq!(kinds, Form::all().map(Form::kind).collect(), "each kind has a line here");
     for (header, bytes) in cases {
-        assert_eq!(emitted(&header), bytes, "{header:?}");
+        assert_eq!(encoded_header(&header), bytes, "{header:?}");
         assert_eq!(parse(&bytes), Ok(Some((header, bytes.len()))));
     }
 }
@@ -179,7 +191,7 @@ fn headers_beyond_their_limits_are_refused() {
         (16, 0, &[9, 5, 6, 2 << 40 | 1, 2], WireError::ImpossibleLength),
     ];
     for (kind, flags, words, reason) in cases {
-        let bytes = laid_out(*kind, *flags, words);
+        let bytes = raw_frame_bytes(*kind, *flags, words);
         assert_eq!(parse(&bytes), Err(*reason), "{kind}, {flags:#b}, {words:x?}");
         assert_eq!(parse(&bytes[..bytes.len() - 1]), Ok(None), "{kind}, {flags:#b}, {words:x?}");
     }
@@ -187,8 +199,8 @@ fn headers_beyond_their_limits_are_refused() {
 
 #[test]
 fn changed_byte_is_refused_before_anything_follows() {
-    for header in samples() {
-        let bytes = emitted(&header);
+    for header in sample_headers() {
+        let bytes = encoded_header(&header);
         for at in 0..bytes.len() {
             for byte in 0..=u8::MAX {
                 if byte == bytes[at] {
@@ -205,8 +217,8 @@ fn changed_byte_is_refused_before_anything_follows() {
 
 #[test]
 fn incomplete_header_awaits_more_bytes() {
-    for header in samples() {
-        let bytes = emitted(&header);
+    for header in sample_headers() {
+        let bytes = encoded_header(&header);
         for end in 0..bytes.len() {
             assert_eq!(parse(&bytes[..end]), Ok(None), "{header:?} cut at {end}");
         }
@@ -216,13 +228,13 @@ fn incomplete_header_awaits_more_bytes() {
 #[test]
 fn longest_message_is_accepted() {
     let longest = Message::of_len(MESSAGE_MAX_BYTES);
-    let bytes = emitted(&Header::Message(longest));
+    let bytes = encoded_header(&Header::Message(longest));
     assert_eq!(parse(&bytes), Ok(Some((Header::Message(longest), bytes.len()))));
 }
 
 #[test]
 fn largest_header_is_an_offer_with_data() {
-    let offer = rma(RmaKind::Offer { data: Some(1), remote_bytes: 0 }, Durable::Nothing);
+    let offer = rma_header(RmaKind::Offer { data: Some(1), remote_bytes: 0 }, Durable::Nothing);
     assert_eq!((header_len_bytes(&offer), HEADER_MAX_BYTES), (52, 52));
 }
 
@@ -232,7 +244,7 @@ proptest! {
         header in any_header(MESSAGE_MAX_BYTES),
         rest in proptest::collection::vec(any::<u8>(), 0..32),
     ) {
-        let mut bytes = emitted(&header);
+        let mut bytes = encoded_header(&header);
         let len_bytes = bytes.len();
         prop_assert_eq!(len_bytes, header_len_bytes(&header));
         for end in 0..len_bytes {
@@ -244,7 +256,7 @@ proptest! {
 
     #[test]
     fn changed_byte_is_refused(header in any_header(MESSAGE_MAX_BYTES), change in 1..=u8::MAX) {
-        let bytes = emitted(&header);
+        let bytes = encoded_header(&header);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= change;
@@ -254,20 +266,20 @@ proptest! {
 
     #[test]
     fn accepted_bytes_are_the_only_layout_of_their_header(
-        (kind, flags) in prop_oneof![4 => (1..=last_kind() + 1, 0..16_u8), 1 => any::<(u8, u8)>()],
+        (kind, flags) in prop_oneof![4 => (1..=highest_kind() + 1, 0..16_u8), 1 => any::<(u8, u8)>()],
         words in prop::collection::vec(prop_oneof![3 => 0..70_u64, 1 => any::<u64>()], 0..6),
         cut_bytes in prop_oneof![3 => Just(0), 1 => 0..60_usize],
         is_checked in prop_oneof![4 => Just(true), 1 => Just(false)],
     ) {
-        let count = Form::new(kind, flags).map_or(0, |form| form.words() + usize::from(form.has_payload()));
-        let mut bytes = laid_out(kind, flags, &words[..words.len().min(count)]);
+        let count = Form::new(kind, flags).map_or(0, |form| form.word_count() + usize::from(form.can_have_payload()));
+        let mut bytes = raw_frame_bytes(kind, flags, &words[..words.len().min(count)]);
         if !is_checked {
             bytes[3] ^= 1;
         }
         bytes.truncate(bytes.len().saturating_sub(cut_bytes));
         let judged = parse(&bytes);
         if let Ok(Some((header, len_bytes))) = judged {
-            prop_assert_eq!(&emitted(&header)[..], &bytes[..len_bytes]);
+            prop_assert_eq!(&encoded_header(&header)[..], &bytes[..len_bytes]);
         }
         for end in 0..bytes.len() {
             let early = parse(&bytes[..end]);

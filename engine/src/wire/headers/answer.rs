@@ -65,16 +65,17 @@ impl Outcome {
 }
 
 /// Words: operation. The flags are the number of the outcome.
-pub(in crate::wire) const RULE: Rule = Rule::of_kind(15).number_max(Outcome::ALL.len() as u8 - 1).words(1);
+pub(in crate::wire) const RULE: Rule =
+    Rule::of_kind(15).allow_number_up_to(Outcome::ALL.len() as u8 - 1).add_words(1);
 
 #[inline(always)]
-pub(in crate::wire) fn lower((op, outcome): (u64, Outcome), put: &mut impl FnMut(u64)) -> Fields {
+pub(in crate::wire) fn encode_words((op, outcome): (u64, Outcome), put: &mut impl FnMut(u64)) -> Fields {
     put(op);
     Fields::new(&RULE, outcome.number(), 0)
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(
+pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
 ) -> Result<(u64, Outcome), WireError> {

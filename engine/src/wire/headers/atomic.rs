@@ -41,7 +41,7 @@ impl AtomicForm {
     /// An operation on `count` elements, which may be none, if there is such a one and no target refuses it
     /// for its length.
     pub fn new(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Option<AtomicForm> {
-        let may_be = kind.may(op, datatype) && count <= datatype.count_max();
+        let may_be = kind.can_apply(op, datatype) && count <= datatype.count_max();
         may_be.then_some(AtomicForm { kind, op, datatype, count: count as u32 })
     }
 
@@ -77,7 +77,7 @@ impl AtomicForm {
 
     /// How long operands and comparands are together.
     pub fn payload_len_bytes(&self) -> usize {
-        self.operands_len_bytes() + if self.op.compares() { self.len_bytes() } else { 0 }
+        self.operands_len_bytes() + if self.op.has_compare_operand() { self.len_bytes() } else { 0 }
     }
 
     /// The number that it travels as: from its lowest bit, the count in 32 bits, then datatype, operation and
@@ -103,7 +103,7 @@ impl AtomicForm {
         let (Some(kind), Some(op), Some(datatype)) = (kind, op, datatype) else {
             return Err(WireError::UnknownOperation);
         };
-        if !kind.may(op, datatype) {
+        if !kind.can_apply(op, datatype) {
             return Err(WireError::UnknownOperation);
         }
         let form = AtomicForm::new(kind, op, datatype, part(field::COUNT, 32) as usize);
@@ -113,10 +113,10 @@ impl AtomicForm {
 
 /// Words: operation, key, address, form. The payload are the operands, then the comparands.
 pub(in crate::wire) const RULE: Rule =
-    Rule::of_kind(16).words(4).payload_max_bytes(2 * ATOMIC_MAX_BYTES as u64);
+    Rule::of_kind(16).add_words(4).allow_payload_up_to(2 * ATOMIC_MAX_BYTES as u64);
 
 #[inline(always)]
-pub(in crate::wire) fn lower(atomic: Atomic, put: &mut impl FnMut(u64)) -> Fields {
+pub(in crate::wire) fn encode_words(atomic: Atomic, put: &mut impl FnMut(u64)) -> Fields {
     put(atomic.op);
     put(atomic.key);
     put(atomic.address);
@@ -125,7 +125,10 @@ pub(in crate::wire) fn lower(atomic: Atomic, put: &mut impl FnMut(u64)) -> Field
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Atomic, WireError> {
+pub(in crate::wire) fn decode_words(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<Atomic, WireError> {
     let [op, key, address] = [word(), word(), word()];
     let form = AtomicForm::from_number(word())?;
     if form.payload_len_bytes() as u64 != fields.payload_len_bytes {

@@ -68,14 +68,14 @@ impl HandshakeStep {
 /// Words: the connection's number. The flags are the number of the step, the payload is the application's
 /// data.
 pub(in crate::wire) const RULE: Rule = Rule::of_kind(18)
-    .number_max(HandshakeStep::ALL.len() as u8 - 1)
-    .words(1)
-    .payload_max_bytes(CONNECTION_DATA_MAX_BYTES as u64);
+    .allow_number_up_to(HandshakeStep::ALL.len() as u8 - 1)
+    .add_words(1)
+    .allow_payload_up_to(CONNECTION_DATA_MAX_BYTES as u64);
 
 const _: () = assert!(CONNECTION_DATA_MAX_BYTES <= u16::MAX as usize);
 
 #[inline(always)]
-pub(in crate::wire) fn lower(handshake: Handshake, put: &mut impl FnMut(u64)) -> Fields {
+pub(in crate::wire) fn encode_words(handshake: Handshake, put: &mut impl FnMut(u64)) -> Fields {
     let Handshake { step, number, data_bytes } = handshake;
     debug_assert!(usize::from(data_bytes) <= step.data_max_bytes(), "more data than a peer takes");
     put(number);
@@ -83,7 +83,10 @@ pub(in crate::wire) fn lower(handshake: Handshake, put: &mut impl FnMut(u64)) ->
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Handshake, WireError> {
+pub(in crate::wire) fn decode_words(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<Handshake, WireError> {
     let step = HandshakeStep::from_number(fields.form.flags()).ok_or(WireError::UnknownFlag)?;
     if fields.payload_len_bytes > step.data_max_bytes() as u64 {
         return Err(WireError::ImpossibleLength);

@@ -14,12 +14,12 @@ pub struct Message {
     /// Completion data for the receiver (`FI_REMOTE_CQ_DATA`).
     pub data: Option<u64>,
     /// What the sender waits to hear of it.
-    pub awaits: Awaits,
+    pub awaits: AwaitedReply,
 }
 
 /// What the sender of a message waits to hear of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Awaits {
+pub enum AwaitedReply {
     /// Nothing.
     #[default]
     Nothing,
@@ -33,13 +33,13 @@ pub enum Awaits {
     Match,
 }
 
-impl Awaits {
+impl AwaitedReply {
     /// Whether the peer is to say anything of the message.
     #[inline(always)]
     pub(crate) fn wants_answer(self) -> bool {
         match self {
-            Awaits::Nothing => false,
-            Awaits::Arrival | Awaits::Match => true,
+            AwaitedReply::Nothing => false,
+            AwaitedReply::Arrival | AwaitedReply::Match => true,
         }
     }
 
@@ -47,8 +47,8 @@ impl Awaits {
     #[inline(always)]
     pub(crate) fn wants_ack(self) -> bool {
         match self {
-            Awaits::Arrival => true,
-            Awaits::Nothing | Awaits::Match => false,
+            AwaitedReply::Arrival => true,
+            AwaitedReply::Nothing | AwaitedReply::Match => false,
         }
     }
 
@@ -57,8 +57,8 @@ impl Awaits {
     #[inline(always)]
     pub(crate) fn wants_match(self) -> bool {
         match self {
-            Awaits::Match => true,
-            Awaits::Nothing | Awaits::Arrival => false,
+            AwaitedReply::Match => true,
+            AwaitedReply::Nothing | AwaitedReply::Arrival => false,
         }
     }
 }
@@ -77,17 +77,20 @@ const MATCH: u8 = 1 << 3;
 const AWAITS: u8 = ARRIVAL | MATCH;
 
 /// Words: tag, data. The payload is the message.
-pub(in crate::wire) const RULE: Rule = Message::rule(1).payload_max_bytes(MESSAGE_MAX_BYTES);
+pub(in crate::wire) const RULE: Rule = Message::rule_for_kind(1).allow_payload_up_to(MESSAGE_MAX_BYTES);
 
 #[inline(always)]
-pub(in crate::wire) fn lower(message: Message, put: &mut impl FnMut(u64)) -> Fields {
-    message.lower(put);
-    Fields::new(&RULE, message.flags(), message.len_bytes)
+pub(in crate::wire) fn encode_words(message: Message, put: &mut impl FnMut(u64)) -> Fields {
+    message.encode_words(put);
+    Fields::new(&RULE, message.wire_flags(), message.len_bytes)
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Message, WireError> {
-    Ok(Message { len_bytes: fields.payload_len_bytes, ..Message::raise(fields, word) })
+pub(in crate::wire) fn decode_words(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<Message, WireError> {
+    Ok(Message { len_bytes: fields.payload_len_bytes, ..Message::decode_words(fields, word) })
 }
 
 impl Message {
@@ -95,7 +98,7 @@ impl Message {
     /// a message, or makes any message for a test, names all fields instead: the compiler asks it for new ones.
     #[inline(always)]
     pub const fn of_len(len_bytes: u64) -> Message {
-        Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing }
+        Message { len_bytes, tag: None, data: None, awaits: AwaitedReply::Nothing }
     }
 }
 
@@ -109,18 +112,21 @@ impl Message {
     }
 
     /// The rules for flags and words of messages.
-    pub(super) const fn rule(kind: u8) -> Rule {
-        Rule::of_kind(kind).flags(TAGGED | DATA | AWAITS).at_most_one_of(AWAITS).words_for(TAGGED | DATA)
+    pub(super) const fn rule_for_kind(kind: u8) -> Rule {
+        Rule::of_kind(kind)
+            .allow_flags(TAGGED | DATA | AWAITS)
+            .at_most_one_of(AWAITS)
+            .add_word_per_flag(TAGGED | DATA)
     }
 
     #[inline(always)]
-    pub(super) fn flags(&self) -> u8 {
+    pub(super) fn wire_flags(&self) -> u8 {
         // Taken apart, so that the compiler asks for the flag of a new field.
         let Message { len_bytes: _, tag, data, awaits } = self;
         let awaits = match awaits {
-            Awaits::Nothing => 0,
-            Awaits::Arrival => ARRIVAL,
-            Awaits::Match => MATCH,
+            AwaitedReply::Nothing => 0,
+            AwaitedReply::Arrival => ARRIVAL,
+            AwaitedReply::Match => MATCH,
         };
         let tagged = if tag.is_some() { TAGGED } else { 0 };
         let data = if data.is_some() { DATA } else { 0 };
@@ -129,7 +135,7 @@ impl Message {
 
     /// Hands over tag and data.
     #[inline(always)]
-    pub(super) fn lower(&self, put: &mut impl FnMut(u64)) {
+    pub(super) fn encode_words(&self, put: &mut impl FnMut(u64)) {
         if let Some(tag) = self.tag {
             put(tag);
         }
@@ -140,14 +146,14 @@ impl Message {
 
     /// All of a message but its length.
     #[inline(always)]
-    pub(super) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Message {
-        let tag = fields.has(TAGGED).then(&mut *word);
-        let data = fields.has(DATA).then(&mut *word);
+    pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Message {
+        let tag = fields.has_flags(TAGGED).then(&mut *word);
+        let data = fields.has_flags(DATA).then(&mut *word);
         let awaits = match fields.form.flags() & AWAITS {
-            ARRIVAL => Awaits::Arrival,
-            MATCH => Awaits::Match,
+            ARRIVAL => AwaitedReply::Arrival,
+            MATCH => AwaitedReply::Match,
             // The rule allows no other flags.
-            _ => Awaits::Nothing,
+            _ => AwaitedReply::Nothing,
         };
         Message { len_bytes: 0, tag, data, awaits }
     }

@@ -6,16 +6,16 @@ use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
 /// Words: operation. The payload is the piece.
-pub(in crate::wire) const RULE: Rule = Rule::of_kind(14).words(1).payload_max_bytes(MESSAGE_MAX_BYTES);
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(14).add_words(1).allow_payload_up_to(MESSAGE_MAX_BYTES);
 
 #[inline(always)]
-pub(in crate::wire) fn lower((op, len_bytes): (u64, u64), put: &mut impl FnMut(u64)) -> Fields {
+pub(in crate::wire) fn encode_words((op, len_bytes): (u64, u64), put: &mut impl FnMut(u64)) -> Fields {
     put(op);
     Fields::new(&RULE, 0, len_bytes)
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(
+pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
 ) -> Result<(u64, u64), WireError> {

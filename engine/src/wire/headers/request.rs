@@ -7,30 +7,31 @@ use crate::wire::rule::{self, Fields, Rule};
 
 /// Words: operation, then those of a [message](super::message), then its length. The payload describes
 /// exposed memory.
-pub(in crate::wire) const RULE: Rule = Message::rule(3).words(2).payload_max_bytes(REMOTE_MAX_BYTES as u64);
+pub(in crate::wire) const RULE: Rule =
+    Message::rule_for_kind(3).add_words(2).allow_payload_up_to(REMOTE_MAX_BYTES as u64);
 
 // A description's length is known as one byte.
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 #[inline(always)]
-pub(in crate::wire) fn lower(
+pub(in crate::wire) fn encode_words(
     (message, op, remote_bytes): (Message, u64, u8),
     put: &mut impl FnMut(u64),
 ) -> Fields {
-    debug_assert!(rule::length(message.len_bytes).is_ok(), "a message too long to be sent");
+    debug_assert!(rule::check_len_bytes(message.len_bytes).is_ok(), "a message too long to be sent");
     put(op);
-    message.lower(put);
+    message.encode_words(put);
     put(message.len_bytes);
-    Fields::new(&RULE, message.flags(), u64::from(remote_bytes))
+    Fields::new(&RULE, message.wire_flags(), u64::from(remote_bytes))
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(
+pub(in crate::wire) fn decode_words(
     fields: Fields,
     word: &mut impl FnMut() -> u64,
 ) -> Result<(Message, u64, u8), WireError> {
     let op = word();
-    let message = Message::raise(fields, word);
-    let len_bytes = rule::length(word())?;
+    let message = Message::decode_words(fields, word);
+    let len_bytes = rule::check_len_bytes(word())?;
     Ok((Message { len_bytes, ..message }, op, fields.payload_len_bytes as u8))
 }

@@ -43,7 +43,7 @@ pub enum RmaKind {
         data: Option<u64>,
     },
     /// Fetch what is to be written, as for a [`Header::Request`](crate::wire::Header::Request). The payload
-    /// is a [`Remote`](crate::transport::Remote).
+    /// is a [`Remote`](crate::transport::RemotePayload).
     Offer {
         /// Completion data for the target.
         data: Option<u64>,
@@ -75,10 +75,10 @@ impl Rma {
     /// The rules for flags and words. Words: operation, key, address, data.
     pub(super) const fn writing_rule(kind: u8) -> Rule {
         Rule::of_kind(kind)
-            .flags(DATA | DURABLE | EVERYTHING)
+            .allow_flags(DATA | DURABLE | EVERYTHING)
             .at_most_one_of(DURABLE | EVERYTHING)
-            .words(3)
-            .words_for(DATA)
+            .add_words(3)
+            .add_word_per_flag(DATA)
     }
 
     #[inline(always)]
@@ -93,7 +93,7 @@ impl Rma {
 
     /// Hands over operation, key, address and data.
     #[inline(always)]
-    pub(super) fn lower(&self, put: &mut impl FnMut(u64)) {
+    pub(super) fn encode_words(&self, put: &mut impl FnMut(u64)) {
         put(self.op);
         put(self.key);
         put(self.address);
@@ -104,12 +104,12 @@ impl Rma {
 
     /// A write of the payload, of which other kinds of access differ.
     #[inline(always)]
-    pub(super) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
+    pub(super) fn decode_words(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
         let [op, key, address] = [word(), word(), word()];
-        let data = fields.has(DATA).then(&mut *word);
-        let durable = if fields.has(EVERYTHING) {
+        let data = fields.has_flags(DATA).then(&mut *word);
+        let durable = if fields.has_flags(EVERYTHING) {
             Durable::Everything
-        } else if fields.has(DURABLE) {
+        } else if fields.has_flags(DURABLE) {
             Durable::Written
         } else {
             Durable::Nothing

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::transport::{LinkEvent, Space};
 use crate::wire::testing::any_header;
-use crate::wire::{Awaits, Message};
+use crate::wire::{AwaitedReply, Message};
 
 const LINK: LinkId = LinkId(7);
 
@@ -36,7 +36,7 @@ impl Recorder {
         }
     }
 
-    fn unfinished(&mut self) -> &mut Unfinished {
+    fn expect_unfinished(&mut self) -> &mut Unfinished {
         self.unfinished.as_mut().expect("payload outside a frame")
     }
 }
@@ -50,7 +50,7 @@ impl FrameHandler for Recorder {
         self.whole += 1;
     }
 
-    fn begin(&mut self, link: LinkId, header: &Header) {
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
         assert!(header.payload_len_bytes() > 0, "a frame without payload is whole");
@@ -59,30 +59,30 @@ impl FrameHandler for Recorder {
         self.unfinished = Some(Unfinished { header: *header, payload, filled_bytes: 0 });
     }
 
-    fn space(&mut self, _: LinkId) -> Space<'_> {
-        let unfinished = self.unfinished();
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+        let unfinished = self.expect_unfinished();
         let free = &mut unfinished.payload[unfinished.filled_bytes..];
         let (first, second) = free.split_at_mut(free.len() / 3);
         Space::from_iter([IoSliceMut::new(first), IoSliceMut::new(second)])
     }
 
-    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+    fn bytes_placed(&mut self, link: LinkId, count_bytes: usize) {
         assert_eq!(link, LINK);
-        self.unfinished().filled_bytes += count_bytes;
+        self.expect_unfinished().filled_bytes += count_bytes;
         self.finish_if_filled();
     }
 
     fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
         assert_eq!(link, LINK);
         assert!(!bytes.is_empty(), "an empty chunk");
-        let unfinished = self.unfinished();
+        let unfinished = self.expect_unfinished();
         let end = unfinished.filled_bytes + bytes.len();
         unfinished.payload[unfinished.filled_bytes..end].copy_from_slice(bytes);
         unfinished.filled_bytes = end;
         self.finish_if_filled();
     }
 
-    fn link(&mut self, _: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
         panic!("a decoder knows nothing of {event:?}");
     }
 }
@@ -94,7 +94,7 @@ fn any_frame() -> impl Strategy<Value = Frame> {
     })
 }
 
-fn stream_of(frames: &[Frame]) -> Vec<u8> {
+fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
     let mut stream = Vec::new();
     for (header, payload) in frames {
         let mut buffer = [0; HEADER_MAX_BYTES];
@@ -110,7 +110,7 @@ fn stream_of(frames: &[Frame]) -> Vec<u8> {
 type Arrival = (usize, bool);
 
 /// Delivers a stream in the given arrivals, over and over. Returns the error, if any, and the frames counted.
-fn deliver(
+fn deliver_stream(
     stream: &[u8],
     arrivals: &[Arrival],
     decoder: &mut Decoder,
@@ -125,7 +125,7 @@ fn deliver(
         let len_bytes = len_bytes.min(rest.len());
         if in_place && decoder.payload_left() > 0 {
             let mut placed_bytes = 0;
-            for piece in &mut recorder.space(LINK) {
+            for piece in &mut recorder.payload_space(LINK) {
                 let count_bytes = piece.len().min(len_bytes - placed_bytes);
                 piece[..count_bytes].copy_from_slice(&rest[placed_bytes..placed_bytes + count_bytes]);
                 placed_bytes += count_bytes;
@@ -157,15 +157,15 @@ fn whole_frames_are_delivered_whole() {
         (Header::Ack { received: 2 }, vec![]),
     ];
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
-    assert_eq!(decoder.feed(LINK, &stream_of(&frames), &mut recorder), Ok(3));
+    assert_eq!(decoder.feed(LINK, &stream_bytes(&frames), &mut recorder), Ok(3));
     assert_eq!((recorder.frames, recorder.whole), (frames, 3));
     assert!(!decoder.is_mid_frame());
 }
 
 #[test]
 fn a_split_header_does_not_split_the_payload() {
-    let header = Header::Message(Message { awaits: Awaits::Arrival, ..Message::of_len(2) });
-    let stream = stream_of(&[(header, vec![8, 9])]);
+    let header = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(2) });
+    let stream = stream_bytes(&[(header, vec![8, 9])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &stream[..5], &mut recorder), Ok(0));
     assert!(decoder.is_mid_frame());
@@ -176,7 +176,7 @@ fn a_split_header_does_not_split_the_payload() {
 
 #[test]
 fn decoder_reports_no_frames_after_a_violation() {
-    let ack = stream_of(&[(Header::Ack { received: 1 }, vec![])]);
+    let ack = stream_bytes(&[(Header::Ack { received: 1 }, vec![])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     let bad = [&ack[..], &[0xf0], &ack[..]].concat();
     assert_eq!(decoder.feed(LINK, &bad, &mut recorder), Err(WireError::UnknownKind));
@@ -198,7 +198,7 @@ proptest! {
         arrivals in any_arrivals(),
     ) {
         let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
-        let (result, counted) = deliver(&stream_of(&frames), &arrivals, &mut decoder, &mut recorder);
+        let (result, counted) = deliver_stream(&stream_bytes(&frames), &arrivals, &mut decoder, &mut recorder);
         prop_assert_eq!(result, Ok(()));
         prop_assert_eq!(counted, frames.len());
         prop_assert_eq!(recorder.frames, frames);
@@ -212,13 +212,13 @@ proptest! {
         arrivals in any_arrivals(),
         cut in any::<prop::sample::Index>(),
     ) {
-        let stream = stream_of(&frames);
+        let stream = stream_bytes(&frames);
         let cut = cut.index(stream.len());
         let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
-        let (result, counted) = deliver(&stream[..cut], &arrivals, &mut decoder, &mut recorder);
+        let (result, counted) = deliver_stream(&stream[..cut], &arrivals, &mut decoder, &mut recorder);
         prop_assert_eq!(result, Ok(()));
         prop_assert_eq!(&recorder.frames[..], &frames[..counted]);
-        let between = stream_of(&frames[..counted]).len() == cut;
+        let between = stream_bytes(&frames[..counted]).len() == cut;
         prop_assert_eq!(decoder.is_mid_frame(), !between);
     }
 
@@ -228,11 +228,11 @@ proptest! {
         garbage in proptest::collection::vec(prop_oneof![any::<u8>(), 0..4_u8], 0..60),
         arrivals in any_arrivals(),
     ) {
-        let stream = [stream_of(&frames), garbage].concat();
+        let stream = [stream_bytes(&frames), garbage].concat();
         let mut at_once = Recorder::default();
         let whole = Decoder::new().feed(LINK, &stream, &mut at_once);
         let mut in_pieces = Recorder::default();
-        let (result, _) = deliver(&stream, &arrivals, &mut Decoder::new(), &mut in_pieces);
+        let (result, _) = deliver_stream(&stream, &arrivals, &mut Decoder::new(), &mut in_pieces);
         prop_assert_eq!(result.err(), whole.err());
         prop_assert_eq!(in_pieces.frames, at_once.frames);
     }

@@ -5,55 +5,63 @@ use std::ptr;
 use libc::c_void;
 
 use super::Probes;
-use crate::outcome::errno;
-use crate::patience::short_limit;
-use crate::setup::{context as op_context, control, memory};
+use crate::outcome::describe_result;
+use crate::patience::absence_timeout;
+use crate::setup::{control, leak_op_context as op_context, leak_zeroed_memory};
 
 pub(super) fn add(probes: &mut Probes) {
-    names(probes);
-    options(probes);
-    controls(probes);
-    cancelling(probes);
+    add_name_probes(probes);
+    add_option_probes(probes);
+    add_control_probes(probes);
+    add_cancel_probes(probes);
 }
 
-fn names(probes: &mut Probes) {
+fn add_name_probes(probes: &mut Probes) {
     for (text, room, has_buf) in
         [("room 0", 0, true), ("buf null, room 0", 0, false), ("room 4", 4, true), ("room 256", 256, true)]
     {
-        let buf = move || if has_buf { memory(256).cast() } else { ptr::null_mut::<c_void>() };
-        probes.endpoint(format!("fi_getname: {text}"), move |context| {
-            let node = context.node();
+        let buf = move || if has_buf { leak_zeroed_memory(256).cast() } else { ptr::null_mut::<c_void>() };
+        probes.add_endpoint_probe(format!("fi_getname: {text}"), move |context| {
+            let node = context.open_enabled_node();
             let mut len_bytes = room;
             unsafe {
                 let result = ((*(*node.ep).cm).getname)(node.ep.cast(), buf(), &raw mut len_bytes);
-                errno(result)
+                describe_result(result)
             }
         });
-        probes.endpoint(format!("fi_getpeer: {text}"), move |context| {
-            let pair = context.pair();
+        probes.add_endpoint_probe(format!("fi_getpeer: {text}"), move |context| {
+            let pair = context.open_greeted_pair();
             let mut len_bytes = room;
             unsafe {
                 let ep = pair.left.ep;
-                errno(((*(*ep).cm).getpeer)(ep, buf(), &raw mut len_bytes))
+                describe_result(((*(*ep).cm).getpeer)(ep, buf(), &raw mut len_bytes))
             }
         });
-        probes.endpoint(format!("fi_setname: {text}"), move |context| {
-            let node = context.bound(context.parts());
+        probes.add_endpoint_probe(format!("fi_setname: {text}"), move |context| {
+            let node = context.bind_node(context.unbound_node());
             let info = context.info.first();
             let name = if has_buf { info.src_addr } else { ptr::null_mut() };
             let len_bytes = if room == 256 { info.src_addrlen } else { room };
-            unsafe { errno(((*(*node.ep).cm).setname)(node.ep.cast(), name, len_bytes)) }
+            unsafe { describe_result(((*(*node.ep).cm).setname)(node.ep.cast(), name, len_bytes)) }
         });
     }
-    probes.endpoint("fi_setname: after fi_enable", |context| {
-        let node = context.node();
+    probes.add_endpoint_probe("fi_setname: after fi_enable", |context| {
+        let node = context.open_enabled_node();
         let info = context.info.first();
-        unsafe { errno(((*(*node.ep).cm).setname)(node.ep.cast(), info.src_addr, info.src_addrlen)) }
+        unsafe {
+            describe_result(((*(*node.ep).cm).setname)(node.ep.cast(), info.src_addr, info.src_addrlen))
+        }
     });
-    probes.endpoint("fi_getpeer: without a connection", |context| {
-        let node = context.node();
+    probes.add_endpoint_probe("fi_getpeer: without a connection", |context| {
+        let node = context.open_enabled_node();
         let mut len_bytes = 256;
-        unsafe { errno(((*(*node.ep).cm).getpeer)(node.ep, memory(256).cast(), &raw mut len_bytes)) }
+        unsafe {
+            describe_result(((*(*node.ep).cm).getpeer)(
+                node.ep,
+                leak_zeroed_memory(256).cast(),
+                &raw mut len_bytes,
+            ))
+        }
     });
 }
 
@@ -71,26 +79,37 @@ const OPTIONS: [&str; 10] = [
     "FI_OPT_XPU_TRIGGER",
 ];
 
-fn options(probes: &mut Probes) {
+fn add_option_probes(probes: &mut Probes) {
     for (option, name) in (0..).zip(OPTIONS) {
         for (when, is_enabled) in [("before", false), ("after", true)] {
             for (text, len_bytes) in [("", 8_usize), (", 4 bytes", 4), (", 0 bytes", 0)] {
-                probes.endpoint(format!("fi_getopt: {name}{text} {when} fi_enable"), move |context| {
-                    let node = if is_enabled { context.node() } else { context.parts() };
-                    let mut len_bytes = len_bytes;
-                    unsafe {
-                        let getopt = (*(*node.ep).ops).getopt;
-                        errno(getopt(node.ep.cast(), 0, option, memory(64).cast(), &raw mut len_bytes))
-                    }
-                });
+                probes.add_endpoint_probe(
+                    format!("fi_getopt: {name}{text} {when} fi_enable"),
+                    move |context| {
+                        let node =
+                            if is_enabled { context.open_enabled_node() } else { context.unbound_node() };
+                        let mut len_bytes = len_bytes;
+                        unsafe {
+                            let getopt = (*(*node.ep).ops).getopt;
+                            describe_result(getopt(
+                                node.ep.cast(),
+                                0,
+                                option,
+                                leak_zeroed_memory(64).cast(),
+                                &raw mut len_bytes,
+                            ))
+                        }
+                    },
+                );
                 for value in [0_usize, 64, usize::MAX] {
                     let probe = format!("fi_setopt: {name} {value:#x}{text} {when} fi_enable");
-                    probes.endpoint(probe, move |context| {
-                        let node = if is_enabled { context.node() } else { context.parts() };
+                    probes.add_endpoint_probe(probe, move |context| {
+                        let node =
+                            if is_enabled { context.open_enabled_node() } else { context.unbound_node() };
                         unsafe {
                             let setopt = (*(*node.ep).ops).setopt;
                             let value = (&raw const value).cast();
-                            errno(setopt(node.ep.cast(), 0, option, value, len_bytes))
+                            describe_result(setopt(node.ep.cast(), 0, option, value, len_bytes))
                         }
                     });
                 }
@@ -98,32 +117,38 @@ fn options(probes: &mut Probes) {
         }
     }
     for (text, level, option) in [("level 1", 1, 0), ("option 1000", 0, 1000), ("option -1", 0, -1)] {
-        probes.endpoint(format!("fi_setopt: {text}"), move |context| {
-            let node = context.node();
+        probes.add_endpoint_probe(format!("fi_setopt: {text}"), move |context| {
+            let node = context.open_enabled_node();
             let value = 64_usize;
             unsafe {
                 let setopt = (*(*node.ep).ops).setopt;
-                errno(setopt(node.ep.cast(), level, option, (&raw const value).cast(), 8))
+                describe_result(setopt(node.ep.cast(), level, option, (&raw const value).cast(), 8))
             }
         });
-        probes.endpoint(format!("fi_getopt: {text}"), move |context| {
-            let node = context.node();
+        probes.add_endpoint_probe(format!("fi_getopt: {text}"), move |context| {
+            let node = context.open_enabled_node();
             let mut len_bytes = 8_usize;
             unsafe {
                 let getopt = (*(*node.ep).ops).getopt;
-                errno(getopt(node.ep.cast(), level, option, memory(64).cast(), &raw mut len_bytes))
+                describe_result(getopt(
+                    node.ep.cast(),
+                    level,
+                    option,
+                    leak_zeroed_memory(64).cast(),
+                    &raw mut len_bytes,
+                ))
             }
         });
     }
-    probes.endpoint("fi_tx_size_left: enabled", |context| {
-        let node = context.node();
+    probes.add_endpoint_probe("fi_tx_size_left: enabled", |context| {
+        let node = context.open_enabled_node();
         let left = unsafe { ((*(*node.ep).ops).tx_size_left)(node.ep) };
-        if left > 0 { "0 some".to_owned() } else { errno(left as i64) }
+        if left > 0 { "0 some".to_owned() } else { describe_result(left as i64) }
     });
-    probes.endpoint("fi_rx_size_left: enabled", |context| {
-        let node = context.node();
+    probes.add_endpoint_probe("fi_rx_size_left: enabled", |context| {
+        let node = context.open_enabled_node();
         let left = unsafe { ((*(*node.ep).ops).rx_size_left)(node.ep) };
-        if left > 0 { "0 some".to_owned() } else { errno(left as i64) }
+        if left > 0 { "0 some".to_owned() } else { describe_result(left as i64) }
     });
 }
 
@@ -151,25 +176,26 @@ const COMMANDS: [&str; 20] = [
     "FI_EXPORT_FID",
 ];
 
-fn controls(probes: &mut Probes) {
+fn add_control_probes(probes: &mut Probes) {
     for (command, name) in (0..).zip(COMMANDS) {
         for (text, has_argument) in [("", true), (" null", false)] {
-            let argument = move || if has_argument { memory(256) } else { ptr::null_mut() };
+            let argument = move || if has_argument { leak_zeroed_memory(256) } else { ptr::null_mut() };
             let mut of = |class: &str, object: fn(&crate::setup::Context) -> *mut c_void| {
-                probes.endpoint(format!("fi_control: {class} {name}{text}"), move |context| unsafe {
-                    errno(control(object(context), command, argument()))
-                });
+                probes
+                    .add_endpoint_probe(format!("fi_control: {class} {name}{text}"), move |context| unsafe {
+                        describe_result(control(object(context), command, argument()))
+                    });
             };
-            of("ep", |context| context.node().ep.cast());
-            of("cq", |context| context.node().cq.cast());
-            of("eq", |context| context.eq(context.fabric()).cast());
-            of("domain", |context| context.domain().1.cast());
-            of("fabric", |context| context.fabric().cast());
-            of("av", |context| context.av(context.domain().1).cast());
-            of("cntr", |context| context.counter(context.domain().1).cast());
+            of("ep", |context| context.open_enabled_node().ep.cast());
+            of("cq", |context| context.open_enabled_node().cq.cast());
+            of("eq", |context| context.open_eq(context.open_fabric()).cast());
+            of("domain", |context| context.open_domain().1.cast());
+            of("fabric", |context| context.open_fabric().cast());
+            of("av", |context| context.open_av(context.open_domain().1).cast());
+            of("cntr", |context| context.open_counter(context.open_domain().1).cast());
             of("mr", |context| {
-                let node = context.node();
-                context.region(&node, memory(64), 64, 5).mr.cast()
+                let node = context.open_enabled_node();
+                context.register_region(&node, leak_zeroed_memory(64), 64, 5).mr.cast()
             });
         }
     }
@@ -184,52 +210,53 @@ fn controls(probes: &mut Probes) {
         ("FI_TRANSMIT and bit 63", 1 << 11 | 1 << 63),
     ] {
         for (name, command) in [("FI_GETOPSFLAG", 2), ("FI_SETOPSFLAG", 3)] {
-            probes.endpoint(format!("fi_control: ep {name} {text}"), move |context| {
-                let node = context.node();
+            probes.add_endpoint_probe(format!("fi_control: ep {name} {text}"), move |context| {
+                let node = context.open_enabled_node();
                 let mut flags = flags;
-                unsafe { errno(control(node.ep, command, &raw mut flags)) }
+                unsafe { describe_result(control(node.ep, command, &raw mut flags)) }
             });
         }
-        probes.endpoint(format!("fi_ep_alias: {text}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_ep_alias: {text}"), move |context| {
             #[repr(C)]
             struct Alias {
                 fid: *mut *mut c_void,
                 flags: u64,
             }
-            let node = context.node();
+            let node = context.open_enabled_node();
             let mut fid = ptr::null_mut();
             let mut alias = Alias { fid: &raw mut fid, flags };
-            unsafe { errno(control(node.ep, 4, &raw mut alias)) }
+            unsafe { describe_result(control(node.ep, 4, &raw mut alias)) }
         });
     }
 }
 
-fn cancelling(probes: &mut Probes) {
-    probes.endpoint("fi_cancel: context null", |context| {
-        let node = context.node();
-        unsafe { errno(((*(*node.ep).ops).cancel)(node.ep.cast(), ptr::null_mut()) as i64) }
+fn add_cancel_probes(probes: &mut Probes) {
+    probes.add_endpoint_probe("fi_cancel: context null", |context| {
+        let node = context.open_enabled_node();
+        unsafe { describe_result(((*(*node.ep).ops).cancel)(node.ep.cast(), ptr::null_mut()) as i64) }
     });
-    probes.endpoint("fi_cancel: of nothing", |context| {
-        let node = context.node();
-        unsafe { errno(((*(*node.ep).ops).cancel)(node.ep.cast(), op_context()) as i64) }
+    probes.add_endpoint_probe("fi_cancel: of nothing", |context| {
+        let node = context.open_enabled_node();
+        unsafe { describe_result(((*(*node.ep).ops).cancel)(node.ep.cast(), op_context()) as i64) }
     });
     for (text, is_twice) in [("a receive", false), ("a receive twice", true)] {
-        probes.endpoint(format!("fi_cancel: {text}"), move |context| {
-            let mut pair = context.pair();
+        probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
+            let mut pair = context.open_greeted_pair();
             let ep = pair.right.ep;
             let receive = op_context();
             unsafe {
                 let recv = (*(*ep).msg).recv;
-                let posted = recv(ep, memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
-                assert!(posted == 0, "fi_recv: {}", errno(posted as i64));
+                let posted = recv(ep, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
+                assert!(posted == 0, "fi_recv: {}", describe_result(posted as i64));
                 let cancel = (*(*ep).ops).cancel;
                 let mut result = cancel(ep.cast(), receive);
                 if is_twice {
                     result = cancel(ep.cast(), receive);
                 }
-                pair.until(short_limit(), |pair| !pair.at_right.is_empty());
-                let completion = pair.at_right.first().map_or("silent".to_owned(), |done| errno(-done.error));
-                format!("{} {completion}", errno(result as i64))
+                pair.drive_until(absence_timeout(), |pair| !pair.at_right.is_empty());
+                let completion =
+                    pair.at_right.first().map_or("silent".to_owned(), |done| describe_result(-done.error));
+                format!("{} {completion}", describe_result(result as i64))
             }
         });
     }

@@ -8,22 +8,22 @@ use libc::{c_char, c_int};
 
 use super::Probes;
 use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
-use crate::outcome::errno;
-use crate::setup::{Context, hints, source};
+use crate::outcome::describe_result;
+use crate::setup::{Context, provider_hints, source_arguments};
 
 /// Sizes to request, in ascending order.
 const SIZES: [(&str, usize); 5] =
     [("0", 0), ("1", 1), ("64", 64), ("max - 1", usize::MAX - 1), ("max", usize::MAX)];
 
 pub(super) fn add(probes: &mut Probes) {
-    words(probes);
-    numbers(probes);
-    arguments(probes);
+    add_bit_probes(probes);
+    add_number_probes(probes);
+    add_argument_probes(probes);
 }
 
 /// `fi_getinfo` with hints that differ from this provider's in one attribute. The outcome says whether an
 /// answer has the requested value.
-fn ask<T: PartialEq + 'static>(
+fn add_hint_probe<T: PartialEq + 'static>(
     probes: &mut Probes,
     name: impl Into<String>,
     change: impl Fn(&mut InfoList) + 'static,
@@ -31,12 +31,12 @@ fn ask<T: PartialEq + 'static>(
     is_met: impl Fn(T) -> bool + 'static,
 ) {
     let name = name.into();
-    probes.endpoint(format!("fi_getinfo: {name}"), move |context| {
-        let mut hints = hints(context.libfabric, &context.case);
+    probes.add_endpoint_probe(format!("fi_getinfo: {name}"), move |context| {
+        let mut hints = provider_hints(context.libfabric, &context.case);
         change(&mut hints);
-        let (node, flags) = source(&context.case);
+        let (node, flags) = source_arguments(&context.case);
         match context.libfabric.getinfo(node, None, flags, Some(&hints)) {
-            Err(error) => errno(-error.raw()),
+            Err(error) => describe_result(-error.raw()),
             Ok(list) if list.iter().any(|info| is_met(read(info))) => "0 as asked".to_owned(),
             Ok(_) => "0".to_owned(),
         }
@@ -48,7 +48,7 @@ type Tx = fn(&mut FiTxAttr) -> &mut u64;
 type Rx = fn(&mut FiRxAttr) -> &mut u64;
 
 /// Each bit of each word.
-fn words(probes: &mut Probes) {
+fn add_bit_probes(probes: &mut Probes) {
     let mut info = |field: &str, bits: &[(u32, &str)], word: fn(&mut FiInfo) -> &mut u64| {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
@@ -57,7 +57,7 @@ fn words(probes: &mut Probes) {
                 let mut copy = unsafe { ptr::read(info) };
                 *word(&mut copy)
             };
-            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+            add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
         }
     };
     info("caps", FLAGS, |info| &mut info.caps);
@@ -73,7 +73,7 @@ fn words(probes: &mut Probes) {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) |= 1 << bit;
             let read = move |info: &FiInfo| unsafe { *word(&mut *info.tx_attr) };
-            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+            add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
         }
     }
     let rx: [(&str, Bits, Rx); 4] = [
@@ -86,33 +86,35 @@ fn words(probes: &mut Probes) {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) |= 1 << bit;
             let read = move |info: &FiInfo| unsafe { *word(&mut *info.rx_attr) };
-            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+            add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
         }
     }
     for &(bit, name) in MODES {
         let tx = move |hints: &mut InfoList| hints.tx_attr_mut().mode |= 1 << bit;
-        ask(probes, format!("tx_attr.mode {name}"), tx, |_| (), |()| false);
+        add_hint_probe(probes, format!("tx_attr.mode {name}"), tx, |_| (), |()| false);
         let rx = move |hints: &mut InfoList| hints.rx_attr_mut().mode |= 1 << bit;
-        ask(probes, format!("rx_attr.mode {name}"), rx, |_| (), |()| false);
+        add_hint_probe(probes, format!("rx_attr.mode {name}"), rx, |_| (), |()| false);
         let domain = move |hints: &mut InfoList| hints.domain_attr_mut().mode |= 1 << bit;
-        ask(probes, format!("domain_attr.mode {name}"), domain, |_| (), |()| false);
+        add_hint_probe(probes, format!("domain_attr.mode {name}"), domain, |_| (), |()| false);
     }
     for &(bit, name) in FLAGS {
         let change = move |hints: &mut InfoList| hints.domain_attr_mut().caps |= 1 << bit;
         let read = |info: &FiInfo| unsafe { (*info.domain_attr).caps };
-        ask(probes, format!("domain_attr.caps {name}"), change, read, move |word| word & 1 << bit != 0);
+        add_hint_probe(probes, format!("domain_attr.caps {name}"), change, read, move |word| {
+            word & 1 << bit != 0
+        });
     }
     for &(bit, name) in MR_MODES {
         let only = move |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 1 << bit;
         let read = |info: &FiInfo| unsafe { (*info.domain_attr).mr_mode };
-        ask(probes, format!("domain_attr.mr_mode {name}"), only, read, |_| false);
+        add_hint_probe(probes, format!("domain_attr.mr_mode {name}"), only, read, |_| false);
     }
     let none = |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 0;
-    ask(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
+    add_hint_probe(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
 }
 
 /// Each number from 0 to the largest, and each value of an enumeration and the one after it.
-fn numbers(probes: &mut Probes) {
+fn add_number_probes(probes: &mut Probes) {
     type Domain = fn(&mut FiDomainAttr) -> &mut u32;
     let enums: [(&str, u32, Domain); 6] = [
         ("threading", 7, |attr| &mut attr.threading),
@@ -126,7 +128,9 @@ fn numbers(probes: &mut Probes) {
         for value in 0..count {
             let change = move |hints: &mut InfoList| *word(hints.domain_attr_mut()) = value;
             let read = move |info: &FiInfo| unsafe { *word(&mut *info.domain_attr) };
-            ask(probes, format!("domain_attr.{field} {value}"), change, read, move |it| it == value);
+            add_hint_probe(probes, format!("domain_attr.{field} {value}"), change, read, move |it| {
+                it == value
+            });
         }
     }
     type Size = fn(&mut FiDomainAttr) -> &mut usize;
@@ -149,7 +153,7 @@ fn numbers(probes: &mut Probes) {
     for (field, word) in sizes {
         for (text, size) in SIZES {
             let change = move |hints: &mut InfoList| *word(hints.domain_attr_mut()) = size;
-            ask(probes, format!("domain_attr.{field} {text}"), change, |_| (), |()| false);
+            add_hint_probe(probes, format!("domain_attr.{field} {text}"), change, |_| (), |()| false);
         }
     }
     type TxSize = fn(&mut FiTxAttr) -> &mut usize;
@@ -162,12 +166,12 @@ fn numbers(probes: &mut Probes) {
     for (field, word) in sizes {
         for (text, size) in SIZES {
             let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) = size;
-            ask(probes, format!("tx_attr.{field} {text}"), change, |_| (), |()| false);
+            add_hint_probe(probes, format!("tx_attr.{field} {text}"), change, |_| (), |()| false);
         }
     }
     for value in [0, 1, 2, 512, 513, 514, 600, u32::MAX] {
         let change = move |hints: &mut InfoList| hints.tx_attr_mut().tclass = value;
-        ask(probes, format!("tx_attr.tclass {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("tx_attr.tclass {value}"), change, |_| (), |()| false);
     }
     type RxSize = fn(&mut FiRxAttr) -> &mut usize;
     let sizes: [(&str, RxSize); 3] = [
@@ -178,7 +182,7 @@ fn numbers(probes: &mut Probes) {
     for (field, word) in sizes {
         for (text, size) in SIZES {
             let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) = size;
-            ask(probes, format!("rx_attr.{field} {text}"), change, |_| (), |()| false);
+            add_hint_probe(probes, format!("rx_attr.{field} {text}"), change, |_| (), |()| false);
         }
     }
     type EpSize = fn(&mut FiEpAttr) -> &mut usize;
@@ -194,66 +198,66 @@ fn numbers(probes: &mut Probes) {
     for (field, word) in sizes {
         for (text, size) in SIZES {
             let change = move |hints: &mut InfoList| *word(hints.ep_attr_mut()) = size;
-            ask(probes, format!("ep_attr.{field} {text}"), change, |_| (), |()| false);
+            add_hint_probe(probes, format!("ep_attr.{field} {text}"), change, |_| (), |()| false);
         }
     }
     for value in 0..8 {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().r#type = value;
-        ask(probes, format!("ep_attr.type {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("ep_attr.type {value}"), change, |_| (), |()| false);
     }
     for value in [1_u32, 2, 5, 13, 100, u32::MAX] {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol = value;
-        ask(probes, format!("ep_attr.protocol {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("ep_attr.protocol {value}"), change, |_| (), |()| false);
     }
     for value in [1_u32, 2, 3, u32::MAX] {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol_version = value;
-        ask(probes, format!("ep_attr.protocol_version {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("ep_attr.protocol_version {value}"), change, |_| (), |()| false);
     }
     for value in [1_u64, 0xff, 0xaaaa_aaaa_aaaa_aaaa, u64::MAX] {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().mem_tag_format = value;
-        ask(probes, format!("ep_attr.mem_tag_format {value:#x}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("ep_attr.mem_tag_format {value:#x}"), change, |_| (), |()| false);
     }
     for value in 0..14 {
         let change = move |hints: &mut InfoList| hints.first_mut().addr_format = value;
-        ask(probes, format!("addr_format {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("addr_format {value}"), change, |_| (), |()| false);
     }
     for value in [1_u32, 100, u32::MAX] {
         let change = move |hints: &mut InfoList| hints.fabric_attr_mut().prov_version = value;
-        ask(probes, format!("fabric_attr.prov_version {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("fabric_attr.prov_version {value}"), change, |_| (), |()| false);
         let change = move |hints: &mut InfoList| hints.fabric_attr_mut().api_version = value;
-        ask(probes, format!("fabric_attr.api_version {value}"), change, |_| (), |()| false);
+        add_hint_probe(probes, format!("fabric_attr.api_version {value}"), change, |_| (), |()| false);
     }
 }
 
 /// The other arguments of the function.
-fn arguments(probes: &mut Probes) {
+fn add_argument_probes(probes: &mut Probes) {
     let call = |context: &Context,
                 version: u32,
                 node: *const c_char,
                 service: *const c_char,
                 flags: u64,
                 change: fn(&mut InfoList)| {
-        let mut hints = hints(context.libfabric, &context.case);
+        let mut hints = provider_hints(context.libfabric, &context.case);
         change(&mut hints);
         let mut list = ptr::null_mut();
         let result: c_int = unsafe {
             context.libfabric.getinfo_raw(version, [node, service], flags, hints.as_ptr(), &raw mut list)
         };
-        errno(result)
+        describe_result(result)
     };
     let node = c"127.0.0.1".as_ptr() as usize;
     for &(bit, name) in FLAGS {
-        probes.endpoint(format!("fi_getinfo: flags {name}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_getinfo: flags {name}"), move |context| {
             call(context, API_VERSION, ptr::null(), ptr::null(), 1 << bit, |_| ())
         });
         if bit >= 50 {
-            probes.endpoint(format!("fi_getinfo: node and flags {name}"), move |context| {
+            probes.add_endpoint_probe(format!("fi_getinfo: node and flags {name}"), move |context| {
                 call(context, API_VERSION, node as *const c_char, ptr::null(), 1 << bit, |_| ())
             });
         }
     }
     for (text, version) in [("0", 0), ("1.0", 1 << 16), ("1.4", 1 << 16 | 4), ("1.5", 1 << 16 | 5)] {
-        probes.endpoint(format!("fi_getinfo: version {text}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_getinfo: version {text}"), move |context| {
             call(context, version, ptr::null(), ptr::null(), 0, |_| ())
         });
     }
@@ -271,7 +275,7 @@ fn arguments(probes: &mut Probes) {
     for (name, node, service) in texts {
         let (node, service) = (node as usize, service as usize);
         for (text, flags) in [("", 0), (" as source", 1 << 57)] {
-            probes.endpoint(format!("fi_getinfo: {name}{text}"), move |context| {
+            probes.add_endpoint_probe(format!("fi_getinfo: {name}{text}"), move |context| {
                 call(context, API_VERSION, node as *const c_char, service as *const c_char, flags, |_| ())
             });
         }
@@ -282,7 +286,7 @@ fn arguments(probes: &mut Probes) {
         ("rx_attr null", |hints| hints.first_mut().rx_attr = ptr::null_mut()),
         ("ep_attr null", |hints| hints.first_mut().ep_attr = ptr::null_mut()),
         ("domain_attr null", |hints| hints.first_mut().domain_attr = ptr::null_mut()),
-        ("domain_attr.name of nothing", |hints| hints.set_domain(c"no such domain")),
+        ("domain_attr.name of nothing", |hints| hints.set_domain_name(c"no such domain")),
         ("fabric_attr.name of nothing", |hints| unsafe {
             hints.fabric_attr_mut().name = libc::strdup(c"no such fabric".as_ptr());
         }),
@@ -292,22 +296,22 @@ fn arguments(probes: &mut Probes) {
         }),
     ];
     for (name, change) in nulls {
-        probes.endpoint(format!("fi_getinfo: {name}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_getinfo: {name}"), move |context| {
             call(context, API_VERSION, ptr::null(), ptr::null(), 0, change)
         });
     }
-    probes.endpoint("fi_getinfo: the answer as hints", |context| {
-        let (node, flags) = source(&context.case);
+    probes.add_endpoint_probe("fi_getinfo: the answer as hints", |context| {
+        let (node, flags) = source_arguments(&context.case);
         let again = context.libfabric.getinfo(node, None, flags, Some(&context.info));
-        again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
+        again.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
     });
-    probes.endpoint("fi_getinfo: the answer as hints, without a node", |context| {
+    probes.add_endpoint_probe("fi_getinfo: the answer as hints, without a node", |context| {
         let again = context.libfabric.getinfo(None, None, 0, Some(&context.info));
-        again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
+        again.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
     });
-    probes.endpoint("fi_getinfo: src_addr short", |context| {
-        let mut hints = hints(context.libfabric, &context.case);
-        let addr = crate::setup::memory(16);
+    probes.add_endpoint_probe("fi_getinfo: src_addr short", |context| {
+        let mut hints = provider_hints(context.libfabric, &context.case);
+        let addr = crate::setup::leak_zeroed_memory(16);
         hints.first_mut().src_addr = addr.cast();
         hints.first_mut().src_addrlen = 4;
         let mut list = ptr::null_mut();
@@ -316,6 +320,6 @@ fn arguments(probes: &mut Probes) {
             context.libfabric.getinfo_raw(API_VERSION, none, 0, hints.as_ptr(), &raw mut list)
         };
         std::mem::forget(hints);
-        errno(result)
+        describe_result(result)
     });
 }

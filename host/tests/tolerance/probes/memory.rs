@@ -8,17 +8,19 @@ use libc::{c_void, iovec};
 
 use super::Probes;
 use crate::bits::FLAGS;
-use crate::outcome::errno;
-use crate::patience::short_limit;
-use crate::setup::{Context, Node, Pair, bind, close, context as op_context, enable, memory};
+use crate::outcome::describe_result;
+use crate::patience::absence_timeout;
+use crate::setup::{
+    Context, Node, Pair, bind, close, enable, leak_op_context as op_context, leak_zeroed_memory,
+};
 
 pub(super) fn add(probes: &mut Probes) {
-    vectors(probes);
-    regions(probes);
-    bound_regions(probes);
+    add_av_probes(probes);
+    add_region_probes(probes);
+    add_bound_region_probes(probes);
 }
 
-fn name(node: &Node) -> [u8; 256] {
+fn endpoint_name(node: &Node) -> [u8; 256] {
     let mut name = [0_u8; 256];
     let mut len_bytes = name.len();
     unsafe {
@@ -27,7 +29,7 @@ fn name(node: &Node) -> [u8; 256] {
     name
 }
 
-fn vectors(probes: &mut Probes) {
+fn add_av_probes(probes: &mut Probes) {
     type Call = fn(&Context, &Node, [u8; 256]) -> i32;
     let calls: [(&str, Call); 22] = [
         ("fi_av_insert: count 0", |_, node, name| unsafe {
@@ -112,18 +114,18 @@ fn vectors(probes: &mut Probes) {
         }),
         ("fi_av_lookup: of nothing", |_, node, _| unsafe {
             let mut len_bytes = 256;
-            ((*(*node.av).ops).lookup)(node.av, 12345, memory(256).cast(), &raw mut len_bytes)
+            ((*(*node.av).ops).lookup)(node.av, 12345, leak_zeroed_memory(256).cast(), &raw mut len_bytes)
         }),
         ("fi_av_lookup: FI_ADDR_UNSPEC", |_, node, _| unsafe {
             let mut len_bytes = 256;
-            ((*(*node.av).ops).lookup)(node.av, u64::MAX, memory(256).cast(), &raw mut len_bytes)
+            ((*(*node.av).ops).lookup)(node.av, u64::MAX, leak_zeroed_memory(256).cast(), &raw mut len_bytes)
         }),
         ("fi_av_lookup: room 0", |_, node, name| unsafe {
             let mut to = 0;
             let ops = &*(*node.av).ops;
             (ops.insert)(node.av, name.as_ptr().cast(), 1, &raw mut to, 0, ptr::null_mut());
             let mut len_bytes = 0;
-            (ops.lookup)(node.av, to, memory(256).cast(), &raw mut len_bytes)
+            (ops.lookup)(node.av, to, leak_zeroed_memory(256).cast(), &raw mut len_bytes)
         }),
         ("fi_av_lookup: buf null, room 0", |_, node, name| unsafe {
             let mut to = 0;
@@ -137,45 +139,52 @@ fn vectors(probes: &mut Probes) {
             let ops = &*(*node.av).ops;
             (ops.insert)(node.av, name.as_ptr().cast(), 1, &raw mut to, 0, ptr::null_mut());
             let mut len_bytes = 4;
-            (ops.lookup)(node.av, to, memory(256).cast(), &raw mut len_bytes)
+            (ops.lookup)(node.av, to, leak_zeroed_memory(256).cast(), &raw mut len_bytes)
         }),
     ];
     let with_vector = |context: &Context| {
-        assert!(!context.is_connected(), "no address vector");
-        let node = context.node();
-        (node, name(&node))
+        assert!(!context.is_connection_oriented(), "no address vector");
+        let node = context.open_enabled_node();
+        (node, endpoint_name(&node))
     };
     for (text, call) in calls {
-        probes.endpoint(text, move |context| {
+        probes.add_endpoint_probe(text, move |context| {
             let (node, name) = with_vector(context);
-            errno(call(context, &node, name))
+            describe_result(call(context, &node, name))
         });
     }
     for &(bit, flag) in FLAGS {
-        probes.endpoint(format!("fi_av_insert: flags {flag}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_av_insert: flags {flag}"), move |context| {
             let (node, name) = with_vector(context);
             // With FI_SYNC_ERR results are reported in the context.
             let mut to = 0;
             unsafe {
                 let insert = (*(*node.av).ops).insert;
-                errno(insert(node.av, name.as_ptr().cast(), 1, &raw mut to, 1 << bit, memory(64).cast()))
+                describe_result(insert(
+                    node.av,
+                    name.as_ptr().cast(),
+                    1,
+                    &raw mut to,
+                    1 << bit,
+                    leak_zeroed_memory(64).cast(),
+                ))
             }
         });
-        probes.endpoint(format!("fi_av_remove: flags {flag}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_av_remove: flags {flag}"), move |context| {
             let (node, name) = with_vector(context);
             let mut to = 0;
             unsafe {
                 let ops = &*(*node.av).ops;
                 (ops.insert)(node.av, name.as_ptr().cast(), 1, &raw mut to, 0, ptr::null_mut());
-                errno((ops.remove)(node.av, &raw mut to, 1, 1 << bit))
+                describe_result((ops.remove)(node.av, &raw mut to, 1, 1 << bit))
             }
         });
     }
     for (text, room, has_buf) in [("room 0", 0, true), ("buf null, room 0", 0, false), ("room 8", 8, true)] {
-        probes.endpoint(format!("fi_av_straddr: {text}"), move |context| {
+        probes.add_endpoint_probe(format!("fi_av_straddr: {text}"), move |context| {
             let (node, name) = with_vector(context);
             let mut len_bytes = room;
-            let buf = if has_buf { memory(64).cast() } else { ptr::null_mut() };
+            let buf = if has_buf { leak_zeroed_memory(64).cast() } else { ptr::null_mut() };
             unsafe {
                 let straddr = (*(*node.av).ops).straddr;
                 let text = straddr(node.av, name.as_ptr().cast(), buf, &raw mut len_bytes);
@@ -185,7 +194,7 @@ fn vectors(probes: &mut Probes) {
     }
 }
 
-fn attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
+fn make_mr_attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
     FiMrAttr {
         mr_iov: iov,
         iov_count,
@@ -204,7 +213,7 @@ fn attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
 const ALL: u64 = 0x3f00;
 
 /// `fi_mr_reg`.
-fn reg(
+fn probe_mr_reg(
     context: &Context,
     buf: *mut u8,
     len_bytes: usize,
@@ -213,161 +222,217 @@ fn reg(
     key: u64,
     flags: u64,
 ) -> String {
-    let (_, domain) = context.domain();
+    let (_, domain) = context.open_domain();
     let mut mr: *mut FidMr = ptr::null_mut();
     unsafe {
         let reg = (*(*domain).mr).reg;
         let none = ptr::null_mut();
-        errno(reg(domain.cast(), buf.cast(), len_bytes, access, offset, key, flags, &raw mut mr, none))
+        describe_result(reg(
+            domain.cast(),
+            buf.cast(),
+            len_bytes,
+            access,
+            offset,
+            key,
+            flags,
+            &raw mut mr,
+            none,
+        ))
     }
 }
 
-fn regions(probes: &mut Probes) {
+fn add_region_probes(probes: &mut Probes) {
     let regattr = |context: &Context, attr: &FiMrAttr, flags: u64| {
-        let (_, domain) = context.domain();
+        let (_, domain) = context.open_domain();
         let mut mr: *mut FidMr = ptr::null_mut();
-        unsafe { errno(((*(*domain).mr).regattr)(domain.cast(), attr, flags, &raw mut mr)) }
+        unsafe { describe_result(((*(*domain).mr).regattr)(domain.cast(), attr, flags, &raw mut mr)) }
     };
     let iov = || -> *const iovec {
-        Box::leak(Box::new([const { 0 }; 8].map(|_: i32| iovec { iov_base: memory(64).cast(), iov_len: 64 })))
-            .as_ptr()
+        Box::leak(Box::new(
+            [const { 0 }; 8].map(|_: i32| iovec { iov_base: leak_zeroed_memory(64).cast(), iov_len: 64 }),
+        ))
+        .as_ptr()
     };
     for &(bit, name) in FLAGS {
-        probes.object(format!("fi_mr_reg: access {name}"), move |context| {
-            reg(context, memory(64), 64, 1 << bit, 0, 77, 0)
+        probes.add_object_probe(format!("fi_mr_reg: access {name}"), move |context| {
+            probe_mr_reg(context, leak_zeroed_memory(64), 64, 1 << bit, 0, 77, 0)
         });
-        probes.object(format!("fi_mr_reg: access all and {name}"), move |context| {
-            reg(context, memory(64), 64, ALL | 1 << bit, 0, 77, 0)
+        probes.add_object_probe(format!("fi_mr_reg: access all and {name}"), move |context| {
+            probe_mr_reg(context, leak_zeroed_memory(64), 64, ALL | 1 << bit, 0, 77, 0)
         });
-        probes.object(format!("fi_mr_reg: flags {name}"), move |context| {
-            reg(context, memory(64), 64, ALL, 0, 77, 1 << bit)
+        probes.add_object_probe(format!("fi_mr_reg: flags {name}"), move |context| {
+            probe_mr_reg(context, leak_zeroed_memory(64), 64, ALL, 0, 77, 1 << bit)
         });
-        probes.object(format!("fi_mr_regattr: access {name}"), move |context| {
-            regattr(context, &attr(iov(), 1, 1 << bit), 0)
+        probes.add_object_probe(format!("fi_mr_regattr: access {name}"), move |context| {
+            regattr(context, &make_mr_attr(iov(), 1, 1 << bit), 0)
         });
-        probes.object(format!("fi_mr_regattr: access all and {name}"), move |context| {
-            regattr(context, &attr(iov(), 1, ALL | 1 << bit), 0)
+        probes.add_object_probe(format!("fi_mr_regattr: access all and {name}"), move |context| {
+            regattr(context, &make_mr_attr(iov(), 1, ALL | 1 << bit), 0)
         });
-        probes.object(format!("fi_mr_regattr: flags {name}"), move |context| {
-            regattr(context, &attr(iov(), 1, ALL), 1 << bit)
+        probes.add_object_probe(format!("fi_mr_regattr: flags {name}"), move |context| {
+            regattr(context, &make_mr_attr(iov(), 1, ALL), 1 << bit)
         });
-        probes.object(format!("fi_mr_regv: flags {name}"), move |context| {
-            let (_, domain) = context.domain();
+        probes.add_object_probe(format!("fi_mr_regv: flags {name}"), move |context| {
+            let (_, domain) = context.open_domain();
             let mut mr: *mut FidMr = ptr::null_mut();
             unsafe {
                 let regv = (*(*domain).mr).regv;
-                errno(regv(domain.cast(), iov(), 1, ALL, 0, 77, 1 << bit, &raw mut mr, ptr::null_mut()))
+                describe_result(regv(
+                    domain.cast(),
+                    iov(),
+                    1,
+                    ALL,
+                    0,
+                    77,
+                    1 << bit,
+                    &raw mut mr,
+                    ptr::null_mut(),
+                ))
             }
         });
     }
-    probes.object("fi_mr_reg: access 0", |context| reg(context, memory(64), 64, 0, 0, 77, 0));
-    probes.object("fi_mr_reg: len 0", |context| reg(context, memory(64), 0, ALL, 0, 77, 0));
-    probes.object("fi_mr_reg: buf null, len 0", |context| reg(context, ptr::null_mut(), 0, ALL, 0, 77, 0));
-    probes.object("fi_mr_reg: buf null", |context| reg(context, ptr::null_mut(), 64, ALL, 0, 77, 0));
-    probes.object("fi_mr_reg: buf null, len max", |context| {
-        reg(context, ptr::null_mut(), usize::MAX, ALL, 0, 77, 0)
+    probes.add_object_probe("fi_mr_reg: access 0", |context| {
+        probe_mr_reg(context, leak_zeroed_memory(64), 64, 0, 0, 77, 0)
     });
-    probes.object("fi_mr_reg: offset 8", |context| reg(context, memory(64), 64, ALL, 8, 77, 0));
+    probes.add_object_probe("fi_mr_reg: len 0", |context| {
+        probe_mr_reg(context, leak_zeroed_memory(64), 0, ALL, 0, 77, 0)
+    });
+    probes.add_object_probe("fi_mr_reg: buf null, len 0", |context| {
+        probe_mr_reg(context, ptr::null_mut(), 0, ALL, 0, 77, 0)
+    });
+    probes.add_object_probe("fi_mr_reg: buf null", |context| {
+        probe_mr_reg(context, ptr::null_mut(), 64, ALL, 0, 77, 0)
+    });
+    probes.add_object_probe("fi_mr_reg: buf null, len max", |context| {
+        probe_mr_reg(context, ptr::null_mut(), usize::MAX, ALL, 0, 77, 0)
+    });
+    probes.add_object_probe("fi_mr_reg: offset 8", |context| {
+        probe_mr_reg(context, leak_zeroed_memory(64), 64, ALL, 8, 77, 0)
+    });
     for (text, key) in [("0", 0), ("1 << 32", 1 << 32), ("max - 1", u64::MAX - 1), ("max", u64::MAX)] {
-        probes.object(format!("fi_mr_reg: key {text}"), move |context| {
-            reg(context, memory(64), 64, ALL, 0, key, 0)
+        probes.add_object_probe(format!("fi_mr_reg: key {text}"), move |context| {
+            probe_mr_reg(context, leak_zeroed_memory(64), 64, ALL, 0, key, 0)
         });
     }
-    probes.object("fi_mr_reg: the same key twice", |context| {
-        let (_, domain) = context.domain();
+    probes.add_object_probe("fi_mr_reg: the same key twice", |context| {
+        let (_, domain) = context.open_domain();
         let mut mr: *mut FidMr = ptr::null_mut();
         unsafe {
             let reg = (*(*domain).mr).reg;
             let none = ptr::null_mut();
-            reg(domain.cast(), memory(64).cast(), 64, ALL, 0, 77, 0, &raw mut mr, none);
-            errno(reg(domain.cast(), memory(64).cast(), 64, ALL, 0, 77, 0, &raw mut mr, none))
+            reg(domain.cast(), leak_zeroed_memory(64).cast(), 64, ALL, 0, 77, 0, &raw mut mr, none);
+            describe_result(reg(
+                domain.cast(),
+                leak_zeroed_memory(64).cast(),
+                64,
+                ALL,
+                0,
+                77,
+                0,
+                &raw mut mr,
+                none,
+            ))
         }
     });
     for (text, count, has_vector) in
         [("count 0", 0, true), ("count 0, vector null", 0, false), ("count 2", 2, true), ("count 8", 8, true)]
     {
-        probes.object(format!("fi_mr_regv: {text}"), move |context| {
-            let (_, domain) = context.domain();
+        probes.add_object_probe(format!("fi_mr_regv: {text}"), move |context| {
+            let (_, domain) = context.open_domain();
             let mut mr: *mut FidMr = ptr::null_mut();
             let iov = if has_vector { iov() } else { ptr::null() };
             unsafe {
                 let regv = (*(*domain).mr).regv;
-                errno(regv(domain.cast(), iov, count, ALL, 0, 77, 0, &raw mut mr, ptr::null_mut()))
+                describe_result(regv(domain.cast(), iov, count, ALL, 0, 77, 0, &raw mut mr, ptr::null_mut()))
             }
         });
-        probes.object(format!("fi_mr_regattr: {text}"), move |context| {
+        probes.add_object_probe(format!("fi_mr_regattr: {text}"), move |context| {
             let iov = if has_vector { iov() } else { ptr::null() };
-            regattr(context, &attr(iov, count, ALL), 0)
+            regattr(context, &make_mr_attr(iov, count, ALL), 0)
         });
     }
     for iface in 1..5 {
-        probes.object(format!("fi_mr_regattr: iface {iface}"), move |context| {
-            regattr(context, &FiMrAttr { iface, ..attr(iov(), 1, ALL) }, 0)
+        probes.add_object_probe(format!("fi_mr_regattr: iface {iface}"), move |context| {
+            regattr(context, &FiMrAttr { iface, ..make_mr_attr(iov(), 1, ALL) }, 0)
         });
     }
-    probes.object("fi_mr_regattr: device 1", move |context| {
-        regattr(context, &FiMrAttr { device: 1, ..attr(iov(), 1, ALL) }, 0)
+    probes.add_object_probe("fi_mr_regattr: device 1", move |context| {
+        regattr(context, &FiMrAttr { device: 1, ..make_mr_attr(iov(), 1, ALL) }, 0)
     });
-    probes.object("fi_mr_regattr: auth_key", move |context| {
-        regattr(context, &FiMrAttr { auth_key_size: 8, auth_key: memory(8), ..attr(iov(), 1, ALL) }, 0)
+    probes.add_object_probe("fi_mr_regattr: auth_key", move |context| {
+        regattr(
+            context,
+            &FiMrAttr { auth_key_size: 8, auth_key: leak_zeroed_memory(8), ..make_mr_attr(iov(), 1, ALL) },
+            0,
+        )
     });
-    probes.object("fi_mr_regattr: auth_key null of 8 bytes", move |context| {
-        regattr(context, &FiMrAttr { auth_key_size: 8, ..attr(iov(), 1, ALL) }, 0)
+    probes.add_object_probe("fi_mr_regattr: auth_key null of 8 bytes", move |context| {
+        regattr(context, &FiMrAttr { auth_key_size: 8, ..make_mr_attr(iov(), 1, ALL) }, 0)
     });
 }
 
 /// Regions, and objects bound to them.
-fn bound_regions(probes: &mut Probes) {
+fn add_bound_region_probes(probes: &mut Probes) {
     for &(bit, name) in FLAGS {
-        probes.endpoint(format!("fi_mr_bind: cntr {name}"), move |context| {
-            let node = context.node();
-            let region = context.region(&node, memory(64), 64, 5);
-            unsafe { errno(bind(region.mr, context.counter(node.domain), 1 << bit)) }
+        probes.add_endpoint_probe(format!("fi_mr_bind: cntr {name}"), move |context| {
+            let node = context.open_enabled_node();
+            let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+            unsafe { describe_result(bind(region.mr, context.open_counter(node.domain), 1 << bit)) }
         });
-        probes.endpoint(format!("fi_mr_bind: ep flags {name}"), move |context| {
-            let node = context.node();
-            let region = context.region(&node, memory(64), 64, 5);
-            unsafe { errno(bind(region.mr, node.ep, 1 << bit)) }
+        probes.add_endpoint_probe(format!("fi_mr_bind: ep flags {name}"), move |context| {
+            let node = context.open_enabled_node();
+            let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+            unsafe { describe_result(bind(region.mr, node.ep, 1 << bit)) }
         });
     }
     type Other = fn(&Context, &Node) -> *mut c_void;
     let others: [(&str, Other); 6] = [
         ("ep", |_, node| node.ep.cast()),
-        ("cntr", |context, node| context.counter(node.domain).cast()),
+        ("cntr", |context, node| context.open_counter(node.domain).cast()),
         ("cq", |_, node| node.cq.cast()),
-        ("eq", |context, node| context.eq(node.fabric).cast()),
+        ("eq", |context, node| context.open_eq(node.fabric).cast()),
         ("domain", |_, node| node.domain.cast()),
         ("null", |_, _| ptr::null_mut()),
     ];
     for (name, other) in others {
-        probes.endpoint(format!("fi_mr_bind: {name} flags 0"), move |context| {
-            let node = context.node();
-            let region = context.region(&node, memory(64), 64, 5);
-            unsafe { errno(bind(region.mr, other(context, &node), 0)) }
+        probes.add_endpoint_probe(format!("fi_mr_bind: {name} flags 0"), move |context| {
+            let node = context.open_enabled_node();
+            let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+            unsafe { describe_result(bind(region.mr, other(context, &node), 0)) }
         });
     }
-    probes.endpoint("fi_mr_enable: of a region that needs none", |context| {
-        let node = context.node();
-        let region = context.region(&node, memory(64), 64, 5);
-        unsafe { errno(enable(region.mr)) }
+    probes.add_endpoint_probe("fi_mr_enable: of a region that needs none", |context| {
+        let node = context.open_enabled_node();
+        let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+        unsafe { describe_result(enable(region.mr)) }
     });
-    probes.endpoint("fi_mr_refresh: null", |context| {
-        let node = context.node();
-        let region = context.region(&node, memory(64), 64, 5);
-        unsafe { errno(crate::setup::control(region.mr, 14, ptr::null_mut::<c_void>())) }
+    probes.add_endpoint_probe("fi_mr_refresh: null", |context| {
+        let node = context.open_enabled_node();
+        let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+        unsafe { describe_result(crate::setup::control(region.mr, 14, ptr::null_mut::<c_void>())) }
     });
-    probes.endpoint("fi_close: a region", |context| {
-        let node = context.node();
-        let region = context.region(&node, memory(64), 64, 5);
-        unsafe { errno(close(region.mr)) }
+    probes.add_endpoint_probe("fi_close: a region", |context| {
+        let node = context.open_enabled_node();
+        let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);
+        unsafe { describe_result(close(region.mr)) }
     });
-    probes.endpoint("fi_close: domain of a region", |context| {
-        let (_, domain) = context.domain();
+    probes.add_endpoint_probe("fi_close: domain of a region", |context| {
+        let (_, domain) = context.open_domain();
         unsafe {
             let mut mr: *mut FidMr = ptr::null_mut();
             let none = ptr::null_mut();
-            ((*(*domain).mr).reg)(domain.cast(), memory(64).cast(), 64, ALL, 0, 5, 0, &raw mut mr, none);
-            errno(close(domain))
+            ((*(*domain).mr).reg)(
+                domain.cast(),
+                leak_zeroed_memory(64).cast(),
+                64,
+                ALL,
+                0,
+                5,
+                0,
+                &raw mut mr,
+                none,
+            );
+            describe_result(close(domain))
         }
     });
     // The events that counters of regions and endpoints count.
@@ -378,60 +443,63 @@ fn bound_regions(probes: &mut Probes) {
     ] {
         for is_of_region in [true, false] {
             let of = if is_of_region { "fi_mr_bind" } else { "fi_ep_bind" };
-            probes.endpoint(format!("{of}: cntr {text}"), move |context| {
+            probes.add_endpoint_probe(format!("{of}: cntr {text}"), move |context| {
                 let mut counter = ptr::null_mut();
-                let mut pair = context.pair_with(|node, is_left| {
+                let mut pair = context.open_pair_with(|node, is_left| {
                     if !is_left && !is_of_region {
-                        counter = context.counter(node.domain);
+                        counter = context.open_counter(node.domain);
                         let bound = unsafe { bind(node.ep, counter, flags) };
-                        assert!(bound == 0, "fi_ep_bind: {}", errno(bound));
+                        assert!(bound == 0, "fi_ep_bind: {}", describe_result(bound));
                     }
                 });
-                let far = context.region(&pair.right, memory(64), 64, 12);
+                let far = context.register_region(&pair.right, leak_zeroed_memory(64), 64, 12);
                 if is_of_region {
-                    counter = context.counter(pair.right.domain);
+                    counter = context.open_counter(pair.right.domain);
                     let bound = unsafe { bind(far.mr, counter, flags) };
-                    assert!(bound == 0, "fi_mr_bind: {}", errno(bound));
+                    assert!(bound == 0, "fi_mr_bind: {}", describe_result(bound));
                 }
-                write(&mut pair, context, far.address, far.key, is_atomic);
-                pair.until(short_limit(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
+                write_and_wait(&mut pair, context, far.address, far.key, is_atomic);
+                pair.drive_until(absence_timeout(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
                 format!("0 counts {}", unsafe { ((*(*counter).ops).read)(counter) })
             });
         }
     }
     for (text, flags) in [("FI_SEND", FI_TRANSMIT), ("FI_RECV", FI_RECV), ("FI_WRITE", 1 << 9)] {
-        probes.endpoint(format!("fi_ep_bind: cntr {text} after fi_enable counts"), move |context| {
-            let mut pair = context.pair();
-            let end = if flags == FI_RECV { pair.right } else { pair.left };
-            let counter = context.counter(end.domain);
-            let bound = unsafe { bind(end.ep, counter, flags) };
-            if bound != 0 {
-                return errno(bound);
-            }
-            unsafe { enable(end.ep) };
-            if flags == 1 << 9 {
-                let far = context.region(&pair.right, memory(64), 64, 12);
-                write(&mut pair, context, far.address, far.key, false);
-            } else {
-                let (left, right) = (pair.left.ep, pair.right.ep);
-                unsafe {
-                    let (buf, none) = (memory(64).cast::<c_void>(), ptr::null_mut());
-                    ((*(*right).msg).recv)(right, buf, 64, none, u64::MAX, op_context());
-                    ((*(*left).msg).send)(left, buf, 64, none, pair.to_right, op_context());
+        probes.add_endpoint_probe(
+            format!("fi_ep_bind: cntr {text} after fi_enable counts"),
+            move |context| {
+                let mut pair = context.open_greeted_pair();
+                let end = if flags == FI_RECV { pair.right } else { pair.left };
+                let counter = context.open_counter(end.domain);
+                let bound = unsafe { bind(end.ep, counter, flags) };
+                if bound != 0 {
+                    return describe_result(bound);
                 }
-            }
-            pair.until(short_limit(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
-            format!("0 counts {}", unsafe { ((*(*counter).ops).read)(counter) })
-        });
+                unsafe { enable(end.ep) };
+                if flags == 1 << 9 {
+                    let far = context.register_region(&pair.right, leak_zeroed_memory(64), 64, 12);
+                    write_and_wait(&mut pair, context, far.address, far.key, false);
+                } else {
+                    let (left, right) = (pair.left.ep, pair.right.ep);
+                    unsafe {
+                        let (buf, none) = (leak_zeroed_memory(64).cast::<c_void>(), ptr::null_mut());
+                        ((*(*right).msg).recv)(right, buf, 64, none, u64::MAX, op_context());
+                        ((*(*left).msg).send)(left, buf, 64, none, pair.to_right, op_context());
+                    }
+                }
+                pair.drive_until(absence_timeout(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
+                format!("0 counts {}", unsafe { ((*(*counter).ops).read)(counter) })
+            },
+        );
     }
 }
 
 /// A write or an atomic operation from the left, up to its completion.
-fn write(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: bool) {
-    let buf = memory(64);
-    let near = context.region(&pair.left, buf, 64, 11);
+fn write_and_wait(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: bool) {
+    let buf = leak_zeroed_memory(64);
+    let near = context.register_region(&pair.left, buf, 64, 11);
     let (ep, addr, done) = (pair.left.ep, pair.to_right, op_context());
-    let result = pair.retry(|| unsafe {
+    let result = pair.retry_while_eagain(|| unsafe {
         if is_atomic {
             let atomic = (*ep).atomic;
             assert!(!atomic.is_null(), "no atomics");
@@ -440,7 +508,8 @@ fn write(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: 
             ((*(*ep).rma).write)(ep, buf.cast(), 8, near.desc, addr, address, key, done)
         }
     });
-    assert!(result == 0, "fi_write: {}", errno(result as i64));
-    let is_done = pair.until(short_limit(), |pair| pair.at_left.iter().any(|it| it.context == done));
+    assert!(result == 0, "fi_write: {}", describe_result(result as i64));
+    let is_done =
+        pair.drive_until(absence_timeout(), |pair| pair.at_left.iter().any(|it| it.context == done));
     assert!(is_done && pair.at_left.iter().all(|it| it.error == 0), "fi_write does not complete");
 }

@@ -36,17 +36,25 @@ pub(crate) struct Probe {
 pub(crate) struct Probes(Vec<Probe>);
 
 impl Probes {
-    pub(crate) fn object(&mut self, name: impl Into<String>, run: impl Fn(&Context) -> String + 'static) {
+    pub(crate) fn add_object_probe(
+        &mut self,
+        name: impl Into<String>,
+        run: impl Fn(&Context) -> String + 'static,
+    ) {
         self.0.push(Probe { name: name.into(), family: Family::Object, run: Box::new(run) });
     }
 
-    pub(crate) fn endpoint(&mut self, name: impl Into<String>, run: impl Fn(&Context) -> String + 'static) {
+    pub(crate) fn add_endpoint_probe(
+        &mut self,
+        name: impl Into<String>,
+        run: impl Fn(&Context) -> String + 'static,
+    ) {
         self.0.push(Probe { name: name.into(), family: Family::Endpoint, run: Box::new(run) });
     }
 }
 
 /// All probes in their order.
-pub(crate) fn probes() -> Vec<Probe> {
+pub(crate) fn all_probes() -> Vec<Probe> {
     let mut probes = Probes::default();
     getinfo::add(&mut probes);
     open::add(&mut probes);

@@ -8,14 +8,14 @@ use homespun_host::cq_attr;
 
 use super::Probes;
 use crate::bits::FLAGS;
-use crate::outcome::errno;
-use crate::patience::{Deadline, Pauses, short_limit};
-use crate::setup::{Context, Pair, context as op_context, memory};
+use crate::outcome::describe_result;
+use crate::patience::{Deadline, Pauses, absence_timeout};
+use crate::setup::{Context, Pair, leak_op_context as op_context, leak_zeroed_memory};
 
 pub(super) fn add(probes: &mut Probes) {
-    completions(probes);
-    counters(probes);
-    events(probes);
+    add_completion_probes(probes);
+    add_counter_probes(probes);
+    add_event_probes(probes);
 }
 
 /// The content of the queue when a probe reads it.
@@ -26,15 +26,15 @@ enum Filled {
     Error,
 }
 
-fn filled(context: &Context, filled: Filled) -> Pair {
-    let mut pair = context.pair();
+fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
+    let mut pair = context.open_greeted_pair();
     let ep = pair.right.ep;
     let receive = op_context();
     unsafe {
         if !matches!(filled, Filled::Empty) {
             let recv = (*(*ep).msg).recv;
-            let posted = recv(ep, memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
-            assert!(posted == 0, "fi_recv: {}", errno(posted as i64));
+            let posted = recv(ep, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
+            assert!(posted == 0, "fi_recv: {}", describe_result(posted as i64));
         }
         match filled {
             Filled::Empty => {}
@@ -44,17 +44,18 @@ fn filled(context: &Context, filled: Filled) -> Pair {
             Filled::Completion => {
                 let (left, to_right) = (pair.left.ep, pair.to_right);
                 let send = (*(*left).msg).send;
-                let sent = send(left, memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
-                assert!(sent == 0, "fi_send: {}", errno(sent as i64));
+                let sent =
+                    send(left, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
+                assert!(sent == 0, "fi_send: {}", describe_result(sent as i64));
                 // The probe has to read the completion at the right, so this loop makes progress there by
                 // reads of 0 entries. That completion may come a little later than the one at the left.
-                let deadline = Deadline::after(short_limit());
+                let deadline = Deadline::after(absence_timeout());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
                 while rounds < 40 && !deadline.check_expired() {
-                    crate::setup::drain(pair.left.cq, &mut pair.at_left);
+                    crate::setup::drain_cq(pair.left.cq, &mut pair.at_left);
                     ((*(*pair.right.cq).ops).read)(pair.right.cq, ptr::null_mut(), 0);
                     rounds += u32::from(!pair.at_left.is_empty());
-                    pauses.rest();
+                    pauses.sleep_and_back_off();
                 }
             }
         }
@@ -62,239 +63,291 @@ fn filled(context: &Context, filled: Filled) -> Pair {
     pair
 }
 
-fn completions(probes: &mut Probes) {
+fn add_completion_probes(probes: &mut Probes) {
     let states =
         [("empty", Filled::Empty), ("a completion", Filled::Completion), ("an error", Filled::Error)];
     for (state, fill) in states {
         for (text, count, has_buf) in
             [("count 0", 0, true), ("count 0, buf null", 0, false), ("count 8", 8, true)]
         {
-            let buf = move || if has_buf { memory(1024).cast() } else { ptr::null_mut() };
-            probes.endpoint(format!("fi_cq_read: {state}, {text}"), move |context| {
-                let cq = filled(context, fill).right.cq;
-                unsafe { errno(((*(*cq).ops).read)(cq, buf(), count) as i64) }
+            let buf = move || if has_buf { leak_zeroed_memory(1024).cast() } else { ptr::null_mut() };
+            probes.add_endpoint_probe(format!("fi_cq_read: {state}, {text}"), move |context| {
+                let cq = open_filled_pair(context, fill).right.cq;
+                unsafe { describe_result(((*(*cq).ops).read)(cq, buf(), count) as i64) }
             });
-            probes.endpoint(format!("fi_cq_readfrom: {state}, {text}"), move |context| {
-                let cq = filled(context, fill).right.cq;
+            probes.add_endpoint_probe(format!("fi_cq_readfrom: {state}, {text}"), move |context| {
+                let cq = open_filled_pair(context, fill).right.cq;
                 let mut from = [0; 8];
-                unsafe { errno(((*(*cq).ops).readfrom)(cq, buf(), count, from.as_mut_ptr()) as i64) }
+                unsafe {
+                    describe_result(((*(*cq).ops).readfrom)(cq, buf(), count, from.as_mut_ptr()) as i64)
+                }
             });
-            probes.endpoint(format!("fi_cq_readfrom: {state}, {text}, addresses null"), move |context| {
-                let cq = filled(context, fill).right.cq;
-                unsafe { errno(((*(*cq).ops).readfrom)(cq, buf(), count, ptr::null_mut()) as i64) }
-            });
+            probes.add_endpoint_probe(
+                format!("fi_cq_readfrom: {state}, {text}, addresses null"),
+                move |context| {
+                    let cq = open_filled_pair(context, fill).right.cq;
+                    unsafe {
+                        describe_result(((*(*cq).ops).readfrom)(cq, buf(), count, ptr::null_mut()) as i64)
+                    }
+                },
+            );
             for timeout in [0, 1] {
-                probes.endpoint(format!("fi_cq_sread: {state}, {text}, timeout {timeout}"), move |context| {
-                    let cq = filled(context, fill).right.cq;
-                    unsafe { errno(((*(*cq).ops).sread)(cq, buf(), count, ptr::null(), timeout) as i64) }
-                });
+                probes.add_endpoint_probe(
+                    format!("fi_cq_sread: {state}, {text}, timeout {timeout}"),
+                    move |context| {
+                        let cq = open_filled_pair(context, fill).right.cq;
+                        unsafe {
+                            describe_result(
+                                ((*(*cq).ops).sread)(cq, buf(), count, ptr::null(), timeout) as i64
+                            )
+                        }
+                    },
+                );
             }
         }
-        probes.endpoint(format!("fi_cq_readerr: {state}"), move |context| {
-            let cq = filled(context, fill).right.cq;
+        probes.add_endpoint_probe(format!("fi_cq_readerr: {state}"), move |context| {
+            let cq = open_filled_pair(context, fill).right.cq;
             let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
-            unsafe { errno(((*(*cq).ops).readerr)(cq, &raw mut entry, 0) as i64) }
+            unsafe { describe_result(((*(*cq).ops).readerr)(cq, &raw mut entry, 0) as i64) }
         });
     }
     for &(bit, name) in FLAGS {
-        probes.object(format!("fi_cq_readerr: empty, flags {name}"), move |context| {
-            let (_, domain) = context.domain();
-            let cq = context.cq(domain, cq_attr(4));
+        probes.add_object_probe(format!("fi_cq_readerr: empty, flags {name}"), move |context| {
+            let (_, domain) = context.open_domain();
+            let cq = context.open_cq(domain, cq_attr(4));
             let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
-            unsafe { errno(((*(*cq).ops).readerr)(cq, &raw mut entry, 1 << bit) as i64) }
+            unsafe { describe_result(((*(*cq).ops).readerr)(cq, &raw mut entry, 1 << bit) as i64) }
         });
     }
     for wait_obj in [1, 3, 4, 5] {
         for timeout in [0, 1] {
-            probes.object(format!("fi_cq_sread: wait_obj {wait_obj}, timeout {timeout}"), move |context| {
-                let (_, domain) = context.domain();
-                let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
-                unsafe {
-                    let sread = (*(*cq).ops).sread;
-                    errno(sread(cq, memory(64).cast(), 1, ptr::null(), timeout) as i64)
-                }
-            });
+            probes.add_object_probe(
+                format!("fi_cq_sread: wait_obj {wait_obj}, timeout {timeout}"),
+                move |context| {
+                    let (_, domain) = context.open_domain();
+                    let cq = context.open_cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+                    unsafe {
+                        let sread = (*(*cq).ops).sread;
+                        describe_result(
+                            sread(cq, leak_zeroed_memory(64).cast(), 1, ptr::null(), timeout) as i64
+                        )
+                    }
+                },
+            );
         }
-        probes.object(format!("fi_cq_signal: wait_obj {wait_obj}"), move |context| {
-            let (_, domain) = context.domain();
-            let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
-            unsafe { errno(((*(*cq).ops).signal)(cq)) }
+        probes.add_object_probe(format!("fi_cq_signal: wait_obj {wait_obj}"), move |context| {
+            let (_, domain) = context.open_domain();
+            let cq = context.open_cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+            unsafe { describe_result(((*(*cq).ops).signal)(cq)) }
         });
-        probes.object(format!("fi_trywait: cq wait_obj {wait_obj}"), move |context| {
-            let (fabric, domain) = context.domain();
-            let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+        probes.add_object_probe(format!("fi_trywait: cq wait_obj {wait_obj}"), move |context| {
+            let (fabric, domain) = context.open_domain();
+            let cq = context.open_cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
             let mut fid = cq.cast();
-            unsafe { errno(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
+            unsafe { describe_result(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
         });
     }
-    probes.object("fi_cq_signal: no wait_obj", |context| {
-        let (_, domain) = context.domain();
-        let cq = context.cq(domain, cq_attr(4));
-        unsafe { errno(((*(*cq).ops).signal)(cq)) }
+    probes.add_object_probe("fi_cq_signal: no wait_obj", |context| {
+        let (_, domain) = context.open_domain();
+        let cq = context.open_cq(domain, cq_attr(4));
+        unsafe { describe_result(((*(*cq).ops).signal)(cq)) }
     });
-    probes.object("fi_trywait: cq without wait_obj", |context| {
-        let (fabric, domain) = context.domain();
-        let mut fid = context.cq(domain, cq_attr(4)).cast();
-        unsafe { errno(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
+    probes.add_object_probe("fi_trywait: cq without wait_obj", |context| {
+        let (fabric, domain) = context.open_domain();
+        let mut fid = context.open_cq(domain, cq_attr(4)).cast();
+        unsafe { describe_result(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
     });
-    probes.object("fi_trywait: count 0", |context| {
-        let (fabric, _) = context.domain();
-        unsafe { errno(((*(*fabric).ops).trywait)(fabric, ptr::null_mut(), 0)) }
+    probes.add_object_probe("fi_trywait: count 0", |context| {
+        let (fabric, _) = context.open_domain();
+        unsafe { describe_result(((*(*fabric).ops).trywait)(fabric, ptr::null_mut(), 0)) }
     });
     for (text, len, has_buf) in [("buf null", 0, false), ("len 0", 0, true), ("len 4", 4, true)] {
-        probes.object(format!("fi_cq_strerror: {text}"), move |context| {
-            let (_, domain) = context.domain();
-            let cq = context.cq(domain, cq_attr(4));
-            let buf = if has_buf { memory(64).cast() } else { ptr::null_mut() };
+        probes.add_object_probe(format!("fi_cq_strerror: {text}"), move |context| {
+            let (_, domain) = context.open_domain();
+            let cq = context.open_cq(domain, cq_attr(4));
+            let buf = if has_buf { leak_zeroed_memory(64).cast() } else { ptr::null_mut() };
             let text = unsafe { ((*(*cq).ops).strerror)(cq, 5, ptr::null(), buf, len) };
             if text.is_null() { "0 null".to_owned() } else { "0 text".to_owned() }
         });
     }
 }
 
-fn counters(probes: &mut Probes) {
-    probes.object("fi_cntr_wait: threshold 0, timeout 0", |context| {
-        let counter = context.counter(context.domain().1);
-        unsafe { errno(((*(*counter).ops).wait)(counter, 0, 0)) }
+fn add_counter_probes(probes: &mut Probes) {
+    probes.add_object_probe("fi_cntr_wait: threshold 0, timeout 0", |context| {
+        let counter = context.open_counter(context.open_domain().1);
+        unsafe { describe_result(((*(*counter).ops).wait)(counter, 0, 0)) }
     });
     for wait_obj in [0, 1, 3, 4, 5] {
         for (text, threshold, timeout) in
             [("reached", 1, 0), ("not reached", 5, 0), ("not reached in time", 5, 1)]
         {
-            probes.object(format!("fi_cntr_wait: wait_obj {wait_obj}, {text}"), move |context| {
-                let (_, domain) = context.domain();
+            probes.add_object_probe(format!("fi_cntr_wait: wait_obj {wait_obj}, {text}"), move |context| {
+                let (_, domain) = context.open_domain();
                 let mut attr = homespun_host::counter_attr();
                 attr.wait_obj = wait_obj;
-                let counter = crate::setup::opened("fi_cntr_open", |counter| unsafe {
+                let counter = crate::setup::open_object("fi_cntr_open", |counter| unsafe {
                     ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
                 });
                 unsafe {
                     ((*(*counter).ops).set)(counter, 1);
-                    errno(((*(*counter).ops).wait)(counter, threshold, timeout))
+                    describe_result(((*(*counter).ops).wait)(counter, threshold, timeout))
                 }
             });
         }
     }
     for value in [0_u64, 1, u64::MAX] {
-        probes.object(format!("fi_cntr_set: {value}"), move |context| {
-            let counter = context.counter(context.domain().1);
+        probes.add_object_probe(format!("fi_cntr_set: {value}"), move |context| {
+            let counter = context.open_counter(context.open_domain().1);
             unsafe {
                 let result = ((*(*counter).ops).set)(counter, value);
                 let read = ((*(*counter).ops).read)(counter);
-                format!("{} {}", errno(result), if read == value { "as set" } else { "otherwise" })
+                format!("{} {}", describe_result(result), if read == value { "as set" } else { "otherwise" })
             }
         });
-        probes.object(format!("fi_cntr_add: {value} to 5"), move |context| {
-            let counter = context.counter(context.domain().1);
+        probes.add_object_probe(format!("fi_cntr_add: {value} to 5"), move |context| {
+            let counter = context.open_counter(context.open_domain().1);
             unsafe {
                 ((*(*counter).ops).set)(counter, 5);
                 let result = ((*(*counter).ops).add)(counter, value);
                 let read = ((*(*counter).ops).read)(counter);
                 let is_sum = read == value.wrapping_add(5);
-                format!("{} {}", errno(result), if is_sum { "as added" } else { "otherwise" })
+                format!("{} {}", describe_result(result), if is_sum { "as added" } else { "otherwise" })
             }
         });
-        probes.object(format!("fi_cntr_seterr: {value}"), move |context| {
-            let counter = context.counter(context.domain().1);
+        probes.add_object_probe(format!("fi_cntr_seterr: {value}"), move |context| {
+            let counter = context.open_counter(context.open_domain().1);
             unsafe {
                 let result = ((*(*counter).ops).seterr)(counter, value);
                 let read = ((*(*counter).ops).readerr)(counter);
-                format!("{} {}", errno(result), if read == value { "as set" } else { "otherwise" })
+                format!("{} {}", describe_result(result), if read == value { "as set" } else { "otherwise" })
             }
         });
-        probes.object(format!("fi_cntr_adderr: {value}"), move |context| {
-            let counter = context.counter(context.domain().1);
+        probes.add_object_probe(format!("fi_cntr_adderr: {value}"), move |context| {
+            let counter = context.open_counter(context.open_domain().1);
             unsafe {
                 let result = ((*(*counter).ops).adderr)(counter, value);
                 let read = ((*(*counter).ops).readerr)(counter);
-                format!("{} {}", errno(result), if read == value { "as added" } else { "otherwise" })
+                format!(
+                    "{} {}",
+                    describe_result(result),
+                    if read == value { "as added" } else { "otherwise" }
+                )
             }
         });
     }
-    probes.object("fi_cntr_wait: an error counted", |context| {
-        let (_, domain) = context.domain();
+    probes.add_object_probe("fi_cntr_wait: an error counted", |context| {
+        let (_, domain) = context.open_domain();
         let mut attr = homespun_host::counter_attr();
         attr.wait_obj = 1;
-        let counter = crate::setup::opened("fi_cntr_open", |counter| unsafe {
+        let counter = crate::setup::open_object("fi_cntr_open", |counter| unsafe {
             ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
         });
         unsafe {
             ((*(*counter).ops).adderr)(counter, 1);
-            errno(((*(*counter).ops).wait)(counter, 5, 1))
+            describe_result(((*(*counter).ops).wait)(counter, 5, 1))
         }
     });
 }
 
-fn events(probes: &mut Probes) {
+fn add_event_probes(probes: &mut Probes) {
     for (text, room) in [("room 0", 0), ("room 4", 4), ("room 64", 64)] {
-        probes.object(format!("fi_eq_read: empty, {text}"), move |context| {
-            let eq = context.eq(context.fabric());
+        probes.add_object_probe(format!("fi_eq_read: empty, {text}"), move |context| {
+            let eq = context.open_eq(context.open_fabric());
             let mut event = 0;
-            unsafe { errno(((*(*eq).ops).read)(eq, &raw mut event, memory(64).cast(), room, 0) as i64) }
+            unsafe {
+                describe_result(((*(*eq).ops).read)(
+                    eq,
+                    &raw mut event,
+                    leak_zeroed_memory(64).cast(),
+                    room,
+                    0,
+                ) as i64)
+            }
         });
         for timeout in [0, 1] {
-            probes.object(format!("fi_eq_sread: empty, {text}, timeout {timeout}"), move |context| {
-                let eq = context.eq(context.fabric());
-                let mut event = 0;
-                unsafe {
-                    let sread = (*(*eq).ops).sread;
-                    errno(sread(eq, &raw mut event, memory(64).cast(), room, timeout, 0) as i64)
-                }
-            });
+            probes.add_object_probe(
+                format!("fi_eq_sread: empty, {text}, timeout {timeout}"),
+                move |context| {
+                    let eq = context.open_eq(context.open_fabric());
+                    let mut event = 0;
+                    unsafe {
+                        let sread = (*(*eq).ops).sread;
+                        describe_result(sread(
+                            eq,
+                            &raw mut event,
+                            leak_zeroed_memory(64).cast(),
+                            room,
+                            timeout,
+                            0,
+                        ) as i64)
+                    }
+                },
+            );
         }
     }
     for &(bit, name) in FLAGS {
-        probes.object(format!("fi_eq_read: empty, flags {name}"), move |context| {
-            let eq = context.eq(context.fabric());
+        probes.add_object_probe(format!("fi_eq_read: empty, flags {name}"), move |context| {
+            let eq = context.open_eq(context.open_fabric());
             let mut event = 0;
-            unsafe { errno(((*(*eq).ops).read)(eq, &raw mut event, memory(64).cast(), 64, 1 << bit) as i64) }
+            unsafe {
+                describe_result(((*(*eq).ops).read)(
+                    eq,
+                    &raw mut event,
+                    leak_zeroed_memory(64).cast(),
+                    64,
+                    1 << bit,
+                ) as i64)
+            }
         });
-        probes.object(format!("fi_eq_write: flags {name}"), move |context| {
-            write(context, 1 << 10, 24, 1 << bit)
+        probes.add_object_probe(format!("fi_eq_write: flags {name}"), move |context| {
+            probe_eq_write(context, 1 << 10, 24, 1 << bit)
         });
     }
-    probes.object("fi_eq_readerr: empty", |context| {
-        let eq = context.eq(context.fabric());
+    probes.add_object_probe("fi_eq_readerr: empty", |context| {
+        let eq = context.open_eq(context.open_fabric());
         let mut entry: FiEqErrEntry = unsafe { std::mem::zeroed() };
-        unsafe { errno(((*(*eq).ops).readerr)(eq, &raw mut entry, 0) as i64) }
+        unsafe { describe_result(((*(*eq).ops).readerr)(eq, &raw mut entry, 0) as i64) }
     });
     for event in [0, 1, 4, 5, 100, 1 << 30] {
-        probes.object(format!("fi_eq_write: event {event}"), move |context| written(context, event, 24));
+        probes.add_object_probe(format!("fi_eq_write: event {event}"), move |context| {
+            probe_eq_write_and_read(context, event, 24)
+        });
     }
     for len_bytes in [0, 1, 16, 24, 64, 512] {
-        probes
-            .object(format!("fi_eq_write: {len_bytes} bytes"), move |context| written(context, 5, len_bytes));
+        probes.add_object_probe(format!("fi_eq_write: {len_bytes} bytes"), move |context| {
+            probe_eq_write_and_read(context, 5, len_bytes)
+        });
     }
 }
 
 /// `fi_eq_write` into a queue that was opened with these flags.
-fn write(context: &Context, open_flags: u64, len_bytes: usize, flags: u64) -> String {
-    let fabric = context.fabric();
+fn probe_eq_write(context: &Context, open_flags: u64, len_bytes: usize, flags: u64) -> String {
+    let fabric = context.open_fabric();
     let mut attr = homespun_host::eq_attr();
     attr.flags = open_flags;
-    let eq = crate::setup::opened("fi_eq_open", |eq| unsafe {
+    let eq = crate::setup::open_object("fi_eq_open", |eq| unsafe {
         ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
     });
     let entry: [u8; size_of::<FiEqEntry>()] = [0; size_of::<FiEqEntry>()];
-    unsafe { errno(((*(*eq).ops).write)(eq, 5, entry.as_ptr().cast(), len_bytes, flags) as i64) }
+    unsafe { describe_result(((*(*eq).ops).write)(eq, 5, entry.as_ptr().cast(), len_bytes, flags) as i64) }
 }
 
 /// `fi_eq_write` into a queue opened with `FI_WRITE`, and a read of the event.
-fn written(context: &Context, event: u32, len_bytes: usize) -> String {
-    let fabric = context.fabric();
+fn probe_eq_write_and_read(context: &Context, event: u32, len_bytes: usize) -> String {
+    let fabric = context.open_fabric();
     let mut attr = homespun_host::eq_attr();
     attr.flags = 1 << 9;
-    let eq = crate::setup::opened("fi_eq_open", |eq| unsafe {
+    let eq = crate::setup::open_object("fi_eq_open", |eq| unsafe {
         ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
     });
-    let entry = memory(1024);
+    let entry = leak_zeroed_memory(1024);
     unsafe {
         let wrote = ((*(*eq).ops).write)(eq, event, entry.cast(), len_bytes, 0);
         if wrote < 0 {
-            return errno(wrote as i64);
+            return describe_result(wrote as i64);
         }
         let mut found = u32::MAX;
         let read = ((*(*eq).ops).read)(eq, &raw mut found, entry.cast(), 1024, 0);
-        format!("{wrote} read {}", errno(read as i64))
+        format!("{wrote} read {}", describe_result(read as i64))
     }
 }

@@ -14,30 +14,36 @@ use self::changes::CHANGES;
 use self::scene::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, Scene, TAG};
 use super::Probes;
 use crate::bits::FLAGS;
-use crate::outcome::errno;
-use crate::patience::short_limit;
-use crate::setup::{Completion, Context, context as op_context, memory};
+use crate::outcome::describe_result;
+use crate::patience::absence_timeout;
+use crate::setup::{Completion, Context, leak_op_context as op_context, leak_zeroed_memory};
 
 pub(super) fn add(probes: &mut Probes) {
     for &(call, name, way) in CALLS {
         for &(text, applies, change) in CHANGES {
             if applies(call, name) {
-                probes.endpoint(format!("{name}: {text}"), move |context| {
-                    run(context, call, name, way, |arguments| change(context, arguments))
+                probes.add_endpoint_probe(format!("{name}: {text}"), move |context| {
+                    probe_call(context, call, name, way, |arguments| change(context, arguments))
                 });
             }
         }
         if call.takes_flags(name) {
             for &(bit, flag) in FLAGS {
-                probes.endpoint(format!("{name}: flags {flag}"), move |context| {
-                    run(context, call, name, way, |arguments| arguments.flags = 1 << bit)
+                probes.add_endpoint_probe(format!("{name}: flags {flag}"), move |context| {
+                    probe_call(context, call, name, way, |arguments| arguments.flags = 1 << bit)
                 });
             }
         }
     }
 }
 
-fn run(context: &Context, call: Call, name: &str, way: Way, change: impl Fn(&mut Arguments)) -> String {
+fn probe_call(
+    context: &Context,
+    call: Call,
+    name: &str,
+    way: Way,
+    change: impl Fn(&mut Arguments),
+) -> String {
     let mut scene = Scene::new(context, call);
     let atomic_len = if call.is_atomic() { 1 } else { LEN_BYTES };
     let mut arguments = Arguments {
@@ -71,55 +77,57 @@ fn run(context: &Context, call: Call, name: &str, way: Way, change: impl Fn(&mut
     }
     change(&mut arguments);
     match way {
-        Way::Receive => received(&mut scene, call, &arguments),
-        _ => sent(&mut scene, call, name, way, &arguments),
+        Way::Receive => probe_receive(&mut scene, call, &arguments),
+        _ => probe_send(&mut scene, call, name, way, &arguments),
     }
 }
 
-fn end_of(done: &[Completion], context: *mut c_void) -> Option<&Completion> {
+fn find_completion(done: &[Completion], context: *mut c_void) -> Option<&Completion> {
     done.iter().find(|done| done.context == context)
 }
 
-fn completed(done: &[Completion], context: *mut c_void) -> String {
-    match end_of(done, context) {
+fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
+    match find_completion(done, context) {
         None => "silent".to_owned(),
-        Some(done) if done.error != 0 => format!("fails with {}", errno(-done.error)),
+        Some(done) if done.error != 0 => format!("fails with {}", describe_result(-done.error)),
         Some(_) => "completes".to_owned(),
     }
 }
 
 /// A call at the left, and an ordinary message after it.
-fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Arguments) -> String {
-    let landing = [memory(ROOM_BYTES), memory(ROOM_BYTES)];
-    let receives = landing.map(|buf| scene.receive(buf));
+fn probe_send(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Arguments) -> String {
+    let landing = [leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES)];
+    let receives = landing.map(|buf| scene.post_receive(buf));
     let ep = scene.pair.left.ep;
-    let result = scene.pair.retry(|| unsafe { call(which, ep, arguments) });
+    let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
     if result != 0 {
-        return errno(result as i64);
+        return describe_result(result as i64);
     }
     let after = scene.send(AFTER);
     let is_expected = !which.is_inject(name);
-    scene.pair.until(short_limit(), |pair| {
-        let has_come = after.is_some_and(|after| end_of(&pair.at_left, after).is_some())
+    scene.pair.drive_until(absence_timeout(), |pair| {
+        let has_come = after.is_some_and(|after| find_completion(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
-        let is_done = !is_expected || end_of(&pair.at_left, arguments.context).is_some();
+        let is_done = !is_expected || find_completion(&pair.at_left, arguments.context).is_some();
         // The receive of the message after it may complete before that of the probe.
         let is_received = which.is_one_sided()
-            || receives.iter().filter(|context| end_of(&pair.at_right, **context).is_some()).count() == 2;
+            || receives.iter().filter(|context| find_completion(&pair.at_right, **context).is_some()).count()
+                == 2;
         has_come && is_done && is_received
     });
     let effect = match way {
-        Way::Write => is_filled(scene.far),
-        Way::Read if which.is_atomic() => is_filled(arguments.result),
-        Way::Read => is_filled(arguments.buf),
-        _ => landing.iter().any(|buf| is_filled(*buf)),
+        Way::Write => has_probe_byte(scene.far),
+        Way::Read if which.is_atomic() => has_probe_byte(arguments.result),
+        Way::Read => has_probe_byte(arguments.buf),
+        _ => landing.iter().any(|buf| has_probe_byte(*buf)),
     };
     let effect = if way == Way::Send {
-        let arrived = receives.iter().filter(|context| end_of(&scene.pair.at_right, **context).is_some());
+        let arrived =
+            receives.iter().filter(|context| find_completion(&scene.pair.at_right, **context).is_some());
         let with_data = scene.pair.at_right.iter().any(|done| done.flags & 1 << 17 != 0);
         let failed = scene.pair.at_right.iter().find(|done| done.error != 0);
-        let failed =
-            failed.map_or(String::new(), |done| format!(", receive fails with {}", errno(-done.error)));
+        let failed = failed
+            .map_or(String::new(), |done| format!(", receive fails with {}", describe_result(-done.error)));
         let text = match (arrived.count(), effect) {
             (2, true) => "arrives",
             (2, false) => "arrives empty",
@@ -131,42 +139,44 @@ fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Argume
     } else {
         "has no effect".to_owned()
     };
-    let after =
-        if after.is_some_and(|after| end_of(&scene.pair.at_left, after).is_some_and(|it| it.error == 0)) {
-            ""
-        } else {
-            ", and nothing works after it"
-        };
+    let after = if after
+        .is_some_and(|after| find_completion(&scene.pair.at_left, after).is_some_and(|it| it.error == 0))
+    {
+        ""
+    } else {
+        ", and nothing works after it"
+    };
     let completion = if is_expected {
-        completed(&scene.pair.at_left, arguments.context)
+        describe_completion(&scene.pair.at_left, arguments.context)
     } else {
         // A call without a completion may report a failure, of an unknown operation.
         let failed = scene.pair.at_left.iter().find(|done| done.error != 0);
-        failed.map_or("silent".to_owned(), |done| format!("fails with {}", errno(-done.error)))
+        failed.map_or("silent".to_owned(), |done| format!("fails with {}", describe_result(-done.error)))
     };
     format!("0 {completion}, {effect}{after}")
 }
 
-fn is_filled(buf: *mut u8) -> bool {
+fn has_probe_byte(buf: *mut u8) -> bool {
     !buf.is_null() && unsafe { *buf } == PROBE
 }
 
 /// A receive at the right, and two ordinary messages: one for it, and one for the next receive.
-fn received(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
+fn probe_receive(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
     let ep = scene.pair.right.ep;
-    let result = scene.pair.retry(|| unsafe { call(which, ep, arguments) });
+    let result = scene.pair.retry_while_eagain(|| unsafe { call(which, ep, arguments) });
     if result != 0 {
-        return errno(result as i64);
+        return describe_result(result as i64);
     }
-    let landing = memory(ROOM_BYTES);
-    let next = scene.receive(landing);
+    let landing = leak_zeroed_memory(ROOM_BYTES);
+    let next = scene.post_receive(landing);
     let sends = [scene.send(PROBE), scene.send(AFTER)];
-    scene.pair.until(short_limit(), |pair| {
-        let is_sent = sends.iter().all(|send| send.is_some_and(|send| end_of(&pair.at_left, send).is_some()));
+    scene.pair.drive_until(absence_timeout(), |pair| {
+        let is_sent =
+            sends.iter().all(|send| send.is_some_and(|send| find_completion(&pair.at_left, send).is_some()));
         let done = pair.at_right.iter().filter(|done| [arguments.context, next].contains(&done.context));
         is_sent && done.count() >= 2
     });
-    let found = end_of(&scene.pair.at_right, arguments.context);
+    let found = find_completion(&scene.pair.at_right, arguments.context);
     let len = found.map_or(String::new(), |found| format!(" len {}", found.len));
     let into_next = unsafe { *landing };
     let next = match into_next {
@@ -174,5 +184,5 @@ fn received(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
         AFTER => "",
         _ => ", next gets nothing",
     };
-    format!("0 {}{len}{next}", completed(&scene.pair.at_right, arguments.context))
+    format!("0 {}{len}{next}", describe_completion(&scene.pair.at_right, arguments.context))
 }

@@ -10,7 +10,7 @@ use libc::{c_int, c_void, iovec};
 
 use super::connected;
 use crate::connections;
-use crate::host::{API_VERSION, InfoList, Node, Object, Pair, Plugin, context};
+use crate::host::{API_VERSION, InfoList, Node, Object, Pair, Plugin, numbered_context};
 
 const REMOTE_READ: u64 = 1 << 12;
 const REMOTE_WRITE: u64 = 1 << 13;
@@ -32,18 +32,18 @@ impl Kind {
     pub(super) const ALL: [Kind; 2] = [Kind::Unconnected, Kind::Connected];
 
     /// Two endpoints with these capabilities.
-    pub(super) fn pair(self, left: u64, right: u64) -> Pair {
+    pub(super) fn open_pair_with_caps(self, left: u64, right: u64) -> Pair {
         match self {
-            Kind::Unconnected => Pair::of(Node::with_caps(left), Node::with_caps(right)),
-            Kind::Connected => connected::pair(Some(left), Some(right)),
+            Kind::Unconnected => Pair::from_nodes(Node::open_with_caps(left), Node::open_with_caps(right)),
+            Kind::Connected => connected::open_connected_pair(Some(left), Some(right)),
         }
     }
 
     /// Two endpoints with all capabilities.
-    pub(super) fn able(self) -> Pair {
+    pub(super) fn open_pair(self) -> Pair {
         match self {
             Kind::Unconnected => Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED),
-            Kind::Connected => connected::pair(None, None),
+            Kind::Connected => connected::open_connected_pair(None, None),
         }
     }
 }
@@ -54,8 +54,8 @@ pub(super) struct Answer(InfoList);
 impl Answer {
     pub(super) fn get(kind: Kind) -> Answer {
         Answer(match kind {
-            Kind::Unconnected => Plugin::get().loopback(),
-            Kind::Connected => connections::infos(),
+            Kind::Unconnected => Plugin::get().loopback_infos(),
+            Kind::Connected => connections::get_msg_infos(),
         })
     }
 
@@ -63,7 +63,7 @@ impl Answer {
         self.0.first()
     }
 
-    pub(super) fn parts(&self) -> (&FiTxAttr, &FiRxAttr, &FiEpAttr, &FiDomainAttr) {
+    pub(super) fn attrs(&self) -> (&FiTxAttr, &FiRxAttr, &FiEpAttr, &FiDomainAttr) {
         let info = self.info();
         // SAFETY: answers have all their attributes.
         unsafe { (&*info.tx_attr, &*info.rx_attr, &*info.ep_attr, &*info.domain_attr) }
@@ -80,7 +80,7 @@ pub(super) fn recv(node: &Node, buf: &mut [u8], from: u64, number: usize) -> isi
     // SAFETY: the endpoint is open, and the buffer lives long enough, says the test.
     unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, buf.as_mut_ptr().cast(), buf.len(), ptr::null_mut(), from, context(number))
+        recv(ep, buf.as_mut_ptr().cast(), buf.len(), ptr::null_mut(), from, numbered_context(number))
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn send(node: &Node, message: &[u8], to: u64, number: usize) -> isize
     // SAFETY: the endpoint is open, and the message lives long enough, says the test.
     unsafe {
         let send = (*(*ep).msg).send;
-        send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, context(number))
+        send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, numbered_context(number))
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn sendmsg(node: &Node, message: &mut [u8], to: u64, number: usize, f
         desc: ptr::null_mut(),
         iov_count: 1,
         addr: to,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     // SAFETY: the endpoint is open, and the message lives until the completion was read, says the test.
@@ -123,7 +123,16 @@ pub(super) fn trecv(node: &Node, buf: &mut [u8], tag: u64, ignore: u64, number: 
     // SAFETY: the endpoint is open, and the buffer lives until the completion was read, says the test.
     let posted = unsafe {
         let recv = (*(*ep).tagged).recv;
-        recv(ep, buf.as_mut_ptr().cast(), buf.len(), none, FI_ADDR_UNSPEC, tag, ignore, context(number))
+        recv(
+            ep,
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            none,
+            FI_ADDR_UNSPEC,
+            tag,
+            ignore,
+            numbered_context(number),
+        )
     };
     assert_eq!(posted, 0);
 }
@@ -160,10 +169,10 @@ pub(super) fn post_access(pair: &Pair, how: Access, buf: &mut [u8], number: usiz
         let rma = &*(*ep).rma;
         match how {
             Access::Write => {
-                (rma.write)(ep, buf.as_ptr().cast(), buf.len(), none, to, 0, KEY, context(number))
+                (rma.write)(ep, buf.as_ptr().cast(), buf.len(), none, to, 0, KEY, numbered_context(number))
             }
             Access::Read => {
-                (rma.read)(ep, buf.as_mut_ptr().cast(), buf.len(), none, to, 0, KEY, context(number))
+                (rma.read)(ep, buf.as_mut_ptr().cast(), buf.len(), none, to, 0, KEY, numbered_context(number))
             }
         }
     }
@@ -176,7 +185,7 @@ pub(super) fn fetch_and_add(pair: &Pair, operand: &u64, result: &mut u64, number
     // SAFETY: the endpoint is open, and both numbers live until the completion was read, says the test.
     let posted = unsafe {
         let fetch = (*(*ep).atomic).readwrite;
-        fetch(ep, operand, 1, none, result, none, to, 0, KEY, UINT64, SUM, context(number))
+        fetch(ep, operand, 1, none, result, none, to, 0, KEY, UINT64, SUM, numbered_context(number))
     };
     assert_eq!(posted, 0);
 }

@@ -9,7 +9,7 @@ use libc::{c_void, iovec};
 
 use super::calls::{Access, Answer, KEY, Kind, inject, iov, post_access, recv, regv, sendmsg, trecv};
 use super::{EAGAIN, MATCH_COMPLETE};
-use crate::host::context;
+use crate::host::numbered_context;
 
 const EINVAL: isize = -22;
 const EMSGSIZE: isize = -90;
@@ -18,13 +18,13 @@ const EMSGSIZE: isize = -90;
 fn inject_takes_up_to_inject_size() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let max_bytes = answer.parts().0.inject_size;
-        let pair = kind.able();
+        let max_bytes = answer.attrs().0.inject_size;
+        let pair = kind.open_pair();
         let (message, mut buf) = (vec![7u8; max_bytes + 1], vec![0; max_bytes]);
         assert_eq!(recv(&pair.right, &mut buf, FI_ADDR_UNSPEC, 1), 0);
         assert_eq!(inject(&pair.left, &message, pair.to_right), EMSGSIZE);
         assert_eq!(inject(&pair.left, &message[..max_bytes], pair.to_right), 0);
-        pair.completions(0, 1);
+        pair.read_completions(0, 1);
         assert!(buf == message[..max_bytes]);
     }
 }
@@ -34,8 +34,8 @@ fn inject_takes_up_to_inject_size() {
 fn message_beyond_max_msg_size_is_refused() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let too_long = answer.parts().2.max_msg_size + 1;
-        let pair = kind.able();
+        let too_long = answer.attrs().2.max_msg_size + 1;
+        let pair = kind.open_pair();
         let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
         let (none, byte): (*mut c_void, *mut c_void) = (ptr::null_mut(), [0u8; 1].as_mut_ptr().cast());
         // SAFETY: the endpoint is open; all are refused, so no memory is used.
@@ -56,8 +56,8 @@ fn message_beyond_max_msg_size_is_refused() {
 fn vectors_take_up_to_iov_limit_segments() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let (tx, rx, ..) = answer.parts();
-        let pair = kind.able();
+        let (tx, rx, ..) = answer.attrs();
+        let pair = kind.open_pair();
         let (left, right, to) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr(), pair.to_right);
         let none: *mut *mut c_void = ptr::null_mut();
         let mut memory = [0u8; 64];
@@ -66,8 +66,8 @@ fn vectors_take_up_to_iov_limit_segments() {
         let mut room = [0u8; 26];
         for beyond in [0, 1] {
             let expected = if beyond == 0 { 0 } else { EINVAL };
-            let outgoing: Vec<_> = in_pieces(&mut text, tx.iov_limit + beyond);
-            let incoming: Vec<_> = in_pieces(&mut room, rx.iov_limit + beyond);
+            let outgoing: Vec<_> = split_in_pieces(&mut text, tx.iov_limit + beyond);
+            let incoming: Vec<_> = split_in_pieces(&mut room, rx.iov_limit + beyond);
             // SAFETY: the endpoints are open, and all memory lives until the completions were read.
             let posted = unsafe {
                 let (send, receive, rma) = (&*(*left).msg, &*(*right).msg, &*(*left).rma);
@@ -78,15 +78,24 @@ fn vectors_take_up_to_iov_limit_segments() {
                         none,
                         incoming.len(),
                         FI_ADDR_UNSPEC,
-                        context(1),
+                        numbered_context(1),
                     ),
-                    (send.sendv)(left, outgoing.as_ptr(), none, outgoing.len(), to, context(2)),
-                    (rma.writev)(left, outgoing.as_ptr(), none, outgoing.len(), to, 0, KEY, context(3)),
+                    (send.sendv)(left, outgoing.as_ptr(), none, outgoing.len(), to, numbered_context(2)),
+                    (rma.writev)(
+                        left,
+                        outgoing.as_ptr(),
+                        none,
+                        outgoing.len(),
+                        to,
+                        0,
+                        KEY,
+                        numbered_context(3),
+                    ),
                 ]
             };
             assert_eq!(posted, [expected; 3]);
             if beyond == 0 {
-                pair.completions(2, 1);
+                pair.read_completions(2, 1);
                 assert_eq!(room, text);
             }
             // The maximum of remote segments, and one more.
@@ -100,13 +109,13 @@ fn vectors_take_up_to_iov_limit_segments() {
                 addr: to,
                 rma_iov: targets.as_ptr(),
                 rma_iov_count: targets.len(),
-                context: context(4),
+                context: numbered_context(4),
                 data: 0,
             };
             // SAFETY: as above.
             assert_eq!(unsafe { ((*(*left).rma).writemsg)(left, &raw const msg, 0) }, expected);
             if beyond == 0 {
-                pair.completions(1, 0);
+                pair.read_completions(1, 0);
             }
         }
         drop(region);
@@ -115,7 +124,7 @@ fn vectors_take_up_to_iov_limit_segments() {
 }
 
 /// The same memory in pieces, the last of which is the longest.
-fn in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
+fn split_in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
     let mut rest = memory;
     let mut pieces = Vec::new();
     for left in (1..=count).rev() {
@@ -130,14 +139,14 @@ fn in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
 fn regions_take_up_to_mr_iov_limit_segments() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let limit = answer.parts().3.mr_iov_limit;
-        let pair = kind.able();
+        let limit = answer.attrs().3.mr_iov_limit;
+        let pair = kind.open_pair();
         let mut memory = [0u8; 32];
-        assert!(regv(&pair.right, &mut in_pieces(&mut memory, limit + 1)).is_err());
-        let region = regv(&pair.right, &mut in_pieces(&mut memory, limit)).expect("a region");
+        assert!(regv(&pair.right, &mut split_in_pieces(&mut memory, limit + 1)).is_err());
+        let region = regv(&pair.right, &mut split_in_pieces(&mut memory, limit)).expect("a region");
         let mut text = *b"text of which all pieces have a ";
         assert_eq!(post_access(&pair, Access::Write, &mut text, 1), 0);
-        pair.completions(1, 0);
+        pair.read_completions(1, 0);
         drop(region);
         assert_eq!(memory, text);
     }
@@ -147,10 +156,10 @@ fn regions_take_up_to_mr_iov_limit_segments() {
 fn keys_data_and_tags_keep_all_bits() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let (_, _, ep, domain) = answer.parts();
+        let (_, _, ep, domain) = answer.attrs();
         assert_eq!((domain.mr_key_size, domain.cq_data_size), (8, 8));
         assert_eq!(ep.mem_tag_format, 0xaaaa_aaaa_aaaa_aaaa, "fields of one bit each");
-        let pair = kind.able();
+        let pair = kind.open_pair();
         let mut buf = [0u8; 8];
         for bits in (0..u64::BITS).map(|place| 1 << place).chain([0, u64::MAX, KEY]) {
             trecv(&pair.right, &mut buf, bits, 0, 1);
@@ -158,7 +167,7 @@ fn keys_data_and_tags_keep_all_bits() {
             // SAFETY: the endpoint is open; the message is copied before the call returns.
             let sent = unsafe { ((*(*left).tagged).injectdata)(left, message, 7, !bits, to, bits) };
             assert_eq!(sent, 0);
-            let [_, told] = pair.completions(0, 1);
+            let [_, told] = pair.read_completions(0, 1);
             assert_eq!((told[0].0.tag, told[0].0.data), (bits, !bits));
         }
     }
@@ -168,8 +177,8 @@ fn keys_data_and_tags_keep_all_bits() {
 fn outstanding_operations_are_bounded_by_the_context_size() {
     for kind in Kind::ALL {
         let answer = Answer::get(kind);
-        let (tx, rx, ..) = answer.parts();
-        let pair = kind.able();
+        let (tx, rx, ..) = answer.attrs();
+        let pair = kind.open_pair();
         for number in 0..rx.size {
             assert_eq!(recv(&pair.left, &mut [], FI_ADDR_UNSPEC, number), 0);
         }
@@ -180,7 +189,7 @@ fn outstanding_operations_are_bounded_by_the_context_size() {
         assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, 0, MATCH_COMPLETE), EAGAIN);
         // All operations end, so that closing the endpoints does not wait.
         let (mut sent, mut received, mut posted) = (0, 0, 0);
-        pair.until(|pair| {
+        pair.wait_until(|pair| {
             while posted - received < 1000 && posted < tx.size {
                 assert_eq!(recv(&pair.right, &mut [], FI_ADDR_UNSPEC, 1), 0);
                 posted += 1;

@@ -23,7 +23,7 @@ unsafe impl Sync for Errors {}
 
 impl Errors {
     /// Peeks at and reads errors as fast as possible, until told that no more will come.
-    fn read(&self) {
+    fn read_until_over(&self) {
         while !self.is_over.load(Ordering::Acquire) {
             for flags in [FI_PEEK, 0] {
                 // SAFETY: all zeroes are an entry.
@@ -32,7 +32,7 @@ impl Errors {
                 let read = unsafe { ((*(*self.eq).ops).readerr)(self.eq, &raw mut entry, flags) };
                 if read != EAGAIN {
                     assert_eq!(read, size_of::<FiEqErrEntry>().cast_signed());
-                    assert_eq!((entry.context, entry.err), (context(CONTEXT), ECONNREFUSED));
+                    assert_eq!((entry.context, entry.err), (numbered_context(CONTEXT), ECONNREFUSED));
                     self.count.fetch_add(usize::from(flags == 0), Ordering::Release);
                 }
             }
@@ -41,10 +41,10 @@ impl Errors {
 }
 
 /// Waits until an operation has failed.
-fn failure(cq: &Object<FidCq>) {
+fn await_failure(cq: &Object<FidCq>) {
     let (cq, mut entry) = (cq.as_ptr(), FiCqTaggedEntry::EMPTY);
     // SAFETY: the queue is open, and has this format.
-    until(|| unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } == EAVAIL);
+    wait_until(|| unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } == EAVAIL);
     // SAFETY: all zeroes are an entry, and the queue is open.
     unsafe {
         let mut entry: FiCqErrEntry = mem::zeroed();
@@ -55,24 +55,24 @@ fn failure(cq: &Object<FidCq>) {
 #[test]
 fn error_keeps_the_context_of_an_endpoint_being_closed() {
     let desk = ConnectionFixture::open();
-    let closed = desk.listener();
-    let closed_name = name(&closed);
+    let closed = desk.open_listener();
+    let closed_name = get_name(&closed);
     drop(closed);
     let errors = Errors { eq: desk.eq.as_ptr(), count: AtomicUsize::new(0), is_over: AtomicBool::new(false) };
     thread::scope(|scope| {
-        let reader = scope.spawn(|| errors.read());
+        let reader = scope.spawn(|| errors.read_until_over());
         for round in 0..ENDPOINTS {
             let count = errors.count.load(Ordering::Acquire);
-            let endpoint = desk.endpoint(desk.info());
+            let endpoint = desk.open_endpoint(desk.info());
             // SAFETY: only this thread uses it yet.
-            unsafe { (*endpoint.fid()).context = context(CONTEXT) };
+            unsafe { (*endpoint.fid()).context = numbered_context(CONTEXT) };
             // The receive fails with the request, a moment before the event.
-            assert_eq!(recv(&endpoint, 1), 0);
+            assert_eq!(post_empty_recv(&endpoint, 1), 0);
             assert_eq!(connect(&endpoint, &closed_name, b""), 0);
-            failure(&desk.cq);
+            await_failure(&desk.cq);
             // Every other endpoint is closed without waiting until its error was read.
             if round % 2 == 0 {
-                until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
+                wait_until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
             }
         }
         errors.is_over.store(true, Ordering::Release);

@@ -13,40 +13,40 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use socket2::SockRef;
 
 use crate::TcpProvider;
-use crate::testing::{Pair, Sending, Side, message, payload, until};
+use crate::testing::{Pair, Sending, Side, drive_until, make_message, make_payload};
 
 /// A connection that has sent its hello, and its link at the endpoint.
-fn raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
+fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
     let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
-    raw.write_all(&Hello { address: address.into(), instance: 7 }.emit()).unwrap();
-    until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
+    raw.write_all(&Hello { address: address.into(), instance: 7 }.to_bytes()).unwrap();
+    drive_until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     raw.read_exact(&mut [0; HELLO_BYTES]).unwrap();
     let link = side.only_link().unwrap();
     (raw, link)
 }
 
-fn frame_bytes(len_bytes: usize, tag: u64) -> Vec<u8> {
+fn encode_frame(len_bytes: usize, tag: u64) -> Vec<u8> {
     let mut head = [0; HEADER_MAX_BYTES];
-    let head_bytes = frame::emit(&message(len_bytes, tag), &mut head);
-    [&head[..head_bytes], &payload(len_bytes, tag)].concat()
+    let head_bytes = frame::emit(&make_message(len_bytes, tag), &mut head);
+    [&head[..head_bytes], &make_payload(len_bytes, tag)].concat()
 }
 
-fn until_down(side: &mut Side, link: LinkId) -> LinkError {
-    until("the end of the link", &mut [side], |sides| sides[0].down(link).is_some());
+fn drive_until_down(side: &mut Side, link: LinkId) -> LinkError {
+    drive_until("the end of the link", &mut [side], |sides| sides[0].down_error(link).is_some());
     // The recorder panics if the endpoint reports more.
     for _ in 0..10 {
-        side.pass();
+        side.progress();
     }
-    side.down(link).unwrap().clone()
+    side.down_error(link).unwrap().clone()
 }
 
 /// Writes without reading, so that the write finds the error before a read does.
 fn write_until_it_fails(side: &mut Side, link: LinkId) {
     let begin = Instant::now();
-    while side.transport.send_inline(link, &message(0, 1), b"").is_ok() {
+    while side.transport.send_inline(link, &make_message(0, 1), b"").is_ok() {
         side.transport.flush();
         thread::yield_now();
         assert!(begin.elapsed() < Duration::from_secs(30), "writing to a dead peer never fails");
@@ -59,14 +59,14 @@ fn refused_connect_is_reported_once() {
     let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let link = side.transport.connect(vacant.into());
     assert!(
-        side.transport.send_inline(link, &message(0, 1), b"").is_err(),
+        side.transport.send_inline(link, &make_message(0, 1), b"").is_err(),
         "a frame was taken before the link was up"
     );
-    assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
+    assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
     assert!(side.recorder.inboxes.is_empty(), "only receive reports a failure");
-    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNREFUSED));
+    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNREFUSED));
     assert_eq!(side.inbox(link).unwrap().up, None);
-    assert!(side.transport.send_inline(link, &message(0, 1), b"").is_err());
+    assert!(side.transport.send_inline(link, &make_message(0, 1), b"").is_err());
     assert_eq!(side.transport.connect(vacant.into()), link, "the number is free again");
 }
 
@@ -75,51 +75,52 @@ fn connect_to_another_family_fails_with_eafnosupport() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let other_family: SocketAddr = "[::1]:9".parse().unwrap();
     let link = side.transport.connect(other_family.into());
-    assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
-    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
+    assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
+    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
 
     // A link that is closed before the report is not reported.
     let link = side.transport.connect(other_family.into());
     side.transport.close(link, Close::Drain);
     let before = side.recorder.inboxes.len();
-    assert_eq!((side.pass(), side.transport.draining()), (0, 0));
+    assert_eq!((side.progress(), side.transport.draining_count()), (0, 0));
     assert_eq!(side.recorder.inboxes.len(), before);
 }
 
 #[test]
 fn drain_delivers_taken_frames_before_closed() {
     let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
-    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
     let mut count = 0;
-    while pair.client.transport.send_inline(out, &message(500, count), &payload(500, count)).is_ok() {
+    while pair.client.transport.send_inline(out, &make_message(500, count), &make_payload(500, count)).is_ok()
+    {
         count += 1;
     }
     // The peer has sent a frame, too, which this side has not read.
-    pair.server.transport.send_inline(into, &message(100, 1), &payload(100, 1)).unwrap();
+    pair.server.transport.send_inline(into, &make_message(100, 1), &make_payload(100, 1)).unwrap();
     pair.server.transport.flush();
     pair.client.transport.close(out, Close::Drain);
-    assert_eq!(pair.client.transport.draining(), 1);
-    assert!(pair.client.transport.send_inline(out, &message(0, 0), b"").is_err());
-    pair.until("both sides to end", |client, server| {
-        client.transport.draining() == 0 && server.down(into).is_some()
+    assert_eq!(pair.client.transport.draining_count(), 1);
+    assert!(pair.client.transport.send_inline(out, &make_message(0, 0), b"").is_err());
+    pair.drive_until("both sides to end", |client, server| {
+        client.transport.draining_count() == 0 && server.down_error(into).is_some()
     });
-    assert_eq!(pair.server.down(into), Some(&LinkError::Closed));
-    assert_eq!(pair.server.frames(into).len() as u64, count);
-    assert!(pair.client.frames(out).is_empty(), "later frames of the peer are dropped");
-    assert_eq!(pair.client.down(out), None, "nothing more is reported");
+    assert_eq!(pair.server.down_error(into), Some(&LinkError::Closed));
+    assert_eq!(pair.server.received_frames(into).len() as u64, count);
+    assert!(pair.client.received_frames(out).is_empty(), "later frames of the peer are dropped");
+    assert_eq!(pair.client.down_error(out), None, "nothing more is reported");
 }
 
 #[test]
 fn drain_ends_without_progress_of_the_peer() {
-    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
-    pair.client.transport.send_inline(pair.out, &message(9, 9), &payload(9, 9)).unwrap();
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
+    pair.client.transport.send_inline(pair.out, &make_message(9, 9), &make_payload(9, 9)).unwrap();
     pair.client.transport.close(pair.out, Close::Drain);
-    until("the end", &mut [&mut pair.client], |sides| sides[0].transport.draining() == 0);
+    drive_until("the end", &mut [&mut pair.client], |sides| sides[0].transport.draining_count() == 0);
     let into = pair.into;
-    pair.until("the peer to notice", |_, server| server.down(into).is_some());
-    assert_eq!(pair.server.down(into), Some(&LinkError::Closed));
-    assert_eq!(pair.server.frames(into), [(message(9, 9), payload(9, 9))]);
+    pair.drive_until("the peer to notice", |_, server| server.down_error(into).is_some());
+    assert_eq!(pair.server.down_error(into), Some(&LinkError::Closed));
+    assert_eq!(pair.server.received_frames(into), [(make_message(9, 9), make_payload(9, 9))]);
 }
 
 #[test]
@@ -127,15 +128,15 @@ fn drain_while_connecting_sends_the_hello() {
     let provider = TcpProvider::new();
     let (mut client, mut server) = (Side::open(&provider, "[::1]:0"), Side::open(&provider, "[::1]:0"));
     let link = client.transport.connect(server.transport.address());
-    assert!(client.transport.send_inline(link, &message(9, 9), &payload(9, 9)).is_err());
+    assert!(client.transport.send_inline(link, &make_message(9, 9), &make_payload(9, 9)).is_err());
     client.transport.close(link, Close::Drain);
-    until("the end of both sides", &mut [&mut client, &mut server], |sides| {
-        sides[0].transport.draining() == 0
-            && sides[1].only_link().is_some_and(|link| sides[1].down(link).is_some())
+    drive_until("the end of both sides", &mut [&mut client, &mut server], |sides| {
+        sides[0].transport.draining_count() == 0
+            && sides[1].only_link().is_some_and(|link| sides[1].down_error(link).is_some())
     });
     let into = server.only_link().unwrap();
-    assert_eq!(server.down(into), Some(&LinkError::Closed));
-    assert!(server.frames(into).is_empty());
+    assert_eq!(server.down_error(into), Some(&LinkError::Closed));
+    assert!(server.received_frames(into).is_empty());
     assert!(client.recorder.inboxes.is_empty());
 }
 
@@ -145,7 +146,7 @@ fn drain_of_a_refused_connect_reports_nothing() {
     let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let link = side.transport.connect(vacant.into());
     side.transport.close(link, Close::Drain);
-    until("the end", &mut [&mut side], |sides| sides[0].transport.draining() == 0);
+    drive_until("the end", &mut [&mut side], |sides| sides[0].transport.draining_count() == 0);
     assert!(side.recorder.inboxes.is_empty());
 }
 
@@ -153,12 +154,12 @@ fn drain_of_a_refused_connect_reports_nothing() {
 fn peer_death_inside_a_frame_is_econnreset() {
     for (len_bytes, sent_bytes) in [(100, 60), (100, 5), (1_000_000, 300_000)] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-        let (mut raw, link) = raw_peer(&mut side);
-        raw.write_all(&frame_bytes(3, 1)).unwrap();
-        raw.write_all(&frame_bytes(len_bytes, 2)[..sent_bytes]).unwrap();
+        let (mut raw, link) = connect_raw_peer(&mut side);
+        raw.write_all(&encode_frame(3, 1)).unwrap();
+        raw.write_all(&encode_frame(len_bytes, 2)[..sent_bytes]).unwrap();
         drop(raw);
-        assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
-        assert_eq!(side.frames(link), [(message(3, 1), payload(3, 1))]);
+        assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+        assert_eq!(side.received_frames(link), [(make_message(3, 1), make_payload(3, 1))]);
         assert_eq!(side.inbox(link).unwrap().is_mid_frame(), sent_bytes > HEADER_MAX_BYTES);
     }
 }
@@ -166,114 +167,114 @@ fn peer_death_inside_a_frame_is_econnreset() {
 #[test]
 fn peer_end_between_frames_is_closed() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = raw_peer(&mut side);
-    raw.write_all(&frame_bytes(100_000, 1)).unwrap();
+    let (mut raw, link) = connect_raw_peer(&mut side);
+    raw.write_all(&encode_frame(100_000, 1)).unwrap();
     drop(raw);
-    assert_eq!(until_down(&mut side, link), LinkError::Closed);
-    assert_eq!(side.frames(link).len(), 1);
+    assert_eq!(drive_until_down(&mut side, link), LinkError::Closed);
+    assert_eq!(side.received_frames(link).len(), 1);
 }
 
 #[test]
 fn reset_by_the_peer_is_econnreset() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (raw, link) = raw_peer(&mut side);
+    let (raw, link) = connect_raw_peer(&mut side);
     SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
     drop(raw);
-    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
 }
 
 #[test]
 fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = raw_peer(&mut side);
+    let (mut raw, link) = connect_raw_peer(&mut side);
     // Few enough frames to arrive at once: a reset destroys frames in flight.
     for tag in 0..10 {
-        raw.write_all(&frame_bytes(1_000, tag)).unwrap();
+        raw.write_all(&encode_frame(1_000, tag)).unwrap();
     }
     SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
     drop(raw);
     write_until_it_fails(&mut side, link);
-    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
-    assert_eq!(side.frames(link).len(), 10);
+    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(side.received_frames(link).len(), 10);
 }
 
 #[test]
 fn orderly_end_after_a_failed_write_is_closed() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = raw_peer(&mut side);
-    raw.write_all(&frame_bytes(10, 1)).unwrap();
+    let (mut raw, link) = connect_raw_peer(&mut side);
+    raw.write_all(&encode_frame(10, 1)).unwrap();
     drop(raw);
     // The peer's kernel answers the first write with a reset; a later write fails.
     write_until_it_fails(&mut side, link);
-    assert_eq!(until_down(&mut side, link), LinkError::Closed);
-    assert_eq!(side.frames(link).len(), 1);
+    assert_eq!(drive_until_down(&mut side, link), LinkError::Closed);
+    assert_eq!(side.received_frames(link).len(), 1);
 }
 
 #[test]
 fn abort_with_unsent_frames_resets_the_peer() {
     let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
-    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
-    let mut sending = Sending::new(message(1_000_000, 1), payload(1_000_000, 1));
+    let mut sending = Sending::new(make_message(1_000_000, 1), make_payload(1_000_000, 1));
     assert!(!sending.advance(&mut pair.client.transport, out), "more than fits");
     pair.client.transport.close(out, Close::Abort);
-    assert_eq!(pair.client.transport.draining(), 0);
-    assert_eq!(until_down(&mut pair.server, into), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(pair.client.transport.draining_count(), 0);
+    assert_eq!(drive_until_down(&mut pair.server, into), LinkError::System(Errno::ECONNRESET));
 
     // Staged frames are lost as well, although the stream ends between two frames.
-    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
-    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
+    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     pair.client.transport.close(pair.out, Close::Abort);
-    assert_eq!(until_down(&mut pair.server, pair.into), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(drive_until_down(&mut pair.server, pair.into), LinkError::System(Errno::ECONNRESET));
 
     // No frame is lost.
-    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
     pair.client.transport.close(pair.out, Close::Abort);
-    assert_eq!(until_down(&mut pair.server, pair.into), LinkError::Closed);
+    assert_eq!(drive_until_down(&mut pair.server, pair.into), LinkError::Closed);
 }
 
 #[test]
 fn calls_on_an_unknown_link_do_nothing() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let unknown = LinkId(12_345);
-    assert!(side.transport.send_inline(unknown, &message(0, 1), b"").is_err());
-    assert_eq!(side.transport.send(unknown, &message(0, 1), &[]), Sent::Full);
+    assert!(side.transport.send_inline(unknown, &make_message(0, 1), b"").is_err());
+    assert_eq!(side.transport.send(unknown, &make_message(0, 1), &[]), Sent::Full);
     assert_eq!(side.transport.resume(unknown, &[]), Sent::Full);
     side.transport.close(unknown, Close::Drain);
     side.transport.close(unknown, Close::Abort);
-    assert_eq!((side.transport.draining(), side.pass()), (0, 0));
+    assert_eq!((side.transport.draining_count(), side.progress()), (0, 0));
 }
 
 #[test]
 fn reused_link_id_gets_no_old_events() {
-    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
     let address = pair.server.transport.address();
     for round in 0..50 {
         let out = pair.out;
         // The old link has events, marks and staged frames when it is closed.
-        pair.client.transport.send_inline(out, &message(0, round), b"").unwrap();
-        pair.server.transport.send_inline(pair.into, &message(0, round), b"").unwrap();
+        pair.client.transport.send_inline(out, &make_message(0, round), b"").unwrap();
+        pair.server.transport.send_inline(pair.into, &make_message(0, round), b"").unwrap();
         pair.server.transport.flush();
         pair.client.transport.close(out, Close::Abort);
         pair.client.recorder.inboxes.remove(&out);
         let (old_into, mut new_into) = (pair.into, None);
         assert_eq!(pair.client.transport.connect(address), out);
-        pair.until("the connection", |client, _| {
-            client.transport.send_inline(out, &message(1, round), b"x").is_ok()
+        pair.drive_until("the connection", |client, _| {
+            client.transport.send_inline(out, &make_message(1, round), b"x").is_ok()
         });
-        pair.until("the next link", |client, server| {
+        pair.drive_until("the next link", |client, server| {
             new_into = server
                 .recorder
                 .inboxes
                 .iter()
                 .find(|(_, inbox)| {
-                    inbox.down.is_none() && inbox.frames == [(message(1, round), b"x".to_vec())]
+                    inbox.down.is_none() && inbox.frames == [(make_message(1, round), b"x".to_vec())]
                 })
                 .map(|(link, _)| *link);
             client.is_up(out) && new_into.is_some()
         });
-        assert!(pair.client.frames(out).is_empty(), "a frame of the link before");
-        pair.until("the end of the link before", |_, server| {
+        assert!(pair.client.received_frames(out).is_empty(), "a frame of the link before");
+        pair.drive_until("the end of the link before", |_, server| {
             Some(old_into) == new_into || server.inbox(old_into).is_none_or(|inbox| inbox.down.is_some())
         });
         pair.into = new_into.unwrap();
@@ -282,25 +283,25 @@ fn reused_link_id_gets_no_old_events() {
 
 #[test]
 fn stop_accepting_keeps_existing_links() {
-    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
     let address = pair.server.transport.address();
     let waiting = pair.client.transport.connect(address);
     pair.server.transport.stop_accepting();
     pair.server.transport.stop_accepting();
     let late = pair.client.transport.connect(address);
-    pair.until("the others to be refused", |client, _| {
-        client.down(waiting).is_some() && client.down(late).is_some()
+    pair.drive_until("the others to be refused", |client, _| {
+        client.down_error(waiting).is_some() && client.down_error(late).is_some()
     });
-    assert_eq!(pair.client.down(late), Some(&LinkError::System(Errno::ECONNREFUSED)));
-    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    assert_eq!(pair.client.down_error(late), Some(&LinkError::System(Errno::ECONNREFUSED)));
+    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     let into = pair.into;
-    pair.until("a frame", |_, server| server.frames(into).len() == 1);
+    pair.drive_until("a frame", |_, server| server.received_frames(into).len() == 1);
 }
 
 #[test]
 fn port_in_use_is_refused_and_free_after_restart() {
     let provider = TcpProvider::new();
-    let pair = Pair::connected(&provider, "127.0.0.1:0");
+    let pair = Pair::open_connected(&provider, "127.0.0.1:0");
     let address = pair.server.transport.address();
     let wildcard: SocketAddr = ([0, 0, 0, 0], address.port()).into();
     for taken in [address, Address::from(wildcard)] {

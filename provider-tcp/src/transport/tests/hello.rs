@@ -11,11 +11,11 @@ use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 
 use crate::TcpProvider;
 use crate::limits::HALF_OPEN_MAX_LINKS;
-use crate::testing::{Pair, Side, message, until};
+use crate::testing::{Pair, Side, drive_until, make_message};
 
-fn hello_from(address: &str) -> [u8; HELLO_BYTES] {
+fn encode_hello(address: &str) -> [u8; HELLO_BYTES] {
     let address: SocketAddr = address.parse().unwrap();
-    Hello { address: address.into(), instance: 77 }.emit()
+    Hello { address: address.into(), instance: 77 }.to_bytes()
 }
 
 /// Whether the other side has ended this connection. Does not block.
@@ -33,7 +33,7 @@ fn has_ended(stream: &mut TcpStream) -> bool {
 #[test]
 fn link_up_names_address_and_instance_of_the_peer() {
     for bind in ["127.0.0.1:0", "[::1]:0"] {
-        let pair = Pair::connected(&TcpProvider::new(), bind);
+        let pair = Pair::open_connected(&TcpProvider::new(), bind);
         let (client, server) = (&pair.client, &pair.server);
         let at_client = client.inbox(pair.out).unwrap().up;
         assert_eq!(at_client, Some((server.transport.address(), server.instance)));
@@ -50,12 +50,12 @@ fn wildcard_endpoint_is_reachable_at_its_address() {
         let mut server = Side::open(&provider, loopback);
         assert!(client.transport.address().is_specific());
         client.transport.connect(server.transport.address());
-        until("the hello", &mut [&mut client, &mut server], |sides| sides[1].only_link().is_some());
+        drive_until("the hello", &mut [&mut client, &mut server], |sides| sides[1].only_link().is_some());
         let into = server.only_link().unwrap();
         let (peer, _) = server.inbox(into).unwrap().up.unwrap();
         assert_eq!(peer, client.transport.address());
         let back = server.transport.connect(peer);
-        until("the way back", &mut [&mut client, &mut server], |sides| sides[1].is_up(back));
+        drive_until("the way back", &mut [&mut client, &mut server], |sides| sides[1].is_up(back));
         assert_eq!(server.inbox(back).unwrap().up, Some((peer, client.instance)));
     }
 }
@@ -76,19 +76,20 @@ fn hello_and_first_frame_leave_in_one_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let link = side.transport.connect(listener.local_addr().unwrap().into());
     let (mut raw, _) = listener.accept().unwrap();
-    until("the connection", &mut [], |_| {
+    drive_until("the connection", &mut [], |_| {
         side.transport.receive(64, &mut side.recorder);
-        side.transport.send_inline(link, &message(3, 5), b"abc").is_ok()
+        side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
     });
 
-    let mut expected = Hello { address: side.transport.address(), instance: side.instance }.emit().to_vec();
+    let mut expected =
+        Hello { address: side.transport.address(), instance: side.instance }.to_bytes().to_vec();
     let mut head = [0; HEADER_MAX_BYTES];
-    let head_bytes = frame::emit(&message(3, 5), &mut head);
+    let head_bytes = frame::emit(&make_message(3, 5), &mut head);
     expected.extend(&head[..head_bytes]);
     expected.extend(b"abc");
     let mut received = vec![0; expected.len()];
     raw.set_nonblocking(true).unwrap();
-    until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
+    drive_until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
         Ok(count) => {
             assert_eq!(count, received.len(), "more reads than one");
             true
@@ -107,8 +108,8 @@ fn claimed_address_is_checked_against_the_connection() {
     for (claimed, believed) in [("203.0.113.77:100", "127.0.0.1:100"), ("127.0.0.9:100", "127.0.0.9:100")] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
         let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
-        raw.write_all(&hello_from(claimed)).unwrap();
-        until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+        raw.write_all(&encode_hello(claimed)).unwrap();
+        drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
         let link = side.only_link().unwrap();
         let believed: SocketAddr = believed.parse().unwrap();
         assert_eq!(side.inbox(link).unwrap().up, Some((Address::from(believed), 77)), "{claimed}");
@@ -117,16 +118,16 @@ fn claimed_address_is_checked_against_the_connection() {
 
 #[test]
 fn connection_without_hello_is_dropped_unreported() {
-    let mut no_port = hello_from("127.0.0.1:1");
+    let mut no_port = encode_hello("127.0.0.1:1");
     no_port[12] = 0;
     let strangers: [&[u8]; 5] =
-        [b"GET / HTTP/1.1\r\n\r\n", b"\0", &no_port, &hello_from("127.0.0.1:1")[..47], b""];
+        [b"GET / HTTP/1.1\r\n\r\n", b"\0", &no_port, &encode_hello("127.0.0.1:1")[..47], b""];
     for bytes in strangers {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
         let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
         raw.write_all(bytes).unwrap();
         raw.shutdown(std::net::Shutdown::Write).unwrap();
-        until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
+        drive_until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
         assert!(side.recorder.inboxes.is_empty());
         assert!(side.transport.half_open.is_empty());
     }
@@ -137,7 +138,7 @@ fn wrong_first_byte_drops_the_connection() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.write_all(b"G").unwrap();
-    until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
+    drive_until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
 }
 
 #[test]
@@ -147,25 +148,25 @@ fn connect_to_another_service_is_a_protocol_error() {
     let link = side.transport.connect(listener.local_addr().unwrap().into());
     let (mut raw, _) = listener.accept().unwrap();
     raw.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap();
-    until("the end", &mut [&mut side], |sides| sides[0].down(link).is_some());
-    assert_eq!(side.down(link), Some(&LinkError::Protocol("not a homespun endpoint")));
+    drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+    assert_eq!(side.down_error(link), Some(&LinkError::Protocol("not a homespun endpoint")));
     assert_eq!(side.inbox(link).unwrap().up, None);
 }
 
 #[test]
 fn bad_frame_ends_its_own_link_only() {
-    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(pair.server.transport.address().socket_addr()).unwrap();
-    raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
+    raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
     raw.write_all(&[0xff; 64]).unwrap();
     let good = pair.into;
-    pair.until("the bad link to end", |_, server| {
+    pair.drive_until("the bad link to end", |_, server| {
         server.recorder.inboxes.iter().any(|(link, inbox)| *link != good && inbox.down.is_some())
     });
     let bad = *pair.server.recorder.inboxes.keys().find(|link| **link != good).unwrap();
-    assert!(matches!(pair.server.down(bad), Some(LinkError::Protocol(_))));
-    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
-    pair.until("a frame on the good link", |_, server| server.frames(good).len() == 1);
+    assert!(matches!(pair.server.down_error(bad), Some(LinkError::Protocol(_))));
+    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
+    pair.drive_until("a frame on the good link", |_, server| server.received_frames(good).len() == 1);
 }
 
 #[test]
@@ -173,12 +174,12 @@ fn hello_byte_by_byte_is_accepted() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
-    for byte in hello_from("127.0.0.1:100") {
+    for byte in encode_hello("127.0.0.1:100") {
         assert!(side.only_link().is_none());
         raw.write_all(&[byte]).unwrap();
-        side.pass();
+        side.progress();
     }
-    until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
     assert!(side.transport.half_open.is_empty());
 }
 
@@ -189,20 +190,22 @@ fn half_open_limit_drops_the_oldest() {
     let mut silent: Vec<TcpStream> = Vec::new();
     for count in 1..=HALF_OPEN_MAX_LINKS {
         silent.push(TcpStream::connect(address).unwrap());
-        until("it to be accepted", &mut [&mut side], |sides| sides[0].transport.half_open.len() == count);
+        drive_until("it to be accepted", &mut [&mut side], |sides| {
+            sides[0].transport.half_open.len() == count
+        });
     }
     assert!(!has_ended(&mut silent[0]));
     let mut speaking = Vec::new();
     for more in 0..3 {
         let mut raw = TcpStream::connect(address).unwrap();
-        raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
-        until("a connection with a hello", &mut [&mut side], |sides| {
+        raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+        drive_until("a connection with a hello", &mut [&mut side], |sides| {
             sides[0].recorder.inboxes.len() == more + 1
         });
-        until("the oldest to be dropped", &mut [&mut side], |_| has_ended(&mut silent[more]));
+        drive_until("the oldest to be dropped", &mut [&mut side], |_| has_ended(&mut silent[more]));
         assert!(!has_ended(&mut silent[more + 1]));
         silent.push(TcpStream::connect(address).unwrap());
-        until("another silent connection", &mut [&mut side], |sides| {
+        drive_until("another silent connection", &mut [&mut side], |sides| {
             sides[0].transport.half_open.len() == HALF_OPEN_MAX_LINKS
         });
         speaking.push(raw);
@@ -214,7 +217,7 @@ fn stop_accepting_ends_half_open_connections() {
     let mut side = Side::open(&TcpProvider::new(), "[::1]:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     side.transport.stop_accepting();
     assert!(side.transport.half_open.is_empty());
     let mut rest = Vec::new();
@@ -227,23 +230,23 @@ fn stop_accepting_ends_half_open_connections() {
 fn hello_is_answered_only_when_complete() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
-    let hello = hello_from("127.0.0.1:100");
+    let hello = encode_hello("127.0.0.1:100");
     raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
-    until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     raw.set_nonblocking(true).unwrap();
     let mut answer = [0; HELLO_BYTES + 1];
     for _ in 0..100 {
-        side.pass();
+        side.progress();
         assert_eq!(raw.read(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
     }
     raw.write_all(&hello[HELLO_BYTES - 1..]).unwrap();
     let mut count_bytes = 0;
-    until("the answer", &mut [&mut side], |_| {
+    drive_until("the answer", &mut [&mut side], |_| {
         count_bytes += raw.read(&mut answer[count_bytes..]).unwrap_or(0);
         count_bytes >= HELLO_BYTES
     });
     let own = Hello { address: side.transport.address(), instance: side.instance };
-    assert_eq!(answer[..count_bytes], own.emit(), "more than one hello");
+    assert_eq!(answer[..count_bytes], own.to_bytes(), "more than one hello");
 }
 
 #[test]
@@ -253,12 +256,12 @@ fn link_accepted_without_hello_never_comes_up() {
     let mut server = Side::open(&provider, "127.0.0.1:0");
     let link = client.transport.connect(server.transport.address());
     // The client has made no pass since, so its hello was not written.
-    until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
-    until("a frame to be taken", &mut [&mut client], |sides| {
-        sides[0].transport.send_inline(link, &message(3, 1), b"abc").is_ok()
+    drive_until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
+    drive_until("a frame to be taken", &mut [&mut client], |sides| {
+        sides[0].transport.send_inline(link, &make_message(3, 1), b"abc").is_ok()
     });
-    client.pass();
+    client.progress();
     server.transport.stop_accepting();
-    until("the end of the link", &mut [&mut client], |sides| sides[0].down(link).is_some());
+    drive_until("the end of the link", &mut [&mut client], |sides| sides[0].down_error(link).is_some());
     assert_eq!(client.inbox(link).unwrap().up, None, "up at the client, and never at the server");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::over_loopback::{PASSES_MAX, SIZES, pattern};
-use super::super::rma::access;
+use super::super::rma::rma_request;
 use super::*;
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
@@ -27,7 +27,7 @@ impl Node {
         }
     }
 
-    fn pass(&mut self) {
+    fn progress(&mut self) {
         self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
         self.engine.transmit(&mut self.transport, &mut self.sink);
         self.transport.flush();
@@ -53,53 +53,53 @@ impl Node {
     fn send(&mut self, message: Vec<u8>, context: u64) {
         let to = self.engine.connected_peer().unwrap().unwrap();
         let source = Source::owned(Bytes::from(message));
-        let request = SendRequest { source, level: Level::Delivery, ..send_to(to, b"", context) };
+        let request = SendRequest { source, level: Level::Delivery, ..send_request(to, b"", context) };
         let Node { engine, transport, sink } = self;
         engine.post_send(request, transport, sink).unwrap();
         transport.flush();
     }
 
     /// What has happened to the connection, once something has.
-    fn event(&mut self) -> ConnectionEvent {
+    fn take_event(&mut self) -> ConnectionReport {
         self.sink.events.remove(0)
     }
 }
 
 /// Makes passes over all nodes in turn until `done`.
-fn pump(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
+fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     for _ in 0..PASSES_MAX {
         if done(nodes) {
             return;
         }
-        nodes.iter_mut().for_each(|node| node.pass());
+        nodes.iter_mut().for_each(|node| node.progress());
     }
     panic!("no end in sight");
 }
 
 /// Until something has happened to the connections of these.
-fn pump_events(nodes: &mut [&mut Node], of: &[usize]) {
-    pump(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
+fn progress_until_events(nodes: &mut [&mut Node], of: &[usize]) {
+    progress_until(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
 }
 
 /// A requester and the endpoint that has accepted it.
-fn pair(network: &Network, seed: u64) -> (Node, Node) {
+fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
     let mut listener = Node::open(network, 1, EndpointRole::Passive);
     let mut requester = Node::open(network, 2, EndpointRole::Connected);
     let mut acceptor = Node::open(network, 3, EndpointRole::Connected);
     listener.engine.listen(Some(4)).unwrap();
     let (asks, answers) = (pattern(seed, 256), pattern(!seed, (seed % 257) as usize));
     requester.connect(listener.transport.address(), seed, &asks);
-    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
-    let ConnectionEvent::Requested(request) = listener.event() else { panic!("it was asked") };
+    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
+    let ConnectionReport::Requested(request) = listener.take_event() else { panic!("it was asked") };
     assert_eq!((&*request.data, request.from.address), (&asks[..], requester.transport.address()));
     listener.engine.begin_accepting(request.id);
     acceptor.accept(&request, &answers);
-    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
-    assert_eq!(requester.event(), ConnectionEvent::Connected { data: answers.into() });
-    assert_eq!(acceptor.event(), ConnectionEvent::Connected { data: Box::default() });
-    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
-    assert_eq!(acceptor.event(), ConnectionEvent::Confirmed);
-    listener.engine.settle(request.id, &mut listener.transport, &mut listener.sink);
+    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
+    assert_eq!(requester.take_event(), ConnectionReport::Connected { data: answers.into() });
+    assert_eq!(acceptor.take_event(), ConnectionReport::Connected { data: Box::default() });
+    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
+    assert_eq!(acceptor.take_event(), ConnectionReport::Confirmed);
+    listener.engine.settle_request(request.id, &mut listener.transport, &mut listener.sink);
     (requester, acceptor)
 }
 
@@ -107,41 +107,46 @@ fn pair(network: &Network, seed: u64) -> (Node, Node) {
 fn connection_carries_messages_and_rma_until_shutdown() {
     for seed in 0..20 {
         let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = pair(&network, seed);
+        let (mut a, mut b) = connect_pair(&network, seed);
         let access_rights = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = RegionAttr { key: 7, access: access_rights, base_address: 0 };
         let region: Arc<Region> = b.engine.target.regions().add(Region::owned(8, attr).unwrap()).unwrap();
         for (context, len) in (0..).zip(SIZES) {
             a.send(pattern(context, len), context);
-            b.engine.post_receive(receive(len, 100 + context), &mut b.sink).unwrap();
+            b.engine.post_receive(receive_request(len, 100 + context), &mut b.sink).unwrap();
             b.send(pattern(context, len), 200 + context);
-            a.engine.post_receive(receive(len, 300 + context), &mut a.sink).unwrap();
+            a.engine.post_receive(receive_request(len, 300 + context), &mut a.sink).unwrap();
         }
         let to = a.engine.connected_peer().unwrap().unwrap();
         let local = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"directly")), data: None };
-        let request = RmaRequest { key: 7, address: 0, ..access(to, local, 99) };
+        let request = RmaRequest { key: 7, address: 0, ..rma_request(to, local, 99) };
         a.engine.post_rma(request, &mut a.transport, &mut a.sink).unwrap();
         a.transport.flush();
-        pump(&mut [&mut a, &mut b], |nodes| {
+        progress_until(&mut [&mut a, &mut b], |nodes| {
             nodes[0].sink.ended.len() == 2 * SIZES.len() + 1 && nodes[1].sink.ended.len() == 2 * SIZES.len()
         });
-        assert!(a.sink.take().iter().all(Result::is_ok) && b.sink.take().iter().all(Result::is_ok));
+        assert!(
+            a.sink.take_ended().iter().all(Result::is_ok) && b.sink.take_ended().iter().all(Result::is_ok)
+        );
         let mut written = [0; 8];
         region.read_at(0, &mut written).unwrap();
         assert_eq!(&written, b"directly");
         // What was sent before the end arrives before it.
         let to = b.engine.connected_peer().unwrap().unwrap();
-        b.engine.post_send(send_to(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
+        b.engine.post_send(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
         let was_taken = !b.sink.ended.is_empty();
         b.shutdown();
         if seed % 2 == 0 {
             a.shutdown();
         }
-        pump_events(&mut [&mut a, &mut b], &[0, 1]);
-        assert_eq!((a.event(), b.event()), (ConnectionEvent::Shutdown, ConnectionEvent::Shutdown));
+        progress_until_events(&mut [&mut a, &mut b], &[0, 1]);
+        assert_eq!(
+            (a.take_event(), b.take_event()),
+            (ConnectionReport::Shutdown, ConnectionReport::Shutdown)
+        );
         if seed % 2 == 1 && was_taken {
-            a.engine.post_receive(receive(16, 2), &mut a.sink).unwrap();
-            assert_eq!(received(&a.sink.ended[0]), b"last words", "seed {seed}");
+            a.engine.post_receive(receive_request(16, 2), &mut a.sink).unwrap();
+            assert_eq!(received_bytes(&a.sink.ended[0]), b"last words", "seed {seed}");
         }
     }
 }
@@ -160,8 +165,8 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
         let mut connected = [false; 2];
         let mut ended = [false; 2];
         for _ in 0..PASSES_MAX {
-            [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::pass);
-            if let Some(ConnectionEvent::Requested(asked)) = listener.sink.events.pop() {
+            [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::progress);
+            if let Some(ConnectionReport::Requested(asked)) = listener.sink.events.pop() {
                 listener.engine.begin_accepting(asked.id);
                 acceptor.accept(&asked, b"welcome");
                 request = Some(asked);
@@ -169,10 +174,10 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
             for (n, node) in [&mut requester, &mut acceptor].into_iter().enumerate() {
                 for event in node.sink.events.drain(..) {
                     match event {
-                        ConnectionEvent::Connected { .. } => connected[n] = true,
-                        ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown => ended[n] = true,
-                        ConnectionEvent::Confirmed => assert!(n == 1 && connected[1]),
-                        ConnectionEvent::Requested(_) | ConnectionEvent::Withdrawn(_) => {
+                        ConnectionReport::Connected { .. } => connected[n] = true,
+                        ConnectionReport::Failed(_) | ConnectionReport::Shutdown => ended[n] = true,
+                        ConnectionReport::Confirmed => assert!(n == 1 && connected[1]),
+                        ConnectionReport::Requested(_) | ConnectionReport::Withdrawn(_) => {
                             panic!("only the listener gets requests")
                         }
                     }
@@ -182,7 +187,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
             if (connected[1] || ended[1])
                 && let Some(request) = request.take()
             {
-                listener.engine.settle(request.id, &mut listener.transport, &mut listener.sink);
+                listener.engine.settle_request(request.id, &mut listener.transport, &mut listener.sink);
             }
             let acceptor_is_fresh = !connected[1] && !ended[1];
             if ended[0] && (ended[1] || acceptor_is_fresh && request.is_none()) {
@@ -213,39 +218,39 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
         let to = nodes[0].transport.address();
         nodes[1].connect(to, stage, b"please");
         let mut is_accepting = None;
-        let mut events: [Vec<ConnectionEvent>; 3] = Default::default();
+        let mut events: [Vec<ConnectionReport>; 3] = Default::default();
         for turn in 0..500 {
             if turn == stage {
                 network.kill(nodes[victim].transport.address());
             }
             let turns = turn as usize;
             if turns % 3 != victim || turn < stage {
-                nodes[turns % 3].pass();
+                nodes[turns % 3].progress();
             }
             for (node, events) in nodes.iter_mut().zip(&mut events) {
                 events.append(&mut node.sink.events);
             }
             if is_accepting.is_none()
-                && let Some(ConnectionEvent::Requested(request)) = events[0].first().cloned()
+                && let Some(ConnectionReport::Requested(request)) = events[0].first().cloned()
                 && (victim != 2 || turn < stage)
             {
                 nodes[2].accept(&request, b"");
                 is_accepting = Some(request);
             }
             let is_settled =
-                events[2].iter().any(|event| !matches!(event, ConnectionEvent::Connected { .. }))
+                events[2].iter().any(|event| !matches!(event, ConnectionReport::Connected { .. }))
                     || victim == 2 && turn >= stage;
             if is_settled && let Some(request) = &is_accepting {
                 let Node { engine, transport, sink } = &mut nodes[0];
-                engine.settle(request.id, transport, sink);
+                engine.settle_request(request.id, transport, sink);
             }
         }
-        let ends = |events: &[ConnectionEvent]| {
-            matches!(events.last(), Some(ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown))
+        let ends = |events: &[ConnectionReport]| {
+            matches!(events.last(), Some(ConnectionReport::Failed(_) | ConnectionReport::Shutdown))
         };
         let both_connected = events[1..]
             .iter()
-            .all(|events| matches!(events.first(), Some(ConnectionEvent::Connected { .. })));
+            .all(|events| matches!(events.first(), Some(ConnectionReport::Connected { .. })));
         let is_fine = match victim {
             // Once both are connected, the passive endpoint is not needed any more.
             0 => both_connected || ends(&events[1]) && (is_accepting.is_none() || ends(&events[2])),

@@ -92,7 +92,7 @@ struct Posted {
 
 impl Posted {
     /// Where a message goes. `None` if it goes elsewhere, and with it whether the receive ends.
-    fn take(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
+    fn place_message(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
         let Some((begin, min_free)) = self.buffer else { return (Some((0, len.min(self.len))), true) };
         let aligned = (base + begin).next_multiple_of(MULTI_RECV_ALIGN_BYTES) - base;
         let at = if aligned + len <= self.len { aligned } else { begin };
@@ -134,12 +134,12 @@ struct World {
 }
 
 /// Byte `at` of a message.
-fn byte(message: usize, at: usize) -> u8 {
+fn message_byte(message: usize, at: usize) -> u8 {
     (message * 31 + at) as u8
 }
 
-fn payload(message: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| byte(message, at)).collect()
+fn message_payload(message: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| message_byte(message, at)).collect()
 }
 
 impl World {
@@ -161,35 +161,35 @@ impl World {
         for sender in 0..SENDERS {
             world.links.push(LinkId(sender as u32));
             world.lines.push(Line::default());
-            world.connect(sender, 1);
-            let peer = world.engine.peer(address(sender as u16 + 10));
+            world.bring_link_up(sender, 1);
+            let peer = world.engine.intern_peer(address(sender as u16 + 10));
             world.peers.push(peer);
         }
         world
     }
 
-    fn connect(&mut self, sender: usize, instance: u64) {
+    fn bring_link_up(&mut self, sender: usize, instance: u64) {
         let peer = address(sender as u16 + 10);
-        self.engine.arrivals(&mut self.sink).link(self.links[sender], LinkEvent::Up { peer, instance });
+        self.engine.arrivals(&mut self.sink).link_event(self.links[sender], LinkEvent::Up { peer, instance });
     }
 
-    fn run(&mut self, step: Step) {
+    fn run_step(&mut self, step: Step) {
         match step {
-            Step::PostBuffer { len, min_free, from } => self.post(len, Some((0, min_free)), from),
-            Step::PostPlain { len, from } => self.post(len, None, from),
-            Step::Send { sender, len, begun } => self.send(sender, len, begun),
-            Step::Offer { sender, len, is_pulled } => self.offer(sender, len, is_pulled),
-            Step::GoOn { sender, count } => self.go_on(sender, count),
+            Step::PostBuffer { len, min_free, from } => self.post_receive(len, Some((0, min_free)), from),
+            Step::PostPlain { len, from } => self.post_receive(len, None, from),
+            Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
+            Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
+            Step::GoOn { sender, count } => self.continue_frame(sender, count),
             // What the model does not know of: which of them come first.
-            Step::Break { .. } | Step::Cancel { .. } if self.engine.reception.keeps_untagged_aside() => {}
-            Step::Break { sender } => self.break_off(sender),
-            Step::Cancel { place } => self.cancel(place),
-            Step::Transmit => self.transmit(),
-            Step::Read { count } => self.read(count),
+            Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
+            Step::Break { sender } => self.break_link(sender),
+            Step::Cancel { place } => self.cancel_posted(place),
+            Step::Transmit => self.transmit_and_collect(),
+            Step::Read { count } => self.read_completions(count),
         }
     }
 
-    fn post(&mut self, len: usize, buffer: Option<(usize, usize)>, from: Option<usize>) {
+    fn post_receive(&mut self, len: usize, buffer: Option<(usize, usize)>, from: Option<usize>) {
         let memory = BytesMut::zeroed(len);
         let context = self.receives.len() as u64;
         self.receives.push((memory.as_ptr().addr(), buffer.is_some()));
@@ -197,7 +197,7 @@ impl World {
         let request = ReceiveRequest {
             destination: Destination::owned(memory),
             criteria: Criteria { source, ..Criteria::any() },
-            ..receive(0, context)
+            ..receive_request(0, context)
         };
         match buffer {
             Some((_, min_free)) => {
@@ -209,20 +209,20 @@ impl World {
         let mut waiting = std::mem::take(&mut self.unexpected);
         waiting.retain(|message| {
             let is_posted = self.posted.last().is_some_and(|posted| posted.context == context);
-            !(is_posted && self.offer_to(self.posted.len() - 1, *message))
+            !(is_posted && self.offer_to_receive(self.posted.len() - 1, *message))
         });
         self.unexpected = waiting;
     }
 
     /// The model: offers a message to a posted receive. Returns whether it is there now.
-    fn offer_to(&mut self, at: usize, message: usize) -> bool {
+    fn offer_to_receive(&mut self, at: usize, message: usize) -> bool {
         let Sent { sender, len, .. } = self.messages[message];
         let posted = &mut self.posted[at];
         if posted.from.is_some_and(|from| from != sender) {
             return false;
         }
         let context = posted.context;
-        let (place, ends) = posted.take(self.receives[context as usize].0, len);
+        let (place, ends) = posted.place_message(self.receives[context as usize].0, len);
         if ends {
             self.posted.remove(at);
         }
@@ -231,13 +231,13 @@ impl World {
     }
 
     /// The model: a message is there.
-    fn matched(&mut self, sender: usize, len: usize) -> usize {
+    fn model_arrival(&mut self, sender: usize, len: usize) -> usize {
         let message = self.messages.len();
         self.messages.push(Sent { sender, len, place: None });
         let mut at = 0;
         while at < self.posted.len() {
             let before = self.posted.len();
-            if self.offer_to(at, message) {
+            if self.offer_to_receive(at, message) {
                 return message;
             }
             // One that ended without taking it is gone.
@@ -247,22 +247,22 @@ impl World {
         message
     }
 
-    fn header(&self, message: usize) -> Message {
+    fn message_header(&self, message: usize) -> Message {
         let len_bytes = self.messages[message].len as u64;
         Message { data: Some(message as u64), ..Message::of_len(len_bytes) }
     }
 
-    fn send(&mut self, sender: usize, len: usize, begun: Option<usize>) {
+    fn deliver_message(&mut self, sender: usize, len: usize, begun: Option<usize>) {
         if self.lines[sender].current.is_some() {
             return;
         }
-        let message = self.matched(sender, len);
-        let header = Header::Message(self.header(message));
-        let bytes = payload(message, len);
+        let message = self.model_arrival(sender, len);
+        let header = Header::Message(self.message_header(message));
+        let bytes = message_payload(message, len);
         let mut arrivals = self.engine.arrivals(&mut self.sink);
         match begun.filter(|begun| *begun < len) {
             Some(begun) => {
-                arrivals.begin(self.links[sender], &header);
+                arrivals.frame_begun(self.links[sender], &header);
                 arrivals.chunk(self.links[sender], &bytes[..begun]);
                 self.lines[sender].current = Some((message, begun));
             }
@@ -270,28 +270,28 @@ impl World {
         }
     }
 
-    fn offer(&mut self, sender: usize, len: usize, is_pulled: bool) {
+    fn deliver_offer(&mut self, sender: usize, len: usize, is_pulled: bool) {
         if self.lines[sender].current.is_some() {
             return;
         }
-        let message = self.matched(sender, len);
+        let message = self.model_arrival(sender, len);
         // All pulls read the same memory, so only one message can be pulled.
         let is_pulled = is_pulled && self.lines.iter().all(|line| line.pullable.is_empty());
         let remote = if is_pulled { REMOTE } else { b"" };
         let header = Header::Request {
-            message: self.header(message),
+            message: self.message_header(message),
             op: message as u64,
             remote_bytes: remote.len() as u8,
         };
         if is_pulled {
-            self.transport.memory = payload(message, len);
+            self.transport.memory = message_payload(message, len);
             self.lines[sender].pullable.push(message);
         }
         self.engine.arrivals(&mut self.sink).frame(self.links[sender], &header, remote);
     }
 
     /// Sees what the engine asks for, and what it is done with.
-    fn transmit(&mut self) {
+    fn transmit_and_collect(&mut self) {
         self.engine.transmit(&mut self.transport, &mut self.sink);
         for (link, header, _) in self.transport.sent.drain(..) {
             let line = &mut self.lines[link.0 as usize % SENDERS];
@@ -303,7 +303,7 @@ impl World {
         }
     }
 
-    fn go_on(&mut self, sender: usize, count: usize) {
+    fn continue_frame(&mut self, sender: usize, count: usize) {
         let line = &mut self.lines[sender];
         let mut arrivals = self.engine.arrivals(&mut self.sink);
         let link = self.links[sender];
@@ -316,23 +316,23 @@ impl World {
                 if len_bytes == 0 {
                     return arrivals.frame(link, &header, &[]);
                 }
-                arrivals.begin(link, &header);
+                arrivals.frame_begun(link, &header);
                 (message, 0)
             }
         };
         let len = self.messages[message].len;
         let to = len.min(from + count);
         // Half of it by way of the space that the engine gives, as far as there is one.
-        let bytes = &payload(message, len)[from..to];
+        let bytes = &message_payload(message, len)[from..to];
         let mut placed = 0;
         if count.is_multiple_of(2) {
-            for space in &mut arrivals.space(link) {
+            for space in &mut arrivals.payload_space(link) {
                 let piece = space.len().min(bytes.len() - placed);
                 space[..piece].copy_from_slice(&bytes[placed..placed + piece]);
                 placed += piece;
             }
             if placed > 0 {
-                arrivals.placed(link, placed);
+                arrivals.bytes_placed(link, placed);
             }
         }
         if placed < bytes.len() {
@@ -341,10 +341,10 @@ impl World {
         self.lines[sender].current = (to < len).then_some((message, to));
     }
 
-    fn break_off(&mut self, sender: usize) {
+    fn break_link(&mut self, sender: usize) {
         let line = std::mem::take(&mut self.lines[sender]);
-        let lost: Vec<usize> = self.lost_with(sender, &line);
-        self.engine.arrivals(&mut self.sink).link(self.links[sender], LinkEvent::Down(RESET));
+        let lost: Vec<usize> = self.unfinished_messages(sender, &line);
+        self.engine.arrivals(&mut self.sink).link_event(self.links[sender], LinkEvent::Down(RESET));
         for message in lost {
             match self.messages[message].place.take() {
                 Some(_) => self.broken += 1,
@@ -354,12 +354,13 @@ impl World {
         self.posted.retain(|posted| posted.from != Some(sender));
         let instance = self.links[sender].0 as u64 + 2;
         self.links[sender] = LinkId(self.links[sender].0 + SENDERS as u32);
-        self.connect(sender, instance);
+        self.bring_link_up(sender, instance);
     }
 
     /// The messages of a sender of which something is still to come.
-    fn lost_with(&self, sender: usize, line: &Line) -> Vec<usize> {
-        let fetched = self.engine.reception.offers(self.links[sender]).into_iter().map(|op| op as usize);
+    fn unfinished_messages(&self, sender: usize, line: &Line) -> Vec<usize> {
+        let fetched =
+            self.engine.receive_side.offered_ops(self.links[sender]).into_iter().map(|op| op as usize);
         let mid_message = line.current.map(|(message, _)| message).into_iter();
         let mut lost: Vec<usize> = fetched.chain(mid_message).collect();
         lost.sort_unstable();
@@ -367,43 +368,43 @@ impl World {
         lost
     }
 
-    fn cancel(&mut self, place: usize) {
+    fn cancel_posted(&mut self, place: usize) {
         if place < self.posted.len() {
             let posted = self.posted.remove(place);
             self.engine.cancel(posted.context, &mut self.sink).unwrap();
         }
     }
 
-    fn read(&mut self, count: usize) {
+    fn read_completions(&mut self, count: usize) {
         self.sink.room += count;
         self.engine.deliver_held(&mut self.sink);
     }
 
     /// Lets everything that is on its way arrive, and ends what is still posted.
-    fn finish(&mut self) {
-        self.read(1 << 20);
+    fn finish_and_cancel_all(&mut self) {
+        self.read_completions(1 << 20);
         for _ in 0..400 {
-            self.transmit();
-            (0..SENDERS).for_each(|sender| self.go_on(sender, 50));
+            self.transmit_and_collect();
+            (0..SENDERS).for_each(|sender| self.continue_frame(sender, 50));
             self.engine.deliver_held(&mut self.sink);
         }
         while !self.posted.is_empty() {
-            self.cancel(0);
+            self.cancel_posted(0);
         }
         assert_eq!(self.engine.outstanding_receives(), 0);
     }
 
     /// Where an entry's memory lies within that of its receive.
-    fn offset(&self, context: u64, bytes: &[u8]) -> usize {
+    fn offset_in_receive(&self, context: u64, bytes: &[u8]) -> usize {
         bytes.as_ptr().addr() - self.receives[context as usize].0
     }
 
-    fn check(&self) {
+    fn check_completions(&self) {
         let mut places: Vec<Option<(u64, usize, usize)>> = vec![None; self.messages.len()];
         let mut releases = vec![0; self.receives.len()];
         let mut broken = 0;
         for ended in &self.sink.ended {
-            let (Ok(completion) | Err(Failure { completion, .. })) = ended;
+            let (Ok(completion) | Err(FailedOperation { completion, .. })) = ended;
             let context = completion.context;
             let (_, is_buffer) = self.receives[context as usize];
             assert_eq!(releases[context as usize], 0, "nothing comes after the release of {context}");
@@ -420,13 +421,13 @@ impl World {
                 continue;
             }
             let message = completion.data as usize;
-            let (_, _, bytes) = told(ended);
+            let (_, _, bytes) = describe_ended(ended);
             let sent = &self.messages[message];
-            assert_eq!(bytes, &payload(message, sent.len)[..bytes.len()]);
+            assert_eq!(bytes, &message_payload(message, sent.len)[..bytes.len()]);
             assert_eq!(completion.source, Some(self.peers[sent.sender]));
             assert_eq!(bytes.len() < sent.len, error.is_some(), "cut short, or not");
             assert!(places[message].is_none(), "a message is received once");
-            places[message] = Some((context, self.offset(context, bytes), bytes.len()));
+            places[message] = Some((context, self.offset_in_receive(context, bytes), bytes.len()));
         }
         // Where a buffer has no room, an empty place has no address of its own.
         let simple = |place: Option<(u64, usize, usize)>| {
@@ -448,9 +449,9 @@ proptest! {
     ) {
         let mut world = World::new(room);
         for step in steps {
-            world.run(step);
+            world.run_step(step);
         }
-        world.finish();
-        world.check();
+        world.finish_and_cancel_all();
+        world.check_completions();
     }
 }

@@ -8,32 +8,32 @@ const CANCELLED: OperationError = OperationError::Cancelled;
 #[test]
 fn partial_receive_of_leaving_member_fails_at_another() {
     let (shared, mut first, mut second) = two_members();
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(6));
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(6));
     second.engine.arrivals(&mut second.sink).chunk(LINK, b"ab");
     second.engine.leave_shared_receiver(&mut second.sink);
-    assert_eq!(shared.take_news(), [first.id]);
-    first.pass();
-    assert_eq!(first.ended(), [(1, Err(OperationError::Cancelled))]);
+    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    first.progress();
+    assert_eq!(first.take_ended(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
     // The rest of it still comes, while the endpoint lingers.
     second.engine.arrivals(&mut second.sink).chunk(LINK, b"cdef");
-    second.frame(&untagged(3), b"two");
-    second.pass();
-    assert!(second.ended().is_empty() && second.transport.closed.is_empty());
+    second.receive_frame(&untagged_header(3), b"two");
+    second.progress();
+    assert!(second.take_ended().is_empty() && second.transport.closed.is_empty());
 }
 
 #[test]
 fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
     let (shared, mut first, mut second) = two_members();
     let only = Some(address(2));
-    shared.post_receive(only, receive(8, 1)).unwrap();
-    first.lose(LINK);
+    shared.post_receive(only, receive_request(8, 1)).unwrap();
+    first.lose_link(LINK);
     drop(second.engine);
-    second.sink.take();
-    assert_eq!(shared.take_news(), [first.id]);
-    first.pass();
-    assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))]);
+    second.sink.take_ended();
+    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    first.progress();
+    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(RESET)))]);
 }
 
 #[test]
@@ -41,39 +41,39 @@ fn leaving_member_drops_its_messages_and_claims() {
     let (shared, mut first, mut second) = two_members();
     for tag in [None, Some(4)] {
         let message = Message { tag, ..Message::of_len(3) };
-        second.frame(&Header::Message(message), b"two");
+        second.receive_frame(&Header::Message(message), b"two");
     }
     let claim = PeekRequest { tagged: true, criteria: Criteria::any(), context: 9, then: PeekAction::Claim };
     shared.peek(None, claim).unwrap();
     second.engine.leave_shared_receiver(&mut second.sink);
     drop(second);
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive(8, 9) }).unwrap();
-    first.pass();
-    assert_eq!(first.ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
-    first.frame(&untagged(3), b"one");
-    assert_eq!(first.ended(), [(1, Ok(b"one".to_vec()))]);
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive_request(8, 9) }).unwrap();
+    first.progress();
+    assert_eq!(first.take_ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
+    first.receive_frame(&untagged_header(3), b"one");
+    assert_eq!(first.take_ended(), [(1, Ok(b"one".to_vec()))]);
     drop(first);
-    assert!(shared.is_budget_free(BUDGET_BYTES as u64));
+    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
 }
 
 #[test]
 fn engine_that_has_left_keeps_its_peer() {
     let (shared, _, mut second) = two_members();
     second.transport.pulls.push_back(Pull::Refused);
-    shared.post_receive(None, receive(64, 1)).unwrap();
-    second.offer(3, 10);
-    second.frame(&awaiting(1, Awaits::Arrival), b"x");
+    shared.post_receive(None, receive_request(64, 1)).unwrap();
+    second.receive_offer(3, 10);
+    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"x");
     second.engine.transmit(&mut second.transport, &mut second.sink);
-    assert!(headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
-    second.frame(&awaiting(1, Awaits::Arrival), b"y");
+    assert!(sent_headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
+    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
     // What was asked for comes, and messages that nothing will acknowledge.
-    second.frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
-    second.frame(&awaiting(1, Awaits::Arrival), b"z");
-    second.pass();
+    second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
+    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
+    second.progress();
     assert!(second.transport.closed.is_empty());
-    let told = headers_from(&second.transport, 0);
+    let told = sent_headers_from(&second.transport, 0);
     let acks: Vec<_> = told.iter().filter(|header| matches!(header, Header::Ack { .. })).collect();
     assert_eq!(acks, [&Header::Ack { received: 1 }, &Header::Ack { received: 2 }]);
 }
@@ -84,65 +84,65 @@ fn receives_that_wait_for_their_turn_fail_at_another_member() {
     let (mut first, mut second) = (Member::join(&shared), Member::connected(&shared, true));
     for context in 1..=3 {
         let signalled = if context == 3 { Signalled::No } else { Signalled::Yes };
-        shared.post_receive(None, ReceiveRequest { signalled, ..receive(8, context) }).unwrap();
+        shared.post_receive(None, ReceiveRequest { signalled, ..receive_request(8, context) }).unwrap();
     }
-    second.offer(3, 5);
-    second.frame(&untagged(3), b"two");
-    second.frame(&untagged(6), b"silent");
-    assert!(second.ended().is_empty(), "the first of them is fetched");
+    second.receive_offer(3, 5);
+    second.receive_frame(&untagged_header(3), b"two");
+    second.receive_frame(&untagged_header(6), b"silent");
+    assert!(second.take_ended().is_empty(), "the first of them is fetched");
     second.engine.leave_shared_receiver(&mut second.sink);
-    assert_eq!(shared.take_news(), [first.id]);
-    first.pass();
-    assert_eq!(first.ended(), [1, 2, 3].map(|context| (context, Err(CANCELLED))));
+    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    first.progress();
+    assert_eq!(first.take_ended(), [1, 2, 3].map(|context| (context, Err(CANCELLED))));
     assert_eq!(first.sink.counted, [(CounterEvents::RECV, false); 3]);
     drop(first);
-    assert!(shared.is_budget_free(BUDGET_BYTES as u64));
+    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
 }
 
 #[test]
 fn messages_kept_aside_are_lost_with_their_member() {
     let shared = SharedReceiver::new(3, BUDGET_BYTES);
     let (mut first, mut second) = (Member::join(&shared), Member::connected(&shared, false));
-    shared.post_multi_receive(None, receive(64, 5), 1).unwrap();
-    second.offer(3, 5);
-    second.frame(&untagged(3), b"two");
-    second.frame(&untagged(3), b"due");
-    second.offer(4, 5);
-    second.frame(&untagged(5), b"aside");
+    shared.post_multi_receive(None, receive_request(64, 5), 1).unwrap();
+    second.receive_offer(3, 5);
+    second.receive_frame(&untagged_header(3), b"two");
+    second.receive_frame(&untagged_header(3), b"due");
+    second.receive_offer(4, 5);
+    second.receive_frame(&untagged_header(5), b"aside");
     second.engine.leave_shared_receiver(&mut second.sink);
-    first.pass();
+    first.progress();
     let cancelled = (5, Err(CANCELLED));
-    assert_eq!(first.ended(), [cancelled.clone(), cancelled.clone(), cancelled.clone()]);
+    assert_eq!(first.take_ended(), [cancelled.clone(), cancelled.clone(), cancelled.clone()]);
     // The buffer is there for others.
-    first.frame(&untagged(3), b"one");
-    assert_eq!(first.ended(), [(5, Ok(b"one".to_vec()))]);
+    first.receive_frame(&untagged_header(3), b"one");
+    assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
     assert!(shared.cancel(5));
-    first.pass();
-    assert_eq!(first.ended(), [cancelled], "it is released");
+    first.progress();
+    assert_eq!(first.take_ended(), [cancelled], "it is released");
     drop(first);
-    assert!(shared.is_budget_free(BUDGET_BYTES as u64));
+    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
 }
 
 #[test]
 fn leaving_member_gives_its_room_to_others() {
     const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
-    first.offer(3, LARGE_BYTES);
+    first.receive_offer(3, LARGE_BYTES);
     // There is no room for the payload of this offer, and no credit when it is time to give some.
-    second.offer(3, 4 * CREDIT_INITIAL_BYTES);
+    second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     let half = vec![0; CREDIT_INITIAL_BYTES as usize / 2];
-    second.frame(&untagged(half.len() as u64), &half);
+    second.receive_frame(&untagged_header(half.len() as u64), &half);
     for member in [&mut first, &mut second] {
         member.transport.memory = vec![7; BUDGET_BYTES];
-        member.pass();
+        member.progress();
     }
-    shared.take_news();
+    shared.take_members_with_mail();
     assert!(second.transport.pulled.is_empty() && second.transport.sent.is_empty());
     first.engine.leave_shared_receiver(&mut first.sink);
-    assert_eq!(shared.take_news(), [second.id], "it may be asleep");
-    second.pass();
+    assert_eq!(shared.take_members_with_mail(), [second.id], "it may be asleep");
+    second.progress();
     assert!(!second.transport.pulled.is_empty());
-    let told = headers_from(&second.transport, 0);
+    let told = sent_headers_from(&second.transport, 0);
     assert!(told.iter().any(|header| matches!(header, Header::Credit { .. })), "{told:?}");
 }
 
@@ -150,17 +150,17 @@ fn leaving_member_gives_its_room_to_others() {
 fn leaving_member_gives_its_room_to_offers_behind_many() {
     let (shared, mut first, mut second) = two_members();
     let large_bytes = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
-    first.offer(3, large_bytes);
+    first.receive_offer(3, large_bytes);
     // No room comes for the first of them.
     for op in 0..2 * DEFERRED_STEP_MAX_FETCHES as u64 {
-        second.offer(op, BUDGET_BYTES as u64);
+        second.receive_offer(op, BUDGET_BYTES as u64);
     }
-    second.offer(100, large_bytes);
-    shared.take_news();
+    second.receive_offer(100, large_bytes);
+    shared.take_members_with_mail();
     first.engine.leave_shared_receiver(&mut first.sink);
-    assert_eq!(shared.take_news(), [second.id]);
+    assert_eq!(shared.take_members_with_mail(), [second.id]);
     second.transport.memory = vec![7; BUDGET_BYTES];
-    second.pass();
+    second.progress();
     assert!(!second.transport.pulled.is_empty());
 }
 
@@ -171,28 +171,31 @@ fn post_gives_the_room_of_the_message_that_it_takes_to_others() {
     for member in [&mut first, &mut second] {
         member.transport.memory = vec![7; BUDGET_BYTES];
     }
-    first.offer(3, LARGE_BYTES);
+    first.receive_offer(3, LARGE_BYTES);
     while first.engine.wants_pass() {
-        first.pass();
+        first.progress();
     }
     let pulled_bytes: usize = first.transport.pulled.iter().map(|(_, _, len_bytes)| len_bytes).sum();
     assert_eq!(pulled_bytes, LARGE_BYTES as usize);
     // There is no room for the payload of this offer.
-    second.offer(3, 4 * CREDIT_INITIAL_BYTES);
-    second.pass();
-    shared.take_news();
+    second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
+    second.progress();
+    shared.take_members_with_mail();
     assert!(second.transport.pulled.is_empty());
-    shared.post_receive(None, receive(LARGE_BYTES as usize, 1)).unwrap();
-    assert!(shared.take_news().contains(&second.id), "it may be asleep");
-    second.pass();
+    shared.post_receive(None, receive_request(LARGE_BYTES as usize, 1)).unwrap();
+    assert!(shared.take_members_with_mail().contains(&second.id), "it may be asleep");
+    second.progress();
     assert!(!second.transport.pulled.is_empty());
 }
 
 #[test]
 fn peer_is_forgotten_with_the_last_member_that_knows_it() {
     let (shared, mut first, mut second) = two_members();
-    second.engine.arrivals(&mut second.sink).link(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
-    shared.post_receive(Some(address(4)), receive(8, 1)).unwrap();
+    second
+        .engine
+        .arrivals(&mut second.sink)
+        .link_event(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
+    shared.post_receive(Some(address(4)), receive_request(8, 1)).unwrap();
     assert_eq!(shared.peers_len(), 3);
     second.engine.leave_shared_receiver(&mut second.sink);
     assert_eq!(shared.peers_len(), 2, "the one that both know, and the one that a receive names");
@@ -210,28 +213,28 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
     let (mut first, mut second) = (Member::join(&shared), Member::join(&shared));
     // The second keeps a report that has no room, the first a message that no receive has taken.
     second.sink.room = 0;
-    shared.post_receive(None, receive(8, 1)).unwrap();
-    second.frame(&untagged(3), b"two");
-    first.frame(&untagged(3), b"old");
-    first.lose(LINK);
-    second.lose(LINK);
+    shared.post_receive(None, receive_request(8, 1)).unwrap();
+    second.receive_frame(&untagged_header(3), b"two");
+    first.receive_frame(&untagged_header(3), b"old");
+    first.lose_link(LINK);
+    second.lose_link(LINK);
     for port in 1000..2000 {
         let came = LinkEvent::Up { peer: address(port), instance: 1 };
-        first.engine.arrivals(&mut first.sink).link(LinkId(8), came);
-        first.lose(LinkId(8));
-        shared.post_receive(Some(address(port + 1000)), receive(8, 9)).unwrap();
+        first.engine.arrivals(&mut first.sink).link_event(LinkId(8), came);
+        first.lose_link(LinkId(8));
+        shared.post_receive(Some(address(port + 1000)), receive_request(8, 9)).unwrap();
         assert!(shared.cancel(9));
-        first.pass();
-        first.sink.take();
+        first.progress();
+        first.sink.take_ended();
         assert!(shared.peers_len() <= PEERS_MAX, "{}", shared.peers_len());
     }
     second.sink.room = usize::MAX;
-    shared.post_receive(Some(address(2)), receive(8, 2)).unwrap();
+    shared.post_receive(Some(address(2)), receive_request(8, 2)).unwrap();
     for (member, message) in [(&mut first, b"old"), (&mut second, b"two")] {
-        member.pass();
-        let ended = member.sink.take();
+        member.progress();
+        let ended = member.sink.take_ended();
         let completion = ended[0].as_ref().unwrap();
-        assert_eq!(received(&ended[0]), message);
-        assert_eq!(completion.source, Some(member.engine.peer(address(2))));
+        assert_eq!(received_bytes(&ended[0]), message);
+        assert_eq!(completion.source, Some(member.engine.intern_peer(address(2))));
     }
 }

@@ -15,7 +15,7 @@ enum Step {
     Leave { at: usize },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => (0..3_usize, 1..40_usize).prop_map(|(at, len_bytes)| Step::Arrive { at, len_bytes }),
         6 => Just(Step::Post),
@@ -57,23 +57,23 @@ impl Run {
         Run { observed, shared, posted: 0, sent: 0, cancelled: Vec::new(), told_cancelled: Vec::new() }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn run_step(&mut self, step: &Step) {
         match *step {
             Step::Arrive { at, len_bytes } => {
                 let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
                 self.sent += 1;
                 let mut message = self.sent.to_le_bytes().to_vec();
                 message.resize(8 + len_bytes, self.sent as u8);
-                member.frame(&untagged(message.len() as u64), &message);
+                member.receive_frame(&untagged_header(message.len() as u64), &message);
                 due.push_back(message);
             }
             Step::Post => {
                 self.posted += 1;
-                let _ = self.shared.post_receive(None, receive(64, self.posted));
+                let _ = self.shared.post_receive(None, receive_request(64, self.posted));
             }
             Step::PostBuffer { len_bytes } => {
                 self.posted += 1;
-                let _ = self.shared.post_multi_receive(None, receive(64 + len_bytes, self.posted), 1);
+                let _ = self.shared.post_multi_receive(None, receive_request(64 + len_bytes, self.posted), 1);
             }
             Step::Cancel { which } => {
                 let context = which % (self.posted + 1);
@@ -81,16 +81,16 @@ impl Run {
                     self.cancelled.push(context);
                 }
             }
-            Step::Read { at, count } => (0..count).for_each(|_| self.read(at)),
+            Step::Read { at, count } => (0..count).for_each(|_| self.read_entry(at)),
             Step::Pass { at } => {
                 if let Some(member) = &mut self.observed[at].member {
-                    member.pass();
+                    member.progress();
                 }
             }
             Step::Leave { at } => {
                 self.observed[at].due.clear();
                 if let Some(mut member) = self.observed[at].member.take() {
-                    self.hear_cancelled(&member.sink.take());
+                    self.record_cancelled(&member.sink.take_ended());
                     member.engine.leave_shared_receiver(&mut member.sink);
                 }
             }
@@ -98,7 +98,7 @@ impl Run {
     }
 
     /// Reads one entry. A message must be the next that was sent to this member.
-    fn read(&mut self, at: usize) {
+    fn read_entry(&mut self, at: usize) {
         let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
         if member.sink.ended.is_empty() {
             return;
@@ -114,11 +114,11 @@ impl Run {
             }
             // A buffer that is released without a message.
             Ok(completion) => assert_eq!(completion.flags, CompletionFlags::MULTI_RECV),
-            failed => self.hear_cancelled(&[failed]),
+            failed => self.record_cancelled(&[failed]),
         }
     }
 
-    fn hear_cancelled(&mut self, ended: &[Result<Completion, Failure>]) {
+    fn record_cancelled(&mut self, ended: &[Result<EndedOperation, FailedOperation>]) {
         for failure in ended.iter().filter_map(|ended| ended.as_ref().err()) {
             assert_eq!(failure.error, OperationError::Cancelled);
             self.told_cancelled.push(failure.completion.context);
@@ -131,36 +131,36 @@ proptest! {
     /// others have room for; every cancelled receive is told once, whatever members leave; nothing stays
     /// behind.
     #[test]
-    fn random_messages_complete_once_at_their_member(steps in prop::collection::vec(step(), 1..120)) {
+    fn random_messages_complete_once_at_their_member(steps in prop::collection::vec(any_step(), 1..120)) {
         let mut run = Run::new();
         for step in &steps {
-            run.step(step);
-            let (unreported, counted_anew) = run.shared.unreported();
+            run.run_step(step);
+            let (unreported, counted_anew) = run.shared.unreported_counts();
             prop_assert_eq!(unreported, counted_anew);
         }
         // Every member fetches its mail and reads until nothing comes any more.
         for _ in 0..run.sent + run.posted {
-            run.step(&Step::Post);
+            run.run_step(&Step::Post);
             for at in 0..3 {
-                run.step(&Step::Pass { at });
-                run.step(&Step::Read { at, count: 2 });
-                run.step(&Step::Pass { at });
+                run.run_step(&Step::Pass { at });
+                run.run_step(&Step::Read { at, count: 2 });
+                run.run_step(&Step::Pass { at });
             }
         }
         for Observed { due, .. } in &run.observed {
             prop_assert!(due.is_empty(), "{} messages were not received", due.len());
         }
         for at in 0..3 {
-            run.step(&Step::Leave { at });
+            run.run_step(&Step::Leave { at });
         }
         let mut last = Member::join(&run.shared);
-        last.pass();
-        run.hear_cancelled(&last.sink.take());
+        last.progress();
+        run.record_cancelled(&last.sink.take_ended());
         run.cancelled.sort_unstable();
         run.told_cancelled.sort_unstable();
         prop_assert_eq!(run.told_cancelled, run.cancelled);
-        prop_assert_eq!(run.shared.unreported(), (0, 0));
+        prop_assert_eq!(run.shared.unreported_counts(), (0, 0));
         drop(last);
-        prop_assert!(run.shared.is_budget_free(BUDGET_BYTES as u64));
+        prop_assert!(run.shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
     }
 }

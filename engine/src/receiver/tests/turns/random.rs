@@ -76,7 +76,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn content(number: usize, len: usize) -> Vec<u8> {
+fn message_content(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 37 + at) as u8).collect()
 }
 
@@ -124,52 +124,58 @@ impl Scene {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn run_step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
             // Both may be refused, where as many are outstanding as there are places.
             Step::Post { len } => {
-                self.posted += usize::from(receiver.post(receive(len, POSTED), asked).is_ok());
+                self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }
             Step::PostBuffer { len, min_free } => {
-                let posted = receiver.post_multi_receive(receive(len, BUFFER), min_free, asked);
+                let posted = receiver.post_multi_receive(receive_request(len, BUFFER), min_free, asked);
                 self.posted += usize::from(posted.is_ok());
             }
             Step::Fault => receiver.pull(|_| true, |_, _, _, _| Pull::Fault, asked),
             Step::Cancel { context } => {
-                receiver.cancel(Cancellable::Context(context), asked);
+                receiver.cancel(CancelKey::Context(context), asked);
             }
             Step::Send { .. } | Step::Offer { .. } | Step::Answer { .. } if self.reading.is_some() => {}
             Step::Send { len, begun } => {
                 let number = self.lens.len();
-                let message = Message { data: Some(number as u64), ..message(len, Awaits::Nothing) };
+                let message =
+                    Message { data: Some(number as u64), ..make_message(len, AwaitedReply::Nothing) };
                 match begun.filter(|_| len > 0) {
-                    None => receiver.message(LINK, &message, &content(number, len), asked).unwrap(),
+                    None => receiver
+                        .message_arrived(LINK, &message, &message_content(number, len), asked)
+                        .unwrap(),
                     Some(_) => receiver.begin_message(LINK, &message, asked).unwrap(),
                 }
                 self.lens.push(len);
                 if let Some(begun) = begun.filter(|_| len > 0) {
                     self.reading = Some((number, 0));
-                    self.go_on(begun);
+                    self.continue_message(begun);
                 }
             }
             Step::Offer { len } => {
                 let number = self.lens.len();
-                let message = Message { data: Some(number as u64), ..message(len, Awaits::Nothing) };
-                receiver.offered(LINK, &message, number as u64, &number.to_le_bytes(), asked).unwrap();
+                let message =
+                    Message { data: Some(number as u64), ..make_message(len, AwaitedReply::Nothing) };
+                receiver
+                    .message_offered(LINK, &message, number as u64, &number.to_le_bytes(), asked)
+                    .unwrap();
                 self.lens.push(len);
             }
-            Step::GoOn { count } => self.go_on(count),
+            Step::GoOn { count } => self.continue_message(count),
             Step::Answer { which } => {
                 if !self.asked_for.is_empty() {
                     let number = self.asked_for.remove(which % self.asked_for.len());
-                    assert!(receiver.begin_data(LINK, number as u64, self.lens[number] as u64));
+                    assert!(receiver.begin_requested_data(LINK, number as u64, self.lens[number] as u64));
                     self.reading = Some((number, 0));
-                    self.go_on(0);
+                    self.continue_message(0);
                 }
             }
-            Step::Pull { can_pull } => self.pull(can_pull),
-            Step::Read { count } => self.read(count),
+            Step::Pull { can_pull } => self.pull_payloads(can_pull),
+            Step::Read { count } => self.read_completions(count),
         }
         self.receiver.credit_sent(LINK);
         for (_, header) in self.asked.owed.drain(..) {
@@ -179,29 +185,29 @@ impl Scene {
         }
     }
 
-    fn go_on(&mut self, count: usize) {
+    fn continue_message(&mut self, count: usize) {
         let Some((number, at)) = self.reading else { return };
-        let content = content(number, self.lens[number]);
+        let content = message_content(number, self.lens[number]);
         let end = (at + count).min(content.len());
-        self.receiver.put(LINK, &content[at..end], &mut self.asked);
+        self.receiver.put_payload(LINK, &content[at..end], &mut self.asked);
         self.reading = (end < content.len()).then_some((number, end));
     }
 
-    fn pull(&mut self, can_pull: bool) {
+    fn pull_payloads(&mut self, can_pull: bool) {
         let lens = &self.lens;
-        let give = |_, remote: &Remote, at_bytes: u64, into: &mut [IoSliceMut<'_>]| {
+        let give = |_, remote: &RemotePayload, at_bytes: u64, into: &mut [IoSliceMut<'_>]| {
             if !can_pull {
                 return Pull::Refused;
             }
             let number = usize::from_le_bytes(remote.as_bytes().try_into().unwrap());
-            pull_at(&content(number, lens[number]), at_bytes as usize, into);
+            copy_from_offset(&message_content(number, lens[number]), at_bytes as usize, into);
             Pull::Done
         };
         self.receiver.pull(|_| true, give, &mut self.asked);
     }
 
     /// Reads completions, which are those of the next messages.
-    fn read(&mut self, count: usize) {
+    fn read_completions(&mut self, count: usize) {
         let count = count.min(self.asked.ended.len());
         for ended in self.asked.ended.drain(..count).collect::<Vec<_>>() {
             let (completion, error) = match ended {
@@ -228,22 +234,22 @@ impl Scene {
             self.read = completion.data as usize;
             let len = self.lens[self.read];
             match error {
-                None => assert_eq!(bytes_of(completion.buffer), content(self.read, len)),
+                None => assert_eq!(received_bytes(completion.buffer), message_content(self.read, len)),
                 Some(OperationError::Truncated { overflow_bytes }) => {
                     let placed = completion.len_bytes;
                     assert_eq!(placed + overflow_bytes as usize, len);
-                    assert_eq!(bytes_of(completion.buffer), content(self.read, len)[..placed]);
+                    assert_eq!(received_bytes(completion.buffer), message_content(self.read, len)[..placed]);
                 }
                 Some(error) => panic!("{error}"),
             }
             self.read += 1;
             self.received += 1;
         }
-        self.receiver.deliver_held(&mut self.asked);
+        self.receiver.deliver_held_reports(&mut self.asked);
     }
 
     /// Whatever was sent is received in the end.
-    fn finish(&mut self) {
+    fn receive_all_sent(&mut self) {
         for _ in 0..100 * (self.lens.len() + 1) {
             if self.read == self.lens.len() {
                 break;
@@ -256,36 +262,36 @@ impl Scene {
                 Step::Read { count: 3 },
                 Step::Post { len: 40 },
             ] {
-                self.step(step);
+                self.run_step(step);
             }
         }
         assert_eq!(self.read, self.lens.len(), "a message is not received");
-        assert!(!self.receiver.turns.are_pending());
+        assert!(!self.receiver.turns.has_turns());
     }
 
-    fn read_all(&mut self) {
+    fn read_all_completions(&mut self) {
         while !self.asked.ended.is_empty() {
-            self.read(usize::MAX);
+            self.read_completions(usize::MAX);
         }
     }
 
     /// The link ends, and with it everything.
-    fn end_link(&mut self) {
+    fn end_link_and_check(&mut self) {
         self.receiver.link_ended(LINK, &RESET, &mut self.asked);
-        self.read_all();
+        self.read_all_completions();
         assert!(self.lost + self.received <= self.lens.len(), "a message has ended twice");
-        self.receiver.end_all(Some(PEER), &RESET, &mut self.asked);
-        self.read_all();
-        assert_eq!(self.receiver.outstanding(), 0);
+        self.receiver.fail_all_and_close(Some(PEER), &RESET, &mut self.asked);
+        self.read_all_completions();
+        assert_eq!(self.receiver.outstanding_receives(), 0);
         assert_eq!(self.ended, self.posted, "each receive ends once");
-        assert_eq!((self.receiver.fetches_len(), self.receiver.turns.are_pending()), (0, false));
-        assert!(!self.receiver.leaves_unmatched());
-        self.receiver.discard_all(&mut self.asked);
-        assert!(self.receiver.take_budget(BUDGET_BYTES as u64), "credit is lost");
+        assert_eq!((self.receiver.fetches_len(), self.receiver.turns.has_turns()), (0, false));
+        assert!(!self.receiver.has_unmatched_untagged());
+        self.receiver.discard_all_unexpected(&mut self.asked);
+        assert!(self.receiver.try_reserve_budget(BUDGET_BYTES as u64), "credit is lost");
     }
 }
 
-fn pull_at(content: &[u8], mut at: usize, into: &mut [IoSliceMut<'_>]) {
+fn copy_from_offset(content: &[u8], mut at: usize, into: &mut [IoSliceMut<'_>]) {
     for place in into {
         let end = at + place.len();
         place.copy_from_slice(&content[at..end]);
@@ -293,7 +299,7 @@ fn pull_at(content: &[u8], mut at: usize, into: &mut [IoSliceMut<'_>]) {
     }
 }
 
-fn bytes_of(buffer: Buffer) -> Vec<u8> {
+fn received_bytes(buffer: Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),
         Buffer::ReceivedLast(last) => last.message.to_vec(),
@@ -306,9 +312,9 @@ proptest! {
     fn messages_complete_in_the_order_of_their_arrival(steps in vec(any_step(), 0..80)) {
         let mut scene = Scene::new(false);
         for step in steps {
-            scene.step(step);
+            scene.run_step(step);
         }
-        scene.finish();
+        scene.receive_all_sent();
     }
 
     /// Each receive ends once, and in order, if payload cannot be read, receives are cancelled and the link
@@ -317,8 +323,8 @@ proptest! {
     fn receives_end_once_whatever_is_lost(steps in vec(any_step_or_accident(), 0..80)) {
         let mut scene = Scene::new(true);
         for step in steps {
-            scene.step(step);
+            scene.run_step(step);
         }
-        scene.end_link();
+        scene.end_link_and_check();
     }
 }

@@ -129,7 +129,7 @@ pub(super) struct Arguments {
 }
 
 /// A vtable. A null pointer raises the signal that a C program would get.
-fn table<'a, T>(table: *const T) -> &'a T {
+fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     if table.is_null() {
         unsafe { libc::raise(libc::SIGSEGV) };
     }
@@ -219,60 +219,68 @@ pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &Arguments) -> isize {
     let Arguments { len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, .. } = *a;
     unsafe {
         match call {
-            Call::Recv => (table((*ep).msg).recv)(ep, buf, len, desc, addr, context),
-            Call::Recvv => (table((*ep).msg).recvv)(ep, iov, descs, n, addr, context),
-            Call::Recvmsg => (table((*ep).msg).recvmsg)(ep, message, flags),
-            Call::Send => (table((*ep).msg).send)(ep, buf, len, desc, addr, context),
-            Call::Sendv => (table((*ep).msg).sendv)(ep, iov, descs, n, addr, context),
-            Call::Sendmsg => (table((*ep).msg).sendmsg)(ep, message, flags),
-            Call::Inject => (table((*ep).msg).inject)(ep, buf, len, addr),
-            Call::Senddata => (table((*ep).msg).senddata)(ep, buf, len, desc, data, addr, context),
-            Call::Injectdata => (table((*ep).msg).injectdata)(ep, buf, len, data, addr),
-            Call::Trecv => (table((*ep).tagged).recv)(ep, buf, len, desc, addr, tag, ignore, context),
-            Call::Trecvv => (table((*ep).tagged).recvv)(ep, iov, descs, n, addr, tag, ignore, context),
-            Call::Trecvmsg => (table((*ep).tagged).recvmsg)(ep, tagged, flags),
-            Call::Tsend => (table((*ep).tagged).send)(ep, buf, len, desc, addr, tag, context),
-            Call::Tsendv => (table((*ep).tagged).sendv)(ep, iov, descs, n, addr, tag, context),
-            Call::Tsendmsg => (table((*ep).tagged).sendmsg)(ep, tagged, flags),
-            Call::Tinject => (table((*ep).tagged).inject)(ep, buf, len, addr, tag),
-            Call::Tsenddata => (table((*ep).tagged).senddata)(ep, buf, len, desc, data, addr, tag, context),
-            Call::Tinjectdata => (table((*ep).tagged).injectdata)(ep, buf, len, data, addr, tag),
-            Call::Read => (table((*ep).rma).read)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Readv => (table((*ep).rma).readv)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Readmsg => (table((*ep).rma).readmsg)(ep, access, flags),
-            Call::Write => (table((*ep).rma).write)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Writev => (table((*ep).rma).writev)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Writemsg => (table((*ep).rma).writemsg)(ep, access, flags),
-            Call::InjectWrite => (table((*ep).rma).inject)(ep, buf, len, addr, remote, key),
+            Call::Recv => (deref_vtable((*ep).msg).recv)(ep, buf, len, desc, addr, context),
+            Call::Recvv => (deref_vtable((*ep).msg).recvv)(ep, iov, descs, n, addr, context),
+            Call::Recvmsg => (deref_vtable((*ep).msg).recvmsg)(ep, message, flags),
+            Call::Send => (deref_vtable((*ep).msg).send)(ep, buf, len, desc, addr, context),
+            Call::Sendv => (deref_vtable((*ep).msg).sendv)(ep, iov, descs, n, addr, context),
+            Call::Sendmsg => (deref_vtable((*ep).msg).sendmsg)(ep, message, flags),
+            Call::Inject => (deref_vtable((*ep).msg).inject)(ep, buf, len, addr),
+            Call::Senddata => (deref_vtable((*ep).msg).senddata)(ep, buf, len, desc, data, addr, context),
+            Call::Injectdata => (deref_vtable((*ep).msg).injectdata)(ep, buf, len, data, addr),
+            Call::Trecv => (deref_vtable((*ep).tagged).recv)(ep, buf, len, desc, addr, tag, ignore, context),
+            Call::Trecvv => (deref_vtable((*ep).tagged).recvv)(ep, iov, descs, n, addr, tag, ignore, context),
+            Call::Trecvmsg => (deref_vtable((*ep).tagged).recvmsg)(ep, tagged, flags),
+            Call::Tsend => (deref_vtable((*ep).tagged).send)(ep, buf, len, desc, addr, tag, context),
+            Call::Tsendv => (deref_vtable((*ep).tagged).sendv)(ep, iov, descs, n, addr, tag, context),
+            Call::Tsendmsg => (deref_vtable((*ep).tagged).sendmsg)(ep, tagged, flags),
+            Call::Tinject => (deref_vtable((*ep).tagged).inject)(ep, buf, len, addr, tag),
+            Call::Tsenddata => {
+                (deref_vtable((*ep).tagged).senddata)(ep, buf, len, desc, data, addr, tag, context)
+            }
+            Call::Tinjectdata => (deref_vtable((*ep).tagged).injectdata)(ep, buf, len, data, addr, tag),
+            Call::Read => (deref_vtable((*ep).rma).read)(ep, buf, len, desc, addr, remote, key, context),
+            Call::Readv => (deref_vtable((*ep).rma).readv)(ep, iov, descs, n, addr, remote, key, context),
+            Call::Readmsg => (deref_vtable((*ep).rma).readmsg)(ep, access, flags),
+            Call::Write => (deref_vtable((*ep).rma).write)(ep, buf, len, desc, addr, remote, key, context),
+            Call::Writev => (deref_vtable((*ep).rma).writev)(ep, iov, descs, n, addr, remote, key, context),
+            Call::Writemsg => (deref_vtable((*ep).rma).writemsg)(ep, access, flags),
+            Call::InjectWrite => (deref_vtable((*ep).rma).inject)(ep, buf, len, addr, remote, key),
             Call::Writedata => {
-                (table((*ep).rma).writedata)(ep, buf, len, desc, data, addr, remote, key, context)
+                (deref_vtable((*ep).rma).writedata)(ep, buf, len, desc, data, addr, remote, key, context)
             }
-            Call::InjectWritedata => (table((*ep).rma).injectdata)(ep, buf, len, data, addr, remote, key),
-            Call::Atomic => {
-                (table((*ep).atomic).write)(ep, buf, len, desc, addr, remote, key, datatype, op, context)
+            Call::InjectWritedata => {
+                (deref_vtable((*ep).rma).injectdata)(ep, buf, len, data, addr, remote, key)
             }
-            Call::Atomicv => {
-                (table((*ep).atomic).writev)(ep, operands, descs, n, addr, remote, key, datatype, op, context)
+            Call::Atomic => (deref_vtable((*ep).atomic).write)(
+                ep, buf, len, desc, addr, remote, key, datatype, op, context,
+            ),
+            Call::Atomicv => (deref_vtable((*ep).atomic).writev)(
+                ep, operands, descs, n, addr, remote, key, datatype, op, context,
+            ),
+            Call::Atomicmsg => (deref_vtable((*ep).atomic).writemsg)(ep, atomic, flags),
+            Call::InjectAtomic => {
+                (deref_vtable((*ep).atomic).inject)(ep, buf, len, addr, remote, key, datatype, op)
             }
-            Call::Atomicmsg => (table((*ep).atomic).writemsg)(ep, atomic, flags),
-            Call::InjectAtomic => (table((*ep).atomic).inject)(ep, buf, len, addr, remote, key, datatype, op),
-            Call::FetchAtomic => (table((*ep).atomic).readwrite)(
+            Call::FetchAtomic => (deref_vtable((*ep).atomic).readwrite)(
                 ep, buf, len, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicv => (table((*ep).atomic).readwritev)(
+            Call::FetchAtomicv => (deref_vtable((*ep).atomic).readwritev)(
                 ep, operands, descs, n, results, descs, n, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicmsg => (table((*ep).atomic).readwritemsg)(ep, atomic, results, descs, n, flags),
-            Call::CompareAtomic => (table((*ep).atomic).compwrite)(
+            Call::FetchAtomicmsg => {
+                (deref_vtable((*ep).atomic).readwritemsg)(ep, atomic, results, descs, n, flags)
+            }
+            Call::CompareAtomic => (deref_vtable((*ep).atomic).compwrite)(
                 ep, buf, len, desc, compare, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::CompareAtomicv => (table((*ep).atomic).compwritev)(
+            Call::CompareAtomicv => (deref_vtable((*ep).atomic).compwritev)(
                 ep, operands, descs, n, compares, descs, n, results, descs, n, addr, remote, key, datatype,
                 op, context,
             ),
-            Call::CompareAtomicmsg => {
-                (table((*ep).atomic).compwritemsg)(ep, atomic, compares, descs, n, results, descs, n, flags)
-            }
+            Call::CompareAtomicmsg => (deref_vtable((*ep).atomic).compwritemsg)(
+                ep, atomic, compares, descs, n, results, descs, n, flags,
+            ),
         }
     }
 }

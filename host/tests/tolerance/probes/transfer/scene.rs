@@ -5,8 +5,8 @@ use std::ptr;
 use libc::c_void;
 
 use super::call::Call;
-use crate::outcome::errno;
-use crate::setup::{Context, Pair, Region, context as op_context, memory};
+use crate::outcome::describe_result;
+use crate::setup::{Context, Pair, Region, leak_op_context as op_context, leak_zeroed_memory};
 
 /// The bytes of a probe's message or access, and of the message after it.
 pub(super) const PROBE: u8 = 0x5a;
@@ -34,18 +34,18 @@ const REGION_BYTES: usize = 4096;
 
 impl Scene {
     pub(super) fn new(context: &Context, call: Call) -> Scene {
-        let pair = context.pair();
-        let (near, far) = (memory(ROOM_BYTES), memory(ROOM_BYTES));
+        let pair = context.open_greeted_pair();
+        let (near, far) = (leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES));
         let (mut near_region, mut far_region) = (None, None);
         if call.is_one_sided() {
-            near_region = Some(context.region(&pair.left, near, ROOM_BYTES, 11));
-            far_region = Some(context.region(&pair.right, far, REGION_BYTES, 12));
+            near_region = Some(context.register_region(&pair.left, near, ROOM_BYTES, 11));
+            far_region = Some(context.register_region(&pair.right, far, REGION_BYTES, 12));
         }
         Scene { pair, near, near_region, far, far_region, is_tagged: call.is_tagged() }
     }
 
     /// Posts an ordinary receive.
-    pub(super) fn receive(&mut self, buf: *mut u8) -> *mut c_void {
+    pub(super) fn post_receive(&mut self, buf: *mut u8) -> *mut c_void {
         let context = op_context();
         let (ep, none) = (self.pair.right.ep, ptr::null_mut());
         let result = unsafe {
@@ -55,18 +55,18 @@ impl Scene {
                 ((*(*ep).msg).recv)(ep, buf.cast(), LEN_BYTES, none, u64::MAX, context)
             }
         };
-        assert!(result == 0, "a receive: {}", errno(result as i64));
+        assert!(result == 0, "a receive: {}", describe_result(result as i64));
         context
     }
 
     /// Sends an ordinary message. Returns its context, or `None` if it cannot be sent now.
     pub(super) fn send(&mut self, fill: u8) -> Option<*mut c_void> {
         let context = op_context();
-        let buf = memory(LEN_BYTES);
+        let buf = leak_zeroed_memory(LEN_BYTES);
         unsafe { ptr::write_bytes(buf, fill, LEN_BYTES) };
         let (ep, addr, none) = (self.pair.left.ep, self.pair.to_right, ptr::null_mut());
         let is_tagged = self.is_tagged;
-        let result = self.pair.retry(|| unsafe {
+        let result = self.pair.retry_while_eagain(|| unsafe {
             let buf = buf.cast::<c_void>();
             if is_tagged {
                 ((*(*ep).tagged).send)(ep, buf, LEN_BYTES, none, addr, TAG, context)

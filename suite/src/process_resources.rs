@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::posix::{give_free_memory_back, heap_bytes};
+use super::posix::{heap_bytes, trim_heap};
 use super::prerequisites::Prerequisite;
 
 /// All resources of a process that could leak: equal before and after if none does.
@@ -27,16 +27,21 @@ pub struct MemoryUsage {
 
 impl ProcessResources {
     /// The resources of this process.
-    pub fn now() -> ProcessResources {
-        ProcessResources { descriptors: descriptors(), mappings: mappings(), shared_files: shared_files() }
+    pub fn measure_now() -> ProcessResources {
+        ProcessResources {
+            descriptors: list_descriptors(),
+            mappings: count_shared_mappings(),
+            shared_files: list_shared_files(),
+        }
     }
 }
 
 impl MemoryUsage {
     /// The memory of this process.
-    pub fn now() -> MemoryUsage {
-        give_free_memory_back();
-        let counted = Prerequisite::COUNTED_HEAP.found(heap_bytes(), "its memory is counted in pages only");
+    pub fn measure_now() -> MemoryUsage {
+        trim_heap();
+        let counted =
+            Prerequisite::COUNTED_HEAP.report_if_none(heap_bytes(), "its memory is counted in pages only");
         MemoryUsage { resident_bytes: resident_bytes(), heap_bytes: counted.unwrap_or(0) }
     }
 
@@ -50,7 +55,7 @@ impl MemoryUsage {
 }
 
 /// The open descriptors, except the one that lists them.
-fn descriptors() -> BTreeSet<String> {
+fn list_descriptors() -> BTreeSet<String> {
     let listed = fs::read_dir("/proc/self/fd").expect("Linux lists them");
     let entries = listed.map(|entry| entry.expect("an entry").path());
     let targets = entries.filter_map(|path| {
@@ -60,12 +65,12 @@ fn descriptors() -> BTreeSet<String> {
     targets.filter(|entry| !entry.ends_with("/fd")).collect()
 }
 
-fn mappings() -> usize {
+fn count_shared_mappings() -> usize {
     let maps = fs::read_to_string("/proc/self/maps").expect("Linux lists them");
     maps.lines().filter(|line| line.contains("/memfd:") || line.contains("/dev/shm/")).count()
 }
 
-fn shared_files() -> BTreeSet<String> {
+fn list_shared_files() -> BTreeSet<String> {
     // Not every system has the directory.
     let Ok(listed) = fs::read_dir("/dev/shm") else { return BTreeSet::new() };
     let names = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok());

@@ -42,8 +42,8 @@ impl DrivenEndpoints {
     }
 
     /// Carries out the works that are due.
-    pub(super) fn fire(&self) {
-        self.driven.fire();
+    pub(super) fn fire_due_works(&self) {
+        self.driven.fire_due_works();
     }
 
     /// Arms all of them, for a thread that is about to sleep.
@@ -64,7 +64,7 @@ impl CounterShared {
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn watch(
+    pub(crate) fn watch_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         reason: DriveReason,
@@ -78,27 +78,27 @@ impl CounterShared {
         if let Some(waiter) = &self.waiter
             && !by_itself
         {
-            waiter.watch(&**endpoint)?;
+            waiter.watch_endpoint(&**endpoint)?;
         }
         known.push(DrivenEndpoint { endpoint: endpoint.clone(), reasons: reason });
         Ok(())
     }
 
     /// Drives this endpoint from now on, which is watched and enabled.
-    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
+    pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.ties.known.lock();
         self.ties.driven.add(endpoint.clone());
         self.fence_and_wake();
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.
-    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
+    pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.ties.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;
         if known[place].reasons.is_empty() {
             if let Some(waiter) = &self.waiter {
-                waiter.unwatch(&**endpoint);
+                waiter.unwatch_endpoint(&**endpoint);
             }
             known.swap_remove(place);
             self.ties.driven.remove(endpoint);

@@ -1,16 +1,16 @@
 //! Links to endpoints that were replaced by another at their address.
 //!
 //! What such an endpoint sent in order before it closed may still wait to be read, while its
-//! successor has connected already. So a former link is read to its end, and used for nothing else.
+//! successor has connected already. So a replaced link is read to its end, and used for nothing else.
 //! It ends when the peer closes it, or, if the peer's host has crashed, when no byte has arrived on
 //! it for a while.
 
 use super::Engine;
-use super::reception::Reception;
+use super::receive_side::ReceiveSide;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::limits::FORMER_LINK_IDLE_MAX_MS;
+use crate::limits::REPLACED_LINK_IDLE_MAX_MS;
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
@@ -20,7 +20,7 @@ use crate::transport::{LinkError, LinkId};
 
 /// A link that is read to its end.
 #[derive(Debug)]
-pub(super) struct FormerLink {
+pub(super) struct ReplacedLink {
     link: LinkId,
     begun_at: u64,
     /// How far it was at the last look.
@@ -46,33 +46,34 @@ impl Engine {
         newest: LinkId,
         sink: &mut impl Sink,
     ) {
-        for id in self.peers.of(peer).links.clone() {
-            let Some(link) = self.links.of(id).filter(|link| link.is_current()) else { continue };
+        for id in self.peers.peer(peer).links.clone() {
+            let Some(link) = self.links.get_mut(id).filter(|link| link.is_current()) else { continue };
             if id == newest {
                 continue;
             }
-            link.set_former();
-            let former = FormerLink {
+            link.set_replaced();
+            let former = ReplacedLink {
                 link: id,
                 begun_at: link.begun_at(),
-                progress: ReadProgress::of(id, link, &self.reception, &self.target),
+                progress: ReadProgress::of(id, link, &self.receive_side, &self.target),
                 silence: Timeout::default(),
             };
-            self.former.push(former);
+            self.replaced.push(former);
             self.has_timeouts = true;
-            if self.peers.of(peer).transmit == Some(id) {
+            if self.peers.peer(peer).transmit == Some(id) {
                 let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
-                self.stop_sending_on(peer, &error, sink);
+                self.drop_transmit_link(peer, &error, sink);
             }
         }
     }
 
-    /// Ends former links of which nothing has come for a while.
-    pub(super) fn age_former_links(&mut self, now: Moment, sink: &mut impl Sink) {
+    /// Ends replaced links of which nothing has come for a while.
+    pub(super) fn end_idle_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
-        let (links, receiver, target) = (&mut self.links, &self.reception, &self.target);
-        self.former.retain_mut(|former| {
-            let Some(link) = links.of(former.link).filter(|link| link.begun_at() == former.begun_at) else {
+        let (links, receiver, target) = (&mut self.links, &self.receive_side, &self.target);
+        self.replaced.retain_mut(|former| {
+            let Some(link) = links.get_mut(former.link).filter(|link| link.begun_at() == former.begun_at)
+            else {
                 return false;
             };
             let progress = ReadProgress::of(former.link, link, receiver, target);
@@ -80,17 +81,17 @@ impl Engine {
                 former.silence = Timeout::default();
                 former.progress = progress;
             }
-            let is_overdue = former.silence.elapse(now, FORMER_LINK_IDLE_MAX_MS);
+            let is_overdue = former.silence.check_expired(now, REPLACED_LINK_IDLE_MAX_MS);
             overdue.extend(is_overdue.then_some(former.link));
             !is_overdue
         });
         for link in overdue {
-            self.abort(link, &LinkError::System(Errno::ECONNRESET), sink);
+            self.abort_link(link, &LinkError::System(Errno::ECONNRESET), sink);
         }
     }
 }
 
-impl FormerLink {
+impl ReplacedLink {
     /// When it is ended unless something arrives.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.silence.deadline()
@@ -98,9 +99,9 @@ impl FormerLink {
 }
 
 impl ReadProgress {
-    fn of(id: LinkId, link: &Link, receiver: &Reception, target: &Target) -> ReadProgress {
-        let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
-        let (offered_writes, writing_bytes, written_bytes) = target.progress(id);
+    fn of(id: LinkId, link: &Link, receiver: &ReceiveSide, target: &Target) -> ReadProgress {
+        let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress_counts(id);
+        let (offered_writes, writing_bytes, written_bytes) = target.progress_counts(id);
         ReadProgress {
             messages,
             fetches: offers + offered_writes,

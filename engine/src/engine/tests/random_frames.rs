@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::atomics::update;
-use super::rma::{access, raw_region};
+use super::atomics::atomic_request;
+use super::rma::{raw_region, rma_request};
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
 use crate::operation::{AtomicLocal, AtomicRequest, PeekAction, PeekRequest, RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Durable, Form, Outcome, Rma, RmaKind, Shown, samples};
+use crate::wire::{Atomic, AtomicForm, Durable, Form, MappableRegion, Outcome, Rma, RmaKind, samples};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -97,12 +97,13 @@ enum Step {
     },
 }
 
-fn level() -> impl Strategy<Value = Level> {
+fn any_level() -> impl Strategy<Value = Level> {
     prop_oneof![Just(Level::Inject), Just(Level::Transmit), Just(Level::Delivery), Just(Level::Match)]
 }
 
-fn message() -> impl Strategy<Value = Message> {
-    let awaits = prop_oneof![Just(Awaits::Nothing), Just(Awaits::Arrival), Just(Awaits::Match)];
+fn any_message() -> impl Strategy<Value = Message> {
+    let awaits =
+        prop_oneof![Just(AwaitedReply::Nothing), Just(AwaitedReply::Arrival), Just(AwaitedReply::Match)];
     let len_bytes = prop_oneof![4 => 0..20_u64, 1 => 10_000..300_000_u64, 1 => Just(1_u64 << 40)];
     (len_bytes, prop::option::of(0..2_u64), awaits).prop_map(|(len_bytes, tag, awaits)| Message {
         len_bytes,
@@ -113,7 +114,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 /// Numbers of operations and counts are small, so that some of them mean something.
-fn header() -> impl Strategy<Value = Header> {
+fn any_header() -> impl Strategy<Value = Header> {
     // What the engine numbers has this bit set, see `op_of`.
     let op = || {
         prop_oneof![
@@ -123,9 +124,9 @@ fn header() -> impl Strategy<Value = Header> {
         ]
     };
     prop_oneof![
-        6 => message().prop_map(Header::Message),
+        6 => any_message().prop_map(Header::Message),
         2 => (0..5_u64).prop_map(|received| Header::Ack { received }),
-        4 => (message(), op(), 0..=6_u8)
+        4 => (any_message(), op(), 0..=6_u8)
             .prop_map(|(message, op, remote_bytes)| Header::Request { message, op, remote_bytes }),
         2 => (op(), any::<bool>()).prop_map(|(op, cannot_pull)| Header::Clear { op, cannot_pull }),
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::Data { op, len_bytes }),
@@ -134,13 +135,13 @@ fn header() -> impl Strategy<Value = Header> {
         2 => (0..3_u64).prop_map(|more| Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES + more * 1000 - 1 }),
         1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
         1 => Just(Header::Fenced),
-        5 => (op(), 0..3_u64, 0..20_u64, 0..40_u64, rma_kind())
+        5 => (op(), 0..3_u64, 0..20_u64, 0..40_u64, any_rma_kind())
             .prop_map(|(op, key, address, len_bytes, kind)| Header::Rma(Rma { op, key, address, len_bytes, kind, durable: Durable::Nothing })),
-        4 => (op(), 0..3_u64, 0..20_u64, atomic_form())
+        4 => (op(), 0..3_u64, 0..20_u64, any_atomic_form())
             .prop_map(|(op, key, address, form)| Header::Atomic(Atomic { op, key, address, form })),
         2 => ([0..3_u64, 0..20, 0..40, 0..1 << 14], 0..=6_u8).prop_map(
             |([key, address, len_bytes, access], remote_bytes)| {
-                Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
+                Header::MappableRegion(MappableRegion { key, address, len_bytes, access, remote_bytes })
             }
         ),
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
@@ -156,7 +157,7 @@ pub(super) fn header_of_any_form(numbers: std::ops::Range<u64>) -> impl Strategy
         .prop_map(|(form, number, end)| samples::fitting_header(form, number, end))
 }
 
-fn rma_kind() -> impl Strategy<Value = RmaKind> {
+fn any_rma_kind() -> impl Strategy<Value = RmaKind> {
     let data = || prop::option::of(0..2_u64);
     prop_oneof![
         2 => Just(RmaKind::Read),
@@ -165,20 +166,20 @@ fn rma_kind() -> impl Strategy<Value = RmaKind> {
     ]
 }
 
-fn atomic_form() -> impl Strategy<Value = AtomicForm> {
+fn any_atomic_form() -> impl Strategy<Value = AtomicForm> {
     let count = prop_oneof![4 => 0..10_usize, 1 => 0..3000_usize];
     let datatypes = prop::sample::select(vec![Datatype::Uint8, Datatype::Int64, Datatype::DoubleComplex]);
-    (atomic_kind(), prop::sample::select(AtomicOp::ALL.to_vec()), datatypes, count)
+    (any_atomic_kind(), prop::sample::select(AtomicOp::ALL.to_vec()), datatypes, count)
         .prop_filter_map("there is no such operation", |(kind, op, datatype, count)| {
             AtomicForm::new(kind, op, datatype, count)
         })
 }
 
-fn atomic_kind() -> impl Strategy<Value = AtomicKind> {
+fn any_atomic_kind() -> impl Strategy<Value = AtomicKind> {
     prop::sample::select(AtomicKind::ALL.to_vec())
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     let link = || 0..LINKS.len();
     let error = prop_oneof![Just(LinkError::Closed), Just(RESET), Just(LinkError::Protocol("nonsense"))];
     let found = prop_oneof![Just(PeekAction::Keep), Just(PeekAction::Claim), Just(PeekAction::Discard)];
@@ -187,10 +188,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (link(), 1..3_u64).prop_map(|(link, instance)| Step::Up { link, instance }),
         1 => (link(), error).prop_map(|(link, error)| Step::Down { link, error }),
-        12 => (link(), header()).prop_map(|(link, header)| Step::Frame { link, header }),
-        3 => (link(), header()).prop_map(|(link, header)| Step::Begin { link, header }),
+        12 => (link(), any_header()).prop_map(|(link, header)| Step::Frame { link, header }),
+        3 => (link(), any_header()).prop_map(|(link, header)| Step::Begin { link, header }),
         3 => (link(), 1..30_usize).prop_map(|(link, len_bytes)| Step::Chunk { link, len_bytes }),
-        6 => (2..4_u16, level(), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
+        6 => (2..4_u16, any_level(), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
             |(to, level, len_bytes, fence, inject)| Step::Send { to, level, len_bytes, fence, inject }
         ),
         4 => (2..4_u16, any::<bool>(), prop::option::of(0..2_u64), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
@@ -198,7 +199,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Access { to, is_write, data, len_bytes, fence, inject }
             }
         ),
-        4 => (2..4_u16, atomic_kind(), prop_oneof![4 => 1..20_usize, 1 => 1..10_000_usize], any::<bool>(), any::<bool>())
+        4 => (2..4_u16, any_atomic_kind(), prop_oneof![4 => 1..20_usize, 1 => 1..10_000_usize], any::<bool>(), any::<bool>())
             .prop_map(|(to, kind, len_bytes, fence, inject)| Step::Atomic { to, kind, len_bytes, fence, inject }),
         2 => (0..3_u64).prop_map(|key| Step::Register { key }),
         1 => Just(Step::CloseRegion),
@@ -209,7 +210,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..40_u64).prop_map(|context| Step::Cancel { context }),
         6 => (prop::collection::vec(answer, 0..6), prop::collection::vec(pull, 0..3))
             .prop_map(|(answers, pulls)| Step::Pass { answers, pulls }),
-        3 => prop_oneof![Just(1), Just(FORMER_LINK_IDLE_MAX_MS)].prop_map(|ms| Step::Time { ms }),
+        3 => prop_oneof![Just(1), Just(REPLACED_LINK_IDLE_MAX_MS)].prop_map(|ms| Step::Time { ms }),
     ]
 }
 
@@ -231,13 +232,13 @@ struct Run {
 }
 
 impl Run {
-    fn context(&mut self) -> u64 {
+    fn new_context(&mut self) -> u64 {
         self.next_context += 1;
         self.next_context
     }
 
     /// Takes note of links that the engine has closed.
-    fn pass(&mut self) {
+    fn transmit_and_note_closed(&mut self) {
         self.engine.transmit(&mut self.transport, &mut self.sink);
         for (link, _) in self.transport.closed.drain(..) {
             if let Some(place) = LINKS.iter().position(|(known, _)| *known == link) {
@@ -246,17 +247,17 @@ impl Run {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn run_step(&mut self, step: Step) {
         let Run { engine, sink, transport, .. } = self;
         match step {
             Step::Up { link, instance } if !self.is_up[link] => {
                 self.is_up[link] = true;
                 let (id, peer) = LINKS[link];
-                engine.arrivals(sink).link(id, LinkEvent::Up { peer: address(peer), instance });
+                engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(peer), instance });
             }
             Step::Down { link, error } if self.is_up[link] => {
                 (self.is_up[link], self.left_bytes[link]) = (false, 0);
-                engine.arrivals(sink).link(LINKS[link].0, LinkEvent::Down(error));
+                engine.arrivals(sink).link_event(LINKS[link].0, LinkEvent::Down(error));
             }
             Step::Frame { link, header }
                 if self.is_up[link] && self.left_bytes[link] == 0 && header.payload_len_bytes() < 1000 =>
@@ -268,7 +269,7 @@ impl Run {
                 if self.is_up[link] && self.left_bytes[link] == 0 && header.payload_len_bytes() > 0 =>
             {
                 self.left_bytes[link] = header.payload_len_bytes();
-                engine.arrivals(sink).begin(LINKS[link].0, &header);
+                engine.arrivals(sink).frame_begun(LINKS[link].0, &header);
             }
             Step::Chunk { link, len_bytes } if self.left_bytes[link] > 0 => {
                 let len_bytes = self.left_bytes[link].min(len_bytes as u64);
@@ -276,28 +277,29 @@ impl Run {
                 engine.arrivals(sink).chunk(LINKS[link].0, &vec![7; len_bytes as usize]);
             }
             Step::Send { to, level, len_bytes, fence, inject } => {
-                let context = self.context();
-                let peer = self.engine.peer(address(to));
+                let context = self.new_context();
+                let peer = self.engine.intern_peer(address(to));
                 let source = Source::owned(Bytes::from(vec![7; len_bytes]));
-                let request = SendRequest { source, level, fence, inject, ..send_to(peer, b"", context) };
+                let request =
+                    SendRequest { source, level, fence, inject, ..send_request(peer, b"", context) };
                 let posted = self.engine.post_send(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Access { to, is_write, data, len_bytes, fence, inject } => {
-                let context = self.context();
-                let peer = self.engine.peer(address(to));
+                let context = self.new_context();
+                let peer = self.engine.intern_peer(address(to));
                 let local = if is_write {
                     RmaLocal::Write { source: Source::owned(Bytes::from(vec![7; len_bytes])), data }
                 } else {
                     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
                 };
-                let request = RmaRequest { fence, inject, ..access(peer, local, context) };
+                let request = RmaRequest { fence, inject, ..rma_request(peer, local, context) };
                 let posted = self.engine.post_rma(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Atomic { to, kind, len_bytes, fence, inject } => {
-                let context = self.context();
-                let peer = self.engine.peer(address(to));
+                let context = self.new_context();
+                let peer = self.engine.intern_peer(address(to));
                 let source = || Source::owned(Bytes::from(vec![7; len_bytes]));
                 let result = Destination::owned(BytesMut::zeroed(len_bytes));
                 let (local, op) = match kind {
@@ -308,7 +310,7 @@ impl Run {
                         AtomicOp::Cswap,
                     ),
                 };
-                let request = AtomicRequest { fence, inject, ..update(peer, local, op, context) };
+                let request = AtomicRequest { fence, inject, ..atomic_request(peer, local, op, context) };
                 let posted = self.engine.post_atomic(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
@@ -336,15 +338,15 @@ impl Run {
                 }
             }
             Step::Receive { tagged, from, len_bytes } => {
-                let context = self.context();
-                let source = from.map(|from| self.engine.peer(address(from)));
+                let context = self.new_context();
+                let source = from.map(|from| self.engine.intern_peer(address(from)));
                 let criteria = Criteria { source, tag: 0, ignore: 1 };
-                let request = ReceiveRequest { tagged, criteria, ..receive(len_bytes, context) };
+                let request = ReceiveRequest { tagged, criteria, ..receive_request(len_bytes, context) };
                 let posted = self.engine.post_receive(request, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Peek { tagged, then } => {
-                let context = self.context();
+                let context = self.new_context();
                 let criteria = Criteria { source: None, tag: 0, ignore: 1 };
                 let posted =
                     self.engine.peek(PeekRequest { tagged, criteria, context, then }, &mut self.sink);
@@ -355,7 +357,7 @@ impl Run {
                     let claimed = if discard {
                         self.engine.discard_claimed(tagged, context, &mut self.sink)
                     } else {
-                        let request = ReceiveRequest { tagged, ..receive(20, context) };
+                        let request = ReceiveRequest { tagged, ..receive_request(20, context) };
                         self.engine.receive_claimed(request, &mut self.sink).map_err(Error::from)
                     };
                     self.accepted += usize::from(claimed.is_ok());
@@ -367,7 +369,7 @@ impl Run {
             Step::Pass { answers, pulls } => {
                 transport.answers = answers.into();
                 transport.pulls = pulls.into();
-                self.pass();
+                self.transmit_and_note_closed();
             }
             Step::Time { ms } => {
                 self.now = self.now + Duration::from_millis(ms);
@@ -386,7 +388,7 @@ impl Run {
 proptest! {
     #[test]
     fn random_frames_never_panic_and_operations_end_once(
-        steps in prop::collection::vec(step(), 1..150),
+        steps in prop::collection::vec(any_step(), 1..150),
         can_pull in any::<bool>(),
     ) {
         let config = Config { unexpected_budget_bytes: BUDGET_BYTES, eager_max_bytes: 10, ..Config::default() };
@@ -406,18 +408,18 @@ proptest! {
             closed: Vec::new(),
             regions: VecDeque::new(),
         };
-        steps.into_iter().for_each(|step| run.step(step));
+        steps.into_iter().for_each(|step| run.run_step(step));
 
         // Every peer leaves, and connecting is refused.
-        run.pass();
+        run.transmit_and_note_closed();
         for link in 0..LINKS.len() {
-            run.step(Step::Down { link, error: RESET });
+            run.run_step(Step::Down { link, error: RESET });
         }
         let refused = LinkError::System(Errno::ECONNREFUSED);
         for link in 0..run.transport.connected.len() as u32 {
-            run.engine.arrivals(&mut run.sink).link(LinkId(link), LinkEvent::Down(refused.clone()));
+            run.engine.arrivals(&mut run.sink).link_event(LinkId(link), LinkEvent::Down(refused.clone()));
         }
-        run.pass();
+        run.transmit_and_note_closed();
         prop_assert_eq!(run.engine.outstanding_sends(), 0);
         for context in 0..=run.next_context {
             while run.engine.cancel(context, &mut run.sink).is_ok() {}
@@ -433,9 +435,9 @@ proptest! {
 
         // What was whole is still there; when it is gone, so is all that was used.
         run.engine.discard_unexpected(&mut run.sink);
-        prop_assert!(run.engine.reception.take_budget(BUDGET_BYTES as u64), "all of it is free");
+        prop_assert!(run.engine.receive_side.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);
-        run.step(Step::Time { ms: 0 });
+        run.run_step(Step::Time { ms: 0 });
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }
 }

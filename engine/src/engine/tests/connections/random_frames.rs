@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::tests::anything::header_of_any_form;
+use crate::engine::tests::random_frames::header_of_any_form;
 
 /// The link that the endpoint makes, and two that others make.
 const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];
@@ -32,12 +32,15 @@ enum Step {
     Time(u64),
 }
 
-fn header() -> impl Strategy<Value = Header> {
+fn any_header() -> impl Strategy<Value = Header> {
     let data_bytes = |of: HandshakeStep| if of.data_max_bytes() > 0 { 0..20_u16 } else { 0..1 };
     let handshake = prop::sample::select(HandshakeStep::ALL.to_vec()).prop_flat_map(move |of| {
         (Just(of), prop_oneof![3 => Just(NUMBER), 1 => any::<u64>()], data_bytes(of))
     });
-    let message = (0..20_u64, prop_oneof![Just(Awaits::Nothing), Just(Awaits::Arrival), Just(Awaits::Match)]);
+    let message = (
+        0..20_u64,
+        prop_oneof![Just(AwaitedReply::Nothing), Just(AwaitedReply::Arrival), Just(AwaitedReply::Match)],
+    );
     prop_oneof![
         6 => handshake.prop_map(|(step, number, data_bytes)| {
             Header::Connection(Handshake { step, number, data_bytes })
@@ -68,8 +71,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Shutdown),
         4 => (link(), prop_oneof![4 => Just(9_u64), 1 => 1..3_u64]).prop_map(|(link, instance)| Step::Up(link, instance)),
         1 => (link(), error).prop_map(|(link, error)| Step::Down(link, error)),
-        8 => (link(), header()).prop_map(|(link, header)| Step::Frame(link, header)),
-        3 => (link(), header()).prop_map(|(link, header)| Step::Begin(link, header)),
+        8 => (link(), any_header()).prop_map(|(link, header)| Step::Frame(link, header)),
+        3 => (link(), any_header()).prop_map(|(link, header)| Step::Begin(link, header)),
         3 => (link(), 1..30_usize).prop_map(|(link, len_bytes)| Step::Chunk(link, len_bytes)),
         3 => (level, 0..20_usize).prop_map(|(level, len_bytes)| Step::Send(level, len_bytes)),
         3 => (0..20_usize).prop_map(Step::Receive),
@@ -87,7 +90,7 @@ struct Run {
     is_up: [bool; LINKS.len()],
     left_bytes: [u64; LINKS.len()],
     heard: Vec<Request>,
-    events: Vec<ConnectionEvent>,
+    events: Vec<ConnectionReport>,
     next_context: u64,
     now: Moment,
     accepted: usize,
@@ -95,21 +98,21 @@ struct Run {
 
 impl Run {
     /// Takes note of what the engine has done.
-    fn note(&mut self) {
+    fn collect_engine_output(&mut self) {
         for (link, _) in self.transport.closed.drain(..) {
             let place = LINKS.iter().position(|(known, _)| *known == link).expect("a link that there is");
             assert!(self.is_there[place], "{link:?} is closed, which is not there");
             (self.is_there[place], self.is_up[place], self.left_bytes[place]) = (false, false, 0);
         }
         for event in self.sink.events.drain(..) {
-            if let ConnectionEvent::Requested(request) = &event {
+            if let ConnectionReport::Requested(request) = &event {
                 self.heard.push(request.clone());
             }
             self.events.push(event);
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn run_step(&mut self, step: Step) {
         let Run { engine, transport, sink, .. } = self;
         match step {
             Step::Connect => {
@@ -130,7 +133,7 @@ impl Run {
             Step::Settle(which) => {
                 if let Some(request) = self.heard.get(which) {
                     engine.begin_accepting(request.id);
-                    engine.settle(request.id, transport, sink);
+                    engine.settle_request(request.id, transport, sink);
                 }
             }
             Step::Shutdown => {
@@ -139,11 +142,11 @@ impl Run {
             Step::Up(link, instance) if !self.is_up[link] && (link > 0 || self.is_there[0]) => {
                 (self.is_there[link], self.is_up[link]) = (true, true);
                 let (id, port) = LINKS[link];
-                engine.arrivals(sink).link(id, LinkEvent::Up { peer: address(port), instance });
+                engine.arrivals(sink).link_event(id, LinkEvent::Up { peer: address(port), instance });
             }
             Step::Down(link, error) if self.is_there[link] && (link == 0 || self.is_up[link]) => {
                 (self.is_there[link], self.is_up[link], self.left_bytes[link]) = (false, false, 0);
-                engine.arrivals(sink).link(LINKS[link].0, LinkEvent::Down(error));
+                engine.arrivals(sink).link_event(LINKS[link].0, LinkEvent::Down(error));
             }
             Step::Frame(link, header) if self.is_up[link] && self.left_bytes[link] == 0 => {
                 let payload = vec![7; header.payload_len_bytes() as usize];
@@ -153,7 +156,7 @@ impl Run {
                 if self.is_up[link] && self.left_bytes[link] == 0 && header.payload_len_bytes() > 0 =>
             {
                 self.left_bytes[link] = header.payload_len_bytes();
-                engine.arrivals(sink).begin(LINKS[link].0, &header);
+                engine.arrivals(sink).frame_begun(LINKS[link].0, &header);
             }
             Step::Chunk(link, len_bytes) if self.left_bytes[link] > 0 => {
                 let len_bytes = self.left_bytes[link].min(len_bytes as u64);
@@ -164,13 +167,13 @@ impl Run {
                 if let Some(Ok(peer)) = engine.connected_peer() {
                     self.next_context += 1;
                     let source = Source::owned(Bytes::from(vec![7; len_bytes]));
-                    let request = SendRequest { source, level, ..send_to(peer, b"", self.next_context) };
+                    let request = SendRequest { source, level, ..send_request(peer, b"", self.next_context) };
                     self.accepted += usize::from(engine.post_send(request, transport, sink).is_ok());
                 }
             }
             Step::Receive(len_bytes) => {
                 self.next_context += 1;
-                let posted = engine.post_receive(receive(len_bytes, self.next_context), sink);
+                let posted = engine.post_receive(receive_request(len_bytes, self.next_context), sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Pass(answers) => {
@@ -186,7 +189,7 @@ impl Run {
             // Not what a transport would report now.
             Step::Up(..) | Step::Down(..) | Step::Frame(..) | Step::Begin(..) | Step::Chunk(..) => {}
         }
-        self.note();
+        self.collect_engine_output();
     }
 }
 
@@ -197,7 +200,7 @@ proptest! {
         is_passive in prop_oneof![1 => Just(true), 3 => Just(false)],
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
-        let (engine, transport, sink) = engine(role);
+        let (engine, transport, sink) = engine_with_role(role);
         // What offered messages are pulled from.
         let transport = Scripted { memory: vec![7; 100], ..transport };
         let mut run = Run {
@@ -213,21 +216,21 @@ proptest! {
             now: Moment::from_ms(0),
             accepted: 0,
         };
-        steps.into_iter().for_each(|step| run.step(step));
+        steps.into_iter().for_each(|step| run.run_step(step));
         for link in 0..LINKS.len() {
-            run.step(Step::Pass(Vec::new()));
-            run.step(Step::Down(link, RESET));
+            run.run_step(Step::Pass(Vec::new()));
+            run.run_step(Step::Down(link, RESET));
         }
-        run.step(Step::Pass(Vec::new()));
+        run.run_step(Step::Pass(Vec::new()));
 
-        let is_request = |event: &ConnectionEvent| {
-            matches!(event, ConnectionEvent::Requested(_) | ConnectionEvent::Withdrawn(_))
+        let is_request = |event: &ConnectionReport| {
+            matches!(event, ConnectionReport::Requested(_) | ConnectionReport::Withdrawn(_))
         };
         let is_sound = match &run.events[..] {
             events if is_passive => events.iter().all(is_request),
-            [] | [ConnectionEvent::Failed(_)] => true,
-            [ConnectionEvent::Connected { .. }, ConnectionEvent::Shutdown] => true,
-            [ConnectionEvent::Connected { .. }, ConnectionEvent::Confirmed, ConnectionEvent::Shutdown] => true,
+            [] | [ConnectionReport::Failed(_)] => true,
+            [ConnectionReport::Connected { .. }, ConnectionReport::Shutdown] => true,
+            [ConnectionReport::Connected { .. }, ConnectionReport::Confirmed, ConnectionReport::Shutdown] => true,
             _ => false,
         };
         prop_assert!(is_sound, "{:?}", run.events);
@@ -240,7 +243,7 @@ proptest! {
         prop_assert_eq!(run.engine.outstanding_receives(), 0);
         prop_assert_eq!(run.sink.ended.len(), run.accepted, "each operation ends once");
         prop_assert!(!run.engine.has_unsent() && !run.engine.wants_pass());
-        run.step(Step::Time(0));
+        run.run_step(Step::Time(0));
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }
 }

@@ -4,18 +4,18 @@ use crate::limits::CREDIT_INITIAL_BYTES;
 
 /// What the peer has granted, and what of it was spent.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct SendCredit {
     granted_bytes: u64,
     spent_bytes: u64,
 }
 
-impl Default for Allowance {
-    fn default() -> Allowance {
-        Allowance { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
+impl Default for SendCredit {
+    fn default() -> SendCredit {
+        SendCredit { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
     }
 }
 
-impl Allowance {
+impl SendCredit {
     #[inline(always)]
     pub(super) fn left_bytes(&self) -> u64 {
         self.granted_bytes - self.spent_bytes
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn granted_credit_never_shrinks() {
-        let mut allowance = Allowance::default();
+        let mut allowance = SendCredit::default();
         assert!(allowance.raise(CREDIT_INITIAL_BYTES));
         assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
         assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);

@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use super::Engine;
 use crate::address::Address;
-use crate::breach::Breach;
 use crate::buffer::Destination;
-use crate::completion::{Failure, Sink};
+use crate::completion::{FailedOperation, Sink};
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError, Unsupported};
-use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
+use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
+use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{KeptCredit, MemberId, Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::shared_receiver::{Debt, Membership, Report, SharedReceiver};
-use crate::transport::{LinkId, Pull, Remote, Space};
+use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
 /// Where the messages of an engine become receives.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "an engine has one, and mostly the large one")]
-pub(super) enum Reception {
+pub(super) enum ReceiveSide {
     Own(Receiver),
     Shared(Membership),
     /// It has left the receiver that it shared: it is to be dropped soon, or could not be enabled. What still
@@ -31,23 +31,23 @@ pub(super) enum Reception {
 
 /// Asks whichever receiver there is.
 macro_rules! ask {
-    ($reception:expr, $receiver:ident => $act:expr, else $left:expr) => {
-        match $reception {
-            Reception::Own($receiver) => $act,
-            Reception::Shared($receiver) => $act,
-            Reception::Left => $left,
+    ($receive_side:expr, $receiver:ident => $act:expr, else $left:expr) => {
+        match $receive_side {
+            ReceiveSide::Own($receiver) => $act,
+            ReceiveSide::Shared($receiver) => $act,
+            ReceiveSide::Left => $left,
         }
     };
 }
 
 const SHARED: Error = Error::Misuse(Misuse::NotSupported(Unsupported::SharedContextReceive));
 
-impl Reception {
+impl ReceiveSide {
     #[inline(always)]
-    pub(super) fn outstanding(&self) -> usize {
+    pub(super) fn outstanding_receives(&self) -> usize {
         match self {
-            Reception::Own(receiver) => receiver.outstanding(),
-            Reception::Shared(_) | Reception::Left => 0,
+            ReceiveSide::Own(receiver) => receiver.outstanding_receives(),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => 0,
         }
     }
 
@@ -56,13 +56,17 @@ impl Reception {
     }
 
     #[inline(always)]
-    pub(super) fn rare_work(&self) -> usize {
-        if let Reception::Own(receiver) = self { receiver.rare_work() } else { self.shared_rare_work() }
+    pub(super) fn rare_work_count(&self) -> usize {
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.rare_work_count()
+        } else {
+            self.shared_rare_work_count()
+        }
     }
 
     #[cold]
-    fn shared_rare_work(&self) -> usize {
-        if let Reception::Shared(membership) = self { membership.rare_work() } else { 0 }
+    fn shared_rare_work_count(&self) -> usize {
+        if let ReceiveSide::Shared(membership) = self { membership.rare_work_count() } else { 0 }
     }
 
     #[inline(always)]
@@ -72,8 +76,8 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
-            Reception::Own(receiver) => receiver.post(request, effects),
-            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+            ReceiveSide::Own(receiver) => receiver.post(request, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
         }
     }
 
@@ -84,8 +88,8 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
-            Reception::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, effects),
-            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+            ReceiveSide::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
         }
     }
 
@@ -95,8 +99,8 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         match self {
-            Reception::Own(receiver) => receiver.peek(request, effects),
-            Reception::Shared(_) | Reception::Left => Err(SHARED),
+            ReceiveSide::Own(receiver) => receiver.peek(request, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => Err(SHARED),
         }
     }
 
@@ -106,8 +110,8 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Rejected<Destination>> {
         match self {
-            Reception::Own(receiver) => receiver.receive_claimed(request, effects),
-            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+            ReceiveSide::Own(receiver) => receiver.receive_claimed(request, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => Err(rejected_as_shared(request)),
         }
     }
 
@@ -118,31 +122,31 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), Error> {
         match self {
-            Reception::Own(receiver) => receiver.discard_claimed(tagged, context, effects),
-            Reception::Shared(_) | Reception::Left => Err(SHARED),
+            ReceiveSide::Own(receiver) => receiver.discard_claimed(tagged, context, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => Err(SHARED),
         }
     }
 
-    pub(super) fn cancel(&mut self, meant: Cancellable, effects: &mut impl ReceiverEffects) -> bool {
+    pub(super) fn cancel(&mut self, meant: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         match self {
-            Reception::Own(receiver) => receiver.cancel(meant, effects),
-            Reception::Shared(_) | Reception::Left => false,
+            ReceiveSide::Own(receiver) => receiver.cancel(meant, effects),
+            ReceiveSide::Shared(_) | ReceiveSide::Left => false,
         }
     }
 
     /// Reports a receive that was accepted before it could be posted, and then was refused.
     #[cold]
-    pub(super) fn report_failure(&mut self, failure: Failure, effects: &mut impl ReceiverEffects) {
-        if let Reception::Own(receiver) = self {
+    pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl ReceiverEffects) {
+        if let ReceiveSide::Own(receiver) = self {
             receiver.report_failure(failure, Some(MemberId::ONLY), effects);
         }
     }
 
     pub(super) fn link_added(&mut self, id: LinkId, peer: PeerId, address: Address) {
         match self {
-            Reception::Own(receiver) => receiver.link_added(id, peer, MemberId::ONLY),
-            Reception::Shared(membership) => membership.link_added(id, peer, address),
-            Reception::Left => {}
+            ReceiveSide::Own(receiver) => receiver.link_added(id, peer, MemberId::ONLY),
+            ReceiveSide::Shared(membership) => membership.link_added(id, peer, address),
+            ReceiveSide::Left => {}
         }
     }
 
@@ -163,33 +167,33 @@ impl Reception {
         effects: &mut impl ReceiverEffects,
     ) {
         match self {
-            Reception::Own(receiver) => receiver.peer_ended(peer, error, effects),
-            Reception::Shared(membership) => membership.peer_ended(address, error, effects),
-            Reception::Left => {}
+            ReceiveSide::Own(receiver) => receiver.peer_ended(peer, error, effects),
+            ReceiveSide::Shared(membership) => membership.peer_ended(address, error, effects),
+            ReceiveSide::Left => {}
         }
     }
 
     /// Nothing more can arrive here. Receives that others can match go on.
-    pub(super) fn end_all(
+    pub(super) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Reception::Own(receiver) = self {
-            receiver.end_all(peer, error, effects);
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.fail_all_and_close(peer, error, effects);
         }
     }
 
     /// As [`end_all`](Self::end_all), with reports in the next pass.
-    pub(super) fn end_all_in_next_pass(
+    pub(super) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        if let Reception::Own(receiver) = self {
-            receiver.end_all_in_next_pass(peer, error, effects);
+        if let ReceiveSide::Own(receiver) = self {
+            receiver.fail_all_and_close_in_next_pass(peer, error, effects);
         }
     }
 
@@ -197,12 +201,12 @@ impl Reception {
         ask!(self, receiver => receiver.is_overdrawn(), else false)
     }
 
-    pub(super) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
-        ask!(self, receiver => receiver.progress(id), else (0, 0, 0, 0))
+    pub(super) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
+        ask!(self, receiver => receiver.progress_counts(id), else (0, 0, 0, 0))
     }
 
-    pub(super) fn received_messages(&self, id: LinkId) -> u64 {
-        ask!(self, receiver => receiver.received_messages(id), else 0)
+    pub(super) fn received_message_count(&self, id: LinkId) -> u64 {
+        ask!(self, receiver => receiver.received_message_count(id), else 0)
     }
 
     pub(super) fn granted_bytes(&self, id: LinkId) -> u64 {
@@ -213,7 +217,7 @@ impl Reception {
         ask!(self, receiver => receiver.credit_sent(id), else ());
     }
 
-    pub(super) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
+    pub(super) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
         ask!(self, receiver => receiver.spend_credit(id, cost_bytes), else Ok(()))
     }
 
@@ -235,19 +239,19 @@ impl Reception {
         id: LinkId,
         matched: bool,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), ProtocolViolation> {
         ask!(self, receiver => receiver.fence_asked(id, matched, effects), else Ok(()))
     }
 
     #[inline(always)]
-    pub(super) fn message(
+    pub(super) fn message_arrived(
         &mut self,
         id: LinkId,
         message: &Message,
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        ask!(self, receiver => receiver.message(id, message, payload, effects), else Ok(()))
+    ) -> Result<(), ProtocolViolation> {
+        ask!(self, receiver => receiver.message_arrived(id, message, payload, effects), else Ok(()))
     }
 
     pub(super) fn begin_message(
@@ -255,51 +259,56 @@ impl Reception {
         id: LinkId,
         message: &Message,
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
+    ) -> Result<(), ProtocolViolation> {
         ask!(self, receiver => receiver.begin_message(id, message, effects), else Ok(()))
     }
 
-    pub(super) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.put(id, bytes, effects), else ());
+    pub(super) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
+        ask!(self, receiver => receiver.put_payload(id, bytes, effects), else ());
     }
 
-    pub(super) fn space(&mut self, id: LinkId) -> Space<'_> {
-        ask!(self, receiver => receiver.space(id), else Space::new())
+    pub(super) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
+        ask!(self, receiver => receiver.payload_space(id), else Space::new())
     }
 
-    pub(super) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.placed(id, count_bytes, effects), else ());
+    pub(super) fn bytes_placed(
+        &mut self,
+        id: LinkId,
+        count_bytes: usize,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        ask!(self, receiver => receiver.bytes_placed(id, count_bytes, effects), else ());
     }
 
     pub(super) fn has_offer(&self, id: LinkId, op: u64) -> bool {
         ask!(self, receiver => receiver.has_offer(id, op), else false)
     }
 
-    pub(super) fn offered(
+    pub(super) fn message_offered(
         &mut self,
         id: LinkId,
         message: &Message,
         op: u64,
         remote: &[u8],
         effects: &mut impl ReceiverEffects,
-    ) -> Result<(), Breach> {
-        ask!(self, receiver => receiver.offered(id, message, op, remote, effects), else Ok(()))
+    ) -> Result<(), ProtocolViolation> {
+        ask!(self, receiver => receiver.message_offered(id, message, op, remote, effects), else Ok(()))
     }
 
-    pub(super) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        ask!(self, receiver => receiver.begin_data(id, op, len_bytes), else false)
+    pub(super) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        ask!(self, receiver => receiver.begin_requested_data(id, op, len_bytes), else false)
     }
 
     #[inline(always)]
-    pub(super) fn has_deferred(&self) -> bool {
-        ask!(self, receiver => receiver.has_deferred(), else false)
+    pub(super) fn has_deferred_fetches(&self) -> bool {
+        ask!(self, receiver => receiver.has_deferred_fetches(), else false)
     }
 
     pub(super) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
         match self {
-            Reception::Own(receiver) => receiver.fetch_deferred(),
-            Reception::Shared(membership) => membership.fetch_deferred(effects),
-            Reception::Left => {}
+            ReceiveSide::Own(receiver) => receiver.fetch_deferred(),
+            ReceiveSide::Shared(membership) => membership.fetch_deferred(effects),
+            ReceiveSide::Left => {}
         }
     }
 
@@ -310,13 +319,13 @@ impl Reception {
 
     pub(super) fn pull(
         &mut self,
-        pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         match self {
-            Reception::Own(receiver) => receiver.pull(|_| true, pull, effects),
-            Reception::Shared(membership) => membership.pull(pull, effects),
-            Reception::Left => {}
+            ReceiveSide::Own(receiver) => receiver.pull(|_| true, pull, effects),
+            ReceiveSide::Shared(membership) => membership.pull(pull, effects),
+            ReceiveSide::Left => {}
         }
     }
 
@@ -331,23 +340,23 @@ impl Reception {
 
     /// Whether ends of receives wait for room in their queue, or there is mail.
     #[inline(always)]
-    pub(super) fn has_held(&self) -> bool {
-        if let Reception::Own(receiver) = self { receiver.has_held() } else { self.has_mail() }
+    pub(super) fn has_held_reports(&self) -> bool {
+        if let ReceiveSide::Own(receiver) = self { receiver.has_held_reports() } else { self.has_mail() }
     }
 
     #[cold]
     fn has_mail(&self) -> bool {
-        matches!(self, Reception::Shared(membership) if membership.has_mail())
+        matches!(self, ReceiveSide::Shared(membership) if membership.has_mail())
     }
 
     /// Whether nothing is wanted of what still arrives.
     pub(super) fn has_left(&self) -> bool {
-        matches!(self, Reception::Left)
+        matches!(self, ReceiveSide::Left)
     }
 }
 
 #[cold]
-fn refused(request: ReceiveRequest) -> Rejected<Destination> {
+fn rejected_as_shared(request: ReceiveRequest) -> Rejected<Destination> {
     Rejected { error: SHARED, returned: request.destination }
 }
 
@@ -358,42 +367,42 @@ impl Engine {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::new(shared.clone(), is_selective, keeps_order);
         let id = membership.id();
-        self.reception = Reception::Shared(membership);
+        self.receive_side = ReceiveSide::Shared(membership);
         id
     }
 
     /// Leaves the receiver that it shares, if it does, with all that it has received there. To be called
     /// before the endpoint lingers, so that no receive is matched any more.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
-        if !matches!(self.reception, Reception::Shared(_)) {
+        if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;
         }
-        let (target, mut effects) = self.targeting(sink);
+        let (target, mut effects) = self.target_and_effects(sink);
         target.give_back_held_credit(&mut effects);
         for id in self.links.ids() {
-            let received = self.reception.received_messages(id);
-            if let Some(link) = self.links.of(id) {
-                link.tx.debts_mut().end_receiver(received);
+            let received = self.receive_side.received_message_count(id);
+            if let Some(link) = self.links.get_mut(id) {
+                link.tx.debts_mut().settle_receiver_debts(received);
             }
         }
-        self.reception = Reception::Left;
+        self.receive_side = ReceiveSide::Left;
     }
 
     /// Whether other members of the shared receiver have mail to fetch, which
-    /// [`SharedReceiver::take_news`] does.
+    /// [`SharedReceiver::take_members_with_mail`] does.
     #[inline(always)]
-    pub fn has_news_for_others(&self) -> bool {
-        match &self.reception {
-            Reception::Shared(membership) => membership.has_news(),
-            Reception::Own(_) | Reception::Left => false,
+    pub fn has_mail_for_others(&self) -> bool {
+        match &self.receive_side {
+            ReceiveSide::Shared(membership) => membership.has_mail_for_others(),
+            ReceiveSide::Own(_) | ReceiveSide::Left => false,
         }
     }
 
     /// Does what calls of other members, and posts of the application, have left to this one. A pass
     /// follows, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
-        let Reception::Shared(membership) = &mut self.reception else { return };
-        let (debts, counts) = membership.take_mail();
+        let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
+        let (debts, counts) = membership.take_debts_and_counts();
         for (link, debt) in debts {
             match debt {
                 Debt::Header(header) => self.links.owe(link, header),
@@ -401,7 +410,7 @@ impl Engine {
                 Debt::Credit => self.links.owe_credit(link),
             }
         }
-        if sink.counts() {
+        if sink.has_counters() {
             for count in counts {
                 if count.is_success { sink.count(count.events) } else { sink.count_error(count.events) }
             }
@@ -415,44 +424,45 @@ impl Engine {
                 let source =
                     outcome.as_ref().map_or_else(|failure| failure.completion.source, |done| done.source);
                 let report = Report { outcome, ..report };
-                return membership.put_back(report, source.map(|source| self.peers.address(source)));
+                return membership
+                    .put_back_report(report, source.map(|source| self.peers.address_of(source)));
             }
         }
-        let (reception, mut effects) = self.receiving(sink);
-        if let Reception::Shared(membership) = reception {
+        let (receive_side, mut effects) = self.receive_side_and_effects(sink);
+        if let ReceiveSide::Shared(membership) = receive_side {
             membership.match_kept_aside(&mut effects);
         }
     }
 
     /// Reports what the receiver had no room for, or what others have left to this engine.
     pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
-        let (reception, mut effects) = self.receiving(sink);
-        match reception {
-            Reception::Own(receiver) => receiver.deliver_held(&mut effects),
-            Reception::Shared(_) => self.fetch_mail(sink),
-            Reception::Left => {}
+        let (receive_side, mut effects) = self.receive_side_and_effects(sink);
+        match receive_side {
+            ReceiveSide::Own(receiver) => receiver.deliver_held_reports(&mut effects),
+            ReceiveSide::Shared(_) => self.fetch_mail(sink),
+            ReceiveSide::Left => {}
         }
     }
 }
 
 /// The receiver of an engine that shares none.
 #[cfg(test)]
-impl std::ops::Deref for Reception {
+impl std::ops::Deref for ReceiveSide {
     type Target = Receiver;
 
     fn deref(&self) -> &Receiver {
         match self {
-            Reception::Own(receiver) => receiver,
+            ReceiveSide::Own(receiver) => receiver,
             _ => panic!("the receiver is shared"),
         }
     }
 }
 
 #[cfg(test)]
-impl std::ops::DerefMut for Reception {
+impl std::ops::DerefMut for ReceiveSide {
     fn deref_mut(&mut self) -> &mut Receiver {
         match self {
-            Reception::Own(receiver) => receiver,
+            ReceiveSide::Own(receiver) => receiver,
             _ => panic!("the receiver is shared"),
         }
     }

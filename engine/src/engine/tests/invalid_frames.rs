@@ -7,19 +7,19 @@ const OTHER: LinkId = LinkId(8);
 
 /// An engine with something in every state on link 7: a message that is awaited by count, one by
 /// match, one that was offered; one that arrives, and one that is offered by the peer.
-fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
+fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
     engine.config.eager_max_bytes = 4;
     for (context, level, text) in
         [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]
     {
-        let request = SendRequest { level, ..send_to(peer, text, context) };
+        let request = SendRequest { level, ..send_request(peer, text, context) };
         engine.post_send(request, &mut transport, &mut sink).unwrap();
     }
     let Some((_, Header::Request { op, .. }, _)) = transport.sent.last() else { panic!("not offered") };
     let op = *op;
-    let message = Message { awaits: Awaits::Match, ..Message::of_len(10) };
+    let message = Message { awaits: AwaitedReply::Match, ..Message::of_len(10) };
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     (engine, transport, sink, op)
@@ -27,7 +27,7 @@ fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
 
 #[test]
 fn invalid_frame_ends_only_its_link() {
-    let (.., op) = busy_engine();
+    let (.., op) = engine_with_operations_in_flight();
     let cases = [
         Header::Ack { received: 3 },
         Header::Ack { received: u64::MAX },
@@ -48,30 +48,30 @@ fn invalid_frame_ends_only_its_link() {
         Header::Request { message: Message::of_len(1), op: 1, remote_bytes: 0 },
     ];
     for header in cases {
-        let (mut engine, mut transport, mut sink, _) = busy_engine();
+        let (mut engine, mut transport, mut sink, _) = engine_with_operations_in_flight();
         let mut arrivals = engine.arrivals(&mut sink);
         if header.payload_len_bytes() > 0 {
-            arrivals.begin(LINK, &header);
+            arrivals.frame_begun(LINK, &header);
         } else {
             arrivals.frame(LINK, &header, b"");
         }
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.closed, [(LINK, Close::Abort)], "{header:?}");
-        let is_named = |ended: &Result<Completion, Failure>| match ended {
+        let is_named = |ended: &Result<EndedOperation, FailedOperation>| match ended {
             Err(failure) => failure.error.errno() == Errno::EPROTO,
             Ok(_) => false,
         };
         assert!(sink.ended.iter().all(is_named) && sink.ended.len() == 3, "{header:?}: {:?}", sink.ended);
-        assert_eq!((engine.outstanding_sends(), engine.reception.unexpected_len()), (0, 0), "{header:?}");
-        engine.post_receive(receive(5, 9), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(OTHER, &untagged(5), b"other");
-        assert_eq!(received(sink.ended.last().unwrap()), b"other", "{header:?}");
+        assert_eq!((engine.outstanding_sends(), engine.receive_side.unexpected_len()), (0, 0), "{header:?}");
+        engine.post_receive(receive_request(5, 9), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(OTHER, &untagged_header(5), b"other");
+        assert_eq!(received_bytes(sink.ended.last().unwrap()), b"other", "{header:?}");
     }
 }
 
 #[test]
 fn second_unanswered_fence_ends_the_link() {
-    let (mut engine, mut transport, mut sink, _) = busy_engine();
+    let (mut engine, mut transport, mut sink, _) = engine_with_operations_in_flight();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());

@@ -2,7 +2,7 @@
 
 /// Payload that arrives in pieces, and the place where they are put.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Filling<P> {
+pub(crate) struct Reassembly<P> {
     /// The length of all of it.
     pub(crate) len_bytes: u64,
     /// How much of it has arrived. Where there is less room than that, the rest was dropped.
@@ -11,10 +11,10 @@ pub(crate) struct Filling<P> {
     pub(crate) place: P,
 }
 
-impl<P> Filling<P> {
+impl<P> Reassembly<P> {
     /// Payload of which nothing has arrived.
-    pub(crate) fn new(len_bytes: u64, place: P) -> Filling<P> {
-        Filling { len_bytes, arrived_bytes: 0, place }
+    pub(crate) fn new(len_bytes: u64, place: P) -> Reassembly<P> {
+        Reassembly { len_bytes, arrived_bytes: 0, place }
     }
 
     /// How many bytes are still to arrive.
@@ -23,8 +23,8 @@ impl<P> Filling<P> {
     }
 
     /// The beginning of `bytes` that belongs to this payload.
-    pub(crate) fn part_of<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        &bytes[..bytes.len().min(clamp(self.left_bytes()))]
+    pub(crate) fn clip_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
     /// Counts bytes that are in their place. Returns whether all of them are.
@@ -36,6 +36,6 @@ impl<P> Filling<P> {
 
 /// A length as memory counts it.
 #[inline(always)]
-pub(crate) fn clamp(bytes: u64) -> usize {
+pub(crate) fn clamp_to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -12,16 +12,16 @@ use crate::trigger::{CounterChange, WorkQueue};
 pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 
 /// The works that a counter triggers.
-pub(super) struct Triggering {
+pub(super) struct TriggeredWorks {
     /// From which sum of both values on a work is due; the largest number if none waits.
     threshold: AtomicU64,
     /// The works of the domain, and the counter's number there, once it was to trigger one.
     works: OnceLock<(Arc<WorkQueue>, u64)>,
 }
 
-impl Default for Triggering {
+impl Default for TriggeredWorks {
     fn default() -> Self {
-        Triggering { threshold: AtomicU64::new(u64::MAX), works: OnceLock::new() }
+        TriggeredWorks { threshold: AtomicU64::new(u64::MAX), works: OnceLock::new() }
     }
 }
 
@@ -52,7 +52,7 @@ impl Counter {
     /// # Errors
     ///
     /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
+    pub(crate) fn enlist_in_domain(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
         if self.enlisted.domain_counters.get().is_some() {
             return Ok(());
         }
@@ -67,13 +67,13 @@ impl Counter {
 
 impl CounterShared {
     /// Triggers works of this queue from now on. Returns the counter's number there.
-    pub(crate) fn triggers(&self, works: &Arc<WorkQueue>) -> u64 {
-        self.triggering.works.get_or_init(|| (works.clone(), works.unused_number())).1
+    pub(crate) fn register_queue(&self, works: &Arc<WorkQueue>) -> u64 {
+        self.triggering.works.get_or_init(|| (works.clone(), works.next_number())).1
     }
 
     /// Notifies the queue when the sum of both values reaches this threshold, or has reached it.
     /// Thresholds are added under the lock of the works.
-    pub(crate) fn await_threshold(&self, threshold: u64) {
+    pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.
         fence_for_loom();
@@ -85,22 +85,22 @@ impl CounterShared {
     /// What is compared with thresholds: all operations that have ended, whether they have
     /// succeeded or failed.
     pub(crate) fn sum(&self) -> u64 {
-        let [value, errors, _] = self.state();
+        let [value, errors, _] = self.values_and_change_count();
         value.saturating_add(errors)
     }
 
     /// Notifies the queue if a change has made a work due.
     #[inline]
-    pub(super) fn look_for_due(&self) {
+    pub(super) fn check_threshold(&self) {
         // SYNC POINT threshold.
         fence_for_loom();
         if self.triggering.threshold.load(Ordering::SeqCst) != u64::MAX {
-            self.compare_threshold();
+            self.notify_due_if_reached();
         }
     }
 
     #[cold]
-    fn compare_threshold(&self) {
+    fn notify_due_if_reached(&self) {
         if self.sum() >= self.triggering.threshold.load(Ordering::SeqCst) {
             self.notify_due();
         }
@@ -111,22 +111,22 @@ impl CounterShared {
         if let Some((works, number)) = self.triggering.works.get() {
             // Once is enough until the works were looked through.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
-            works.note_due(*number);
+            works.mark_due(*number);
         }
     }
 
     /// A value is about to be set: works whose thresholds were reached are carried out, also if it
     /// is set back.
-    pub(super) fn keep_reached(&self) {
+    pub(super) fn mark_reached_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            works.keep_reached(*number);
+            works.mark_reached_due(*number);
         }
     }
 
     /// Carries out what is due, after a change by the application.
-    pub(super) fn fire(&self) {
+    pub(super) fn fire_due_works(&self) {
         if let Some((works, _)) = self.triggering.works.get() {
-            works.fire();
+            works.fire_due_works();
         }
     }
 
@@ -139,15 +139,15 @@ impl CounterShared {
     }
 
     /// Changes the value, and wakes sleepers.
-    pub(crate) fn change(&self, change: CounterChange) {
+    pub(crate) fn apply_change(&self, change: CounterChange) {
         match change {
             CounterChange::Add(value) => self.add_to(&self.value, value),
             CounterChange::Set(value) => {
-                self.keep_reached();
+                self.mark_reached_due();
                 self.value.store(value, Ordering::SeqCst);
             }
         }
-        self.changed();
+        self.value_changed();
     }
 
     /// Adds to one of the values. If that passes the largest number, each work that waits has
@@ -156,24 +156,24 @@ impl CounterShared {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));
         if added.is_err() {
-            self.wrap(number, value);
+            self.add_wrapping(number, value);
         }
     }
 
     #[cold]
-    fn wrap(&self, number: &AtomicU64, value: u64) {
+    fn add_wrapping(&self, number: &AtomicU64, value: u64) {
         let add = || number.fetch_add(value, Ordering::SeqCst).checked_add(value).is_none();
         match self.triggering.works.get() {
-            Some((works, counter_number)) => works.keep_all_if(*counter_number, add),
+            Some((works, counter_number)) => works.mark_all_due_if(*counter_number, add),
             None => _ = add(),
         }
     }
 
     /// A value has begun again at 0: works that wait have reached their thresholds.
     #[cold]
-    pub(super) fn keep_all(&self) {
+    pub(super) fn mark_all_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            works.keep_all_if(*number, || true);
+            works.mark_all_due_if(*number, || true);
         }
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use crate::flags::MrAccess;
 use crate::limits::SHOWN_LINK_MAX_REGIONS;
-use crate::transport::{Remote, SharedMemory};
-use crate::wire::Shown;
+use crate::transport::{RemotePayload, SharedMemory};
+use crate::wire::MappableRegion;
 
 /// The regions of a link's peer that this side may access directly.
 #[derive(Debug, Default)]
 pub(crate) struct MappedRegions {
-    mapped: Vec<Mapped>,
+    mapped: Vec<MappedRegion>,
     /// What the peer has shown and this side has not mapped yet.
-    to_map: Vec<(Shown, Remote)>,
+    to_map: Vec<(MappableRegion, RemotePayload)>,
 }
 
 /// A region of a peer, in this process.
 #[derive(Debug)]
-pub(crate) struct Mapped {
+pub(crate) struct MappedRegion {
     key: u64,
     address: u64,
     len_bytes: u64,
@@ -25,10 +25,10 @@ pub(crate) struct Mapped {
     memory: Arc<dyn SharedMemory>,
 }
 
-impl Mapped {
+impl MappedRegion {
     /// Where in the memory a range lies that may be accessed so.
     #[inline(always)]
-    pub(crate) fn place(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
+    pub(crate) fn offset_if_allowed(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
         let offset_bytes = address.checked_sub(self.address)?;
         let end_bytes = offset_bytes.checked_add(len_bytes)?;
         let is_allowed = self.access.contains(access) && end_bytes <= self.len_bytes;
@@ -44,12 +44,12 @@ impl Mapped {
 impl MappedRegions {
     /// The region with this key.
     #[inline(always)]
-    pub(crate) fn find(&self, key: u64) -> Option<&Mapped> {
+    pub(crate) fn find(&self, key: u64) -> Option<&MappedRegion> {
         self.mapped.iter().find(|mapped| mapped.key == key)
     }
 
     /// The peer shows a region of its own.
-    pub(crate) fn shown(&mut self, shown: Shown, remote: Remote) {
+    pub(crate) fn peer_offers_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
         // A peer shows no more than this at once, but what it has shown may have ended since: that
@@ -66,27 +66,30 @@ impl MappedRegions {
     }
 
     /// Whether the peer has shown what is not mapped yet.
-    pub(crate) fn has_to_map(&self) -> bool {
+    pub(crate) fn has_unmapped(&self) -> bool {
         !self.to_map.is_empty()
     }
 
     /// Maps what the peer has shown, as far as `map` can.
-    pub(crate) fn map(&mut self, mut map: impl FnMut(&Remote, u64) -> Option<Arc<dyn SharedMemory>>) {
-        for (Shown { key, address, len_bytes, access, .. }, remote) in self.to_map.drain(..) {
+    pub(crate) fn map_offered(
+        &mut self,
+        mut map: impl FnMut(&RemotePayload, u64) -> Option<Arc<dyn SharedMemory>>,
+    ) {
+        for (MappableRegion { key, address, len_bytes, access, .. }, remote) in self.to_map.drain(..) {
             if let Some(memory) = map(&remote, len_bytes) {
                 let access = MrAccess::from_bits_truncate(access);
-                self.mapped.push(Mapped { key, address, len_bytes, access, memory });
+                self.mapped.push(MappedRegion { key, address, len_bytes, access, memory });
             }
         }
     }
 
     /// Gives the region with this key back, if it has ended.
-    pub(crate) fn forget_ended(&mut self, key: u64) {
+    pub(crate) fn unmap_if_retired(&mut self, key: u64) {
         self.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
     }
 
     /// Gives all regions back that have ended. Returns whether others are left.
-    pub(crate) fn sweep(&mut self) -> bool {
+    pub(crate) fn unmap_retired(&mut self) -> bool {
         self.mapped.retain(|mapped| !mapped.memory.is_retired());
         !self.mapped.is_empty()
     }

@@ -8,8 +8,8 @@ use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::FiCqTaggedEntry;
 use libc::iovec;
 
-use crate::host::{API_VERSION, Node, Pair, context};
-use crate::messages::untouched;
+use crate::host::{API_VERSION, Node, Pair, numbered_context};
+use crate::messages::patterned_error_entry;
 
 const SEND: u64 = 1 << 11;
 const RECV: u64 = 1 << 10;
@@ -22,7 +22,7 @@ const EAGAIN: isize = -11;
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
 /// The byte that stands everywhere in a message of this number.
-fn filled(number: usize, len_bytes: usize) -> Vec<u8> {
+fn make_message(number: usize, len_bytes: usize) -> Vec<u8> {
     vec![u8::try_from(number).expect("few messages") + 1; len_bytes]
 }
 
@@ -33,7 +33,7 @@ fn send(pair: &Pair, message: &[u8], number: usize, flags: u64) {
         desc: ptr::null_mut(),
         iov_count: 1,
         addr: pair.to_right,
-        context: context(number),
+        context: numbered_context(number),
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
@@ -48,13 +48,13 @@ fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
     // SAFETY: the endpoint is open, and the memory lives until the receive has completed.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
-        recv(ep, room.cast(), len_bytes, ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+        recv(ep, room.cast(), len_bytes, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number))
     };
     assert_eq!(posted, 0);
 }
 
 /// `fi_cq_read` of no entries: drives an endpoint, and leaves its completions where they are.
-fn drive(node: &Node) {
+fn progress(node: &Node) {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and nothing is read.
     let read = unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) };
@@ -62,10 +62,10 @@ fn drive(node: &Node) {
 }
 
 /// Waits for the next completion of the left one, while the right one is driven.
-fn completion_of_left(pair: &Pair) -> FiCqTaggedEntry {
+fn await_left_completion(pair: &Pair) -> FiCqTaggedEntry {
     let mut found = None;
-    pair.until(|pair| {
-        drive(&pair.right);
+    pair.wait_until(|pair| {
+        progress(&pair.right);
         found = pair.left.try_read::<FiCqTaggedEntry>().ok();
         found.is_some()
     });
@@ -76,17 +76,17 @@ fn completion_of_left(pair: &Pair) -> FiCqTaggedEntry {
 fn source_may_be_overwritten_when_a_send_was_injected() {
     let pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-        let mut message = filled(number, len_bytes);
+        let mut message = make_message(number, len_bytes);
         send(&pair, &message, number, FI_INJECT_COMPLETE);
-        let sent = completion_of_left(&pair);
-        assert_eq!((sent.op_context, sent.flags & SEND), (context(number), SEND));
+        let sent = await_left_completion(&pair);
+        assert_eq!((sent.op_context, sent.flags & SEND), (numbered_context(number), SEND));
         // It is the application's again, whether or not the message has been received.
         message.fill(0xff);
         let mut room = vec![0; len_bytes];
         recv(&pair.right, room.as_mut_ptr(), len_bytes, number);
-        let [_, received] = pair.completions(0, 1);
-        assert_eq!((received[0].0.op_context, received[0].0.len), (context(number), len_bytes));
-        assert!(room == filled(number, len_bytes), "{len_bytes} bytes were read after the completion");
+        let [_, received] = pair.read_completions(0, 1);
+        assert_eq!((received[0].0.op_context, received[0].0.len), (numbered_context(number), len_bytes));
+        assert!(room == make_message(number, len_bytes), "{len_bytes} bytes were read after the completion");
     }
 }
 
@@ -94,19 +94,19 @@ fn source_may_be_overwritten_when_a_send_was_injected() {
 fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
     let pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-        let message = filled(number, len_bytes);
+        let message = make_message(number, len_bytes);
         let mut room = vec![0_u8; len_bytes];
         let start = room.as_mut_ptr();
         recv(&pair.right, start, len_bytes, number);
         send(&pair, &message, number, FI_DELIVERY_COMPLETE);
-        assert_eq!(completion_of_left(&pair).op_context, context(number));
+        assert_eq!(await_left_completion(&pair).op_context, numbered_context(number));
         // The receiver has not heard of it.
         // SAFETY: the memory lives, and what has been delivered is there and not written again.
         let there: Vec<u8> =
             (0..len_bytes).map(|place| unsafe { start.add(place).read_volatile() }).collect();
         assert!(there == message, "{len_bytes} bytes were not delivered");
-        let [_, received] = pair.completions(0, 1);
-        assert_eq!((received[0].0.op_context, received[0].0.flags & RECV), (context(number), RECV));
+        let [_, received] = pair.read_completions(0, 1);
+        assert_eq!((received[0].0.op_context, received[0].0.flags & RECV), (numbered_context(number), RECV));
         drop(room);
     }
 }
@@ -116,16 +116,16 @@ fn flags_of_readerr_mean_nothing() {
     let node = Node::open();
     let cq = node.cq.as_ptr();
     for flags in [0, 1, 1 << 19, u64::MAX] {
-        let mut entry = untouched();
+        let mut entry = patterned_error_entry();
         // SAFETY: the queue is open, and there is room for an entry.
         let mut readerr = || unsafe { ((*(*cq).ops).readerr)(cq, &raw mut entry, flags) };
         assert_eq!(readerr(), EAGAIN, "{flags:#x}");
         recv(&node, ptr::null_mut(), 0, 7);
         let ep = node.ep.as_ptr();
         // SAFETY: the endpoint is open.
-        assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(7)) }, 0);
+        assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(7)) }, 0);
         assert_eq!((readerr(), readerr()), (1, EAGAIN), "the error is read, and read once: {flags:#x}");
-        assert_eq!((entry.op_context, entry.err), (context(7), libc::ECANCELED));
+        assert_eq!((entry.op_context, entry.err), (numbered_context(7), libc::ECANCELED));
     }
 }
 
@@ -135,8 +135,8 @@ fn error_data_makes_no_difference_to_the_text_of_an_error() {
     recv(&node, ptr::null_mut(), 0, 7);
     let (cq, ep) = (node.cq.as_ptr(), node.ep.as_ptr());
     // SAFETY: the endpoint is open.
-    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(7)) }, 0);
-    let mut entry = untouched();
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(7)) }, 0);
+    let mut entry = patterned_error_entry();
     assert_eq!(node.read_error(&mut entry), 1);
     let text = node.error_text(entry.prov_errno);
     // It is not looked at: no other address is less of an address than these.

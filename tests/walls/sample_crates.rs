@@ -2,30 +2,34 @@
 
 use std::path::PathBuf;
 
-use crate::imports::circles;
-use crate::modules::{Crate, Module, name_of};
+use crate::imports::import_cycles;
+use crate::modules::{Crate, Module, display_name};
 
 const NONE: [[&str; 0]; 0] = [];
 
-fn made_up(sources: &[(&str, &str)]) -> Crate {
+fn crate_of_sources(sources: &[(&str, &str)]) -> Crate {
     let owned = sources.iter().map(|(place, text)| (PathBuf::from(place), (*text).to_owned()));
     Crate::parse("made-up", owned).unwrap()
 }
 
 /// The circles of a crate with these sources.
-fn circles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
-    circles(&made_up(sources))
+fn import_cycles_of(sources: &[(&str, &str)]) -> Vec<Vec<String>> {
+    import_cycles(&crate_of_sources(sources))
 }
 
 /// The circles of a crate whose file `a.rs` imports `b.rs` by `crate::b::B`, and whose `b.rs` is this.
-fn circles_with_b(b: &str) -> Vec<Vec<String>> {
-    circles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B; pub struct A(B);"), ("b.rs", b)])
+fn import_cycles_with_b(b: &str) -> Vec<Vec<String>> {
+    import_cycles_of(&[
+        ("lib.rs", "mod a; mod b;"),
+        ("a.rs", "use crate::b::B; pub struct A(B);"),
+        ("b.rs", b),
+    ])
 }
 
 #[test]
 fn files_that_import_each_other_are_a_circle() {
-    assert_eq!(circles_with_b("use crate::a::A; pub struct B(Box<A>);"), [["a", "b"]]);
-    assert_eq!(circles_with_b("pub struct B;"), NONE);
+    assert_eq!(import_cycles_with_b("use crate::a::A; pub struct B(Box<A>);"), [["a", "b"]]);
+    assert_eq!(import_cycles_with_b("pub struct B;"), NONE);
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn circle_by_way_of_others_is_found_with_all_its_files() {
         // Imports the circle and is imported by no file of it.
         ("d.rs", "use crate::a::A; pub struct D(A);"),
     ];
-    assert_eq!(circles_of(&sources), [["a", "b", "c"]]);
+    assert_eq!(import_cycles_of(&sources), [["a", "b", "c"]]);
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn larger_circles_come_first() {
         ("d.rs", "use crate::e::f;"),
         ("e.rs", "use crate::c::f;"),
     ];
-    assert_eq!(circles_of(&sources), [vec!["c", "d", "e"], vec!["a", "b"]]);
+    assert_eq!(import_cycles_of(&sources), [vec!["c", "d", "e"], vec!["a", "b"]]);
 }
 
 #[test]
@@ -68,7 +72,7 @@ fn every_way_to_name_another_file_is_an_import() {
         "pub struct B; impl super::a::Trait for B {}",
         "pub struct B; fn f() { let _ = |x: crate::a::A| x; }",
     ] {
-        assert_eq!(circles_with_b(b), [["a", "b"]], "{b}");
+        assert_eq!(import_cycles_with_b(b), [["a", "b"]], "{b}");
     }
 }
 
@@ -83,7 +87,7 @@ fn names_of_other_crates_and_the_visibility_of_items_are_no_imports() {
         "pub struct B; #[cfg(test)] mod tests { use crate::a::A; }",
         "pub struct B; #[cfg(test)] use crate::a::A;",
     ] {
-        assert_eq!(circles_with_b(b), NONE, "{b}");
+        assert_eq!(import_cycles_with_b(b), NONE, "{b}");
     }
 }
 
@@ -97,7 +101,7 @@ fn parent_and_child_that_import_each_other_are_a_circle() {
         "mod child; pub struct Parent(child::Child);",
         "mod child; pub struct Parent; fn f() { child::f(); }",
     ] {
-        let circles = circles_of(&[("lib.rs", "mod parent;"), ("parent/mod.rs", parent), child]);
+        let circles = import_cycles_of(&[("lib.rs", "mod parent;"), ("parent/mod.rs", parent), child]);
         assert_eq!(circles, [["parent", "parent/child"]], "{parent}");
     }
 }
@@ -111,7 +115,7 @@ fn siblings_and_their_parents_siblings_are_found_above() {
         ("parent/left.rs", "use super::right::Right; pub struct Left(Right);"),
         ("parent/right.rs", "use super::super::other::f; pub struct Right;"),
     ];
-    assert_eq!(circles_of(&sources), [["other", "parent/left", "parent/right"]]);
+    assert_eq!(import_cycles_of(&sources), [["other", "parent/left", "parent/right"]]);
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn re_export_is_an_import_from_the_file_that_defines_the_name() {
         ("parent.rs", "mod child; pub(crate) use self::child::Child;"),
         ("parent/child.rs", "use crate::a::A; pub struct Child(Box<A>);"),
     ];
-    assert_eq!(circles_of(&sources), [["a", "parent/child"]]);
+    assert_eq!(import_cycles_of(&sources), [["a", "parent/child"]]);
 }
 
 #[test]
@@ -146,7 +150,7 @@ fn re_exports_are_followed_through_several_files_and_names() {
                 ("outer/inner.rs", inner),
                 ("outer/inner/child.rs", "use crate::a::A; pub struct Child(Box<A>); pub struct Original;"),
             ];
-            assert_eq!(circles_of(&sources), [["a", "outer/inner/child"]], "{outer} {inner}");
+            assert_eq!(import_cycles_of(&sources), [["a", "outer/inner/child"]], "{outer} {inner}");
         }
     }
 }
@@ -159,28 +163,29 @@ fn re_exporting_file_is_not_drawn_into_the_circle_of_its_children() {
         ("parent/left.rs", "use super::Right; pub struct Left(Right);"),
         ("parent/right.rs", "use super::Left; pub struct Right(Box<Left>);"),
     ];
-    assert_eq!(circles_of(&sources), [["parent/left", "parent/right"]]);
+    assert_eq!(import_cycles_of(&sources), [["parent/left", "parent/right"]]);
 }
 
 #[test]
 fn file_that_uses_what_it_re_exports_imports_it() {
     let child = ("parent/child.rs", "use super::Parent; pub struct Child(Box<Parent>);");
     let parent = "mod child; pub use self::child::Child; pub struct Parent(Child);";
-    assert_eq!(circles_of(&[("parent.rs", parent), child]), [["parent", "parent/child"]]);
+    assert_eq!(import_cycles_of(&[("parent.rs", parent), child]), [["parent", "parent/child"]]);
     let parent = "mod child; pub use self::child::Child; pub struct Parent { child: u8 }";
-    assert_eq!(circles_of(&[("parent.rs", parent), child]), NONE);
+    assert_eq!(import_cycles_of(&[("parent.rs", parent), child]), NONE);
 }
 
 #[test]
 fn variable_with_the_name_of_a_child_is_no_import() {
     let parent = "mod child; pub struct Parent; fn f(child: u8) -> u8 { child }";
     let child = "use super::Parent; pub struct Child(Box<Parent>);";
-    assert_eq!(circles_of(&[("parent.rs", parent), ("parent/child.rs", child)]), NONE);
+    assert_eq!(import_cycles_of(&[("parent.rs", parent), ("parent/child.rs", child)]), NONE);
 }
 
 #[test]
 fn paths_of_a_module_within_a_file_begin_there() {
-    let with_b = |b| circles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", b)]);
+    let with_b =
+        |b| import_cycles_of(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", b)]);
     for b in [
         "pub struct B; mod within { use super::super::a::A; }",
         "pub struct B; mod within { mod further { fn f() { super::super::super::a::f(); } } }",
@@ -205,8 +210,8 @@ fn files_of_tests_are_left_out() {
         ("a/tests.rs", "use super::A; use crate::Root;"),
         ("a/loom_tests.rs", "use super::A;"),
     ];
-    let of_crate = made_up(&sources);
-    let names: Vec<String> = of_crate.modules().map(|module| name_of(module.path())).collect();
+    let of_crate = crate_of_sources(&sources);
+    let names: Vec<String> = of_crate.modules().map(|module| display_name(module.path())).collect();
     assert_eq!(names, ["lib", "a"]);
 }
 
@@ -214,7 +219,7 @@ fn files_of_tests_are_left_out() {
 fn code_lines_leave_out_tests_comments_and_blank_lines() {
     let text = "//! What it is.\n\nfn f() {\n    // Why.\n    g(); // how\n}\n\n\
                 #[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
-    let of_crate = made_up(&[("lib.rs", text)]);
-    let lines: Vec<usize> = of_crate.modules().map(Module::code_lines).collect();
+    let of_crate = crate_of_sources(&[("lib.rs", text)]);
+    let lines: Vec<usize> = of_crate.modules().map(Module::count_code_lines).collect();
     assert_eq!(lines, [3]);
 }

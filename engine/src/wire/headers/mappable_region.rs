@@ -1,13 +1,13 @@
-//! A region that the receiver may map: [`Header::Shown`](crate::wire::Header::Shown).
+//! A region that the receiver may map: [`Header::MappableRegion`](crate::wire::Header::MappableRegion).
 
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::wire::error::WireError;
 use crate::wire::rule::{self, Fields, Rule};
 
 /// A region of the sender that the receiver may map: see [`SharedMemory`](crate::transport::SharedMemory).
-/// The payload is a [`Remote`](crate::transport::Remote).
+/// The payload is a [`Remote`](crate::transport::RemotePayload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct MappableRegion {
     /// The key of the region.
     pub key: u64,
     /// The address of its first byte, as it is known to peers.
@@ -17,15 +17,16 @@ pub struct Shown {
     /// What the receiver may do with it: the bits of [`MrAccess`](crate::flags::MrAccess).
     pub access: u64,
     /// How long the description that follows is, at most
-    /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
+    /// [`REMOTE_MAX_BYTES`].
     pub remote_bytes: u8,
 }
 
 /// Words: access, key, address, length. The payload describes the memory.
-pub(in crate::wire) const RULE: Rule = Rule::of_kind(17).words(4).payload_max_bytes(REMOTE_MAX_BYTES as u64);
+pub(in crate::wire) const RULE: Rule =
+    Rule::of_kind(17).add_words(4).allow_payload_up_to(REMOTE_MAX_BYTES as u64);
 
 #[inline(always)]
-pub(in crate::wire) fn lower(shown: Shown, put: &mut impl FnMut(u64)) -> Fields {
+pub(in crate::wire) fn encode_words(shown: MappableRegion, put: &mut impl FnMut(u64)) -> Fields {
     put(shown.access);
     put(shown.key);
     put(shown.address);
@@ -34,8 +35,11 @@ pub(in crate::wire) fn lower(shown: Shown, put: &mut impl FnMut(u64)) -> Fields 
 }
 
 #[inline(always)]
-pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Shown, WireError> {
+pub(in crate::wire) fn decode_words(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<MappableRegion, WireError> {
     let [access, key, address] = [word(), word(), word()];
-    let len_bytes = rule::length(word())?;
-    Ok(Shown { key, address, len_bytes, access, remote_bytes: fields.payload_len_bytes as u8 })
+    let len_bytes = rule::check_len_bytes(word())?;
+    Ok(MappableRegion { key, address, len_bytes, access, remote_bytes: fields.payload_len_bytes as u8 })
 }

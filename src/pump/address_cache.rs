@@ -23,7 +23,7 @@ pub(super) struct AddressCache {
 
 impl PeerCache {
     #[inline]
-    pub(super) fn peer(
+    pub(super) fn peer_of_address(
         &mut self,
         address: FabricAddress,
         av: &AddressVector,
@@ -36,11 +36,11 @@ impl PeerCache {
         {
             return Ok(*peer);
         }
-        self.look_up(address, version, av, engine)
+        self.look_up_uncached(address, version, av, engine)
     }
 
     #[inline(never)]
-    fn look_up(
+    fn look_up_uncached(
         &mut self,
         address: FabricAddress,
         version: u64,
@@ -56,7 +56,7 @@ impl PeerCache {
         if let Some(connected) = engine.connected_peer() {
             return connected;
         }
-        let peer = engine.peer(av.lookup(address)?);
+        let peer = engine.intern_peer(av.lookup(address)?);
         if self.peers.len() <= index {
             self.peers.resize(index + 1, None);
         }
@@ -66,7 +66,12 @@ impl PeerCache {
 }
 
 impl AddressCache {
-    pub(super) fn address(&mut self, peer: PeerId, av: &AddressVector, peers: &Peers) -> FabricAddress {
+    pub(super) fn address_of_peer(
+        &mut self,
+        peer: PeerId,
+        av: &AddressVector,
+        peers: &Peers,
+    ) -> FabricAddress {
         let version = av.version();
         if self.version != version {
             self.version = version;
@@ -76,7 +81,7 @@ impl AddressCache {
         if let Some(Some(address)) = self.addresses.get(index) {
             return *address;
         }
-        let address = av.reverse_lookup(&peers.address(peer)).unwrap_or(FabricAddress::UNSPECIFIED);
+        let address = av.reverse_lookup(&peers.address_of(peer)).unwrap_or(FabricAddress::UNSPECIFIED);
         if self.addresses.len() <= index {
             self.addresses.resize(index + 1, None);
         }

@@ -9,14 +9,14 @@
 /// It is against accidents, not against attackers, and cheap enough to be everywhere: a few instructions.
 ///
 /// ```
-/// use homespun_engine::wire::check::Check;
+/// use homespun_engine::wire::checksum::Checksum;
 ///
-/// let check = |words: [u64; 2]| words.into_iter().fold(Check::default(), Check::with).finish();
+/// let check = |words: [u64; 2]| words.into_iter().fold(Checksum::default(), Checksum::with_word).finish();
 /// assert_ne!(check([1, 2]), check([1, 3]));
 /// assert_ne!(check([1, 2]), check([2, 1]));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Check(u64);
+pub struct Checksum(u64);
 
 /// What is always in a check, so that zeros are not their own check.
 const SALT: u8 = 0x5a;
@@ -24,24 +24,24 @@ const SALT: u8 = 0x5a;
 /// By how many bits each word is rotated against the next: by no divisor of the length of a byte.
 const ROTATION_BITS: u32 = 3;
 
-impl Check {
+impl Checksum {
     /// The check with one more word.
     #[inline]
     #[must_use]
-    pub fn with(self, word: u64) -> Check {
-        Check(self.0.rotate_left(ROTATION_BITS) ^ word)
+    pub fn with_word(self, word: u64) -> Checksum {
+        Checksum(self.0.rotate_left(ROTATION_BITS) ^ word)
     }
 
     /// The check of all words so far.
     #[inline]
     pub fn finish(self) -> u8 {
-        fold(self.0) ^ SALT
+        fold_word(self.0) ^ SALT
     }
 }
 
 /// All bytes of a word taken together, bit by bit: it differs wherever a single byte does.
 #[inline]
-pub fn fold(word: u64) -> u8 {
+pub fn fold_word(word: u64) -> u8 {
     let folded = word ^ word >> 32;
     let folded = folded ^ folded >> 16;
     (folded ^ folded >> 8) as u8
@@ -61,7 +61,7 @@ mod tests {
             burst in 1..=u8::MAX,
             by_bits in 0..u64::BITS,
         ) {
-            let check = |words: &[u64]| words.iter().copied().fold(Check::default(), Check::with).finish();
+            let check = |words: &[u64]| words.iter().copied().fold(Checksum::default(), Checksum::with_word).finish();
             let mut changed = words.clone();
             changed[at.index(words.len())] ^= u64::from(burst) << by_bits;
             prop_assume!(changed != words);

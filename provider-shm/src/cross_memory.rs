@@ -8,12 +8,22 @@ use crate::memory;
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Describes in one sentence whether this host permits copies of large messages from process to process.
-pub(crate) fn cross_memory(allows_any_tracer: bool) -> String {
+pub(crate) fn cross_memory_finding(allows_any_tracer: bool) -> String {
     let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok());
-    describe(memory::probe(), scope, rustix::process::geteuid().is_root(), allows_any_tracer)
+    describe_availability(
+        memory::probe_process_vm_readv(),
+        scope,
+        rustix::process::geteuid().is_root(),
+        allows_any_tracer,
+    )
 }
 
-fn describe(probe: io::Result<()>, scope: Option<u32>, is_root: bool, allows_any_tracer: bool) -> String {
+fn describe_availability(
+    probe: io::Result<()>,
+    scope: Option<u32>,
+    is_root: bool,
+    allows_any_tracer: bool,
+) -> String {
     let both_copies = "large messages take two copies, through the ring";
     match (probe, scope) {
         (Err(error), _) => {
@@ -56,9 +66,9 @@ mod tests {
             (Ok(()), Some(2), false, "administrators only (kernel.yama.ptrace_scope is 2)"),
         ];
         for (probe, scope, is_root, expected) in cases {
-            let finding = describe(probe, scope, is_root, false);
+            let finding = describe_availability(probe, scope, is_root, false);
             assert!(finding.contains(expected), "{finding}");
         }
-        assert!(describe(Ok(()), Some(1), false, true).contains("as this one does"));
+        assert!(describe_availability(Ok(()), Some(1), false, true).contains("as this one does"));
     }
 }

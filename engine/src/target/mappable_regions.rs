@@ -5,14 +5,19 @@ use std::sync::{Arc, Weak};
 use super::{Target, TargetEffects};
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
 use crate::region::{Region, Window};
-use crate::transport::{LinkCaps, LinkId, Remote};
-use crate::wire::{Header, Shown};
+use crate::transport::{LinkCaps, LinkId, RemotePayload};
+use crate::wire::{Header, MappableRegion};
 
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
     /// Shows a region that a peer has accessed to the peer, which may map it.
-    pub(super) fn show(&mut self, id: LinkId, window: &Window, effects: &mut impl TargetEffects) {
+    pub(super) fn offer_region_for_mapping(
+        &mut self,
+        id: LinkId,
+        window: &Window,
+        effects: &mut impl TargetEffects,
+    ) {
         let region = window.region();
         // Writes to persistent memory must be seen to be made durable, and no frame describes
         // longer memory.
@@ -21,7 +26,7 @@ impl Target {
         }
         let Some(memory) = region.shareable_memory() else { return };
         let access = region.access() & self.access;
-        let Some(link) = self.links.of(id) else { return };
+        let Some(link) = self.links.get_mut(id) else { return };
         let shown = &mut link.shown;
         let is_same = |other: &Weak<Region>| other.as_ptr() == Arc::as_ptr(region);
         if shown.iter().any(is_same) {
@@ -34,7 +39,7 @@ impl Target {
         }
         let Some(remote) = memory.describe() else { return };
         shown.push(Arc::downgrade(region));
-        let shown = Shown {
+        let shown = MappableRegion {
             key: region.key(),
             address: region.base_address(),
             len_bytes: region.len_bytes() as u64,
@@ -42,12 +47,12 @@ impl Target {
             // It is no longer than what a description may have, which is less.
             remote_bytes: remote.as_bytes().len() as u8,
         };
-        effects.owe(id, Header::Shown(shown));
+        effects.owe(id, Header::MappableRegion(shown));
     }
 
     /// Has peers access all regions by frames from now on. Regions that they have mapped are
     /// retired: they are not shown again.
-    pub(crate) fn observe_accesses(&mut self) {
+    pub(crate) fn disable_direct_access(&mut self) {
         if self.observes_accesses {
             return;
         }
@@ -62,7 +67,12 @@ impl Target {
     }
 
     /// What goes with a region that a link's peer is to be shown, or `None` if it cannot be mapped any more.
-    pub(crate) fn description(&self, id: LinkId, key: u64, caps: &LinkCaps) -> Option<Remote> {
+    pub(crate) fn describe_mappable_region(
+        &self,
+        id: LinkId,
+        key: u64,
+        caps: &LinkCaps,
+    ) -> Option<RemotePayload> {
         let shown = &self.links.get(id)?.shown;
         let region = shown.iter().filter_map(Weak::upgrade).find(|region| region.key() == key)?;
         let remote = region.shareable_memory().filter(|_| region.is_open())?.describe()?;

@@ -10,7 +10,7 @@ use crate::limits::{BLIND_PASSES_MAX, FOCUS_READS_MIN};
 /// is ready costs a system call while the other side waits. So after some reads in a row from one link,
 /// passes read it blindly, and ask the kernel about all links every few passes only.
 #[derive(Debug, Default)]
-pub(crate) struct Focus {
+pub(crate) struct BusyLink {
     link: Option<LinkId>,
     /// How many reads in a row have brought something from this link and from no other.
     reads: u32,
@@ -18,19 +18,19 @@ pub(crate) struct Focus {
     blind_passes: u32,
 }
 
-impl Focus {
+impl BusyLink {
     /// Notes that a read brought something.
-    pub(crate) fn progress(&mut self, link: LinkId) {
+    pub(crate) fn note_read(&mut self, link: LinkId) {
         if self.link == Some(link) {
             self.reads = self.reads.saturating_add(1);
         } else {
-            *self = Focus { link: Some(link), reads: 1, blind_passes: 0 };
+            *self = BusyLink { link: Some(link), reads: 1, blind_passes: 0 };
         }
     }
 
     /// Makes the next pass ask the kernel, because another event matters, such as room to write.
     pub(crate) fn reset(&mut self) {
-        *self = Focus::default();
+        *self = BusyLink::default();
     }
 
     /// Counts a pass; returns the link to read in it, or `None` if the pass must ask the kernel.
@@ -51,21 +51,21 @@ mod tests {
     #[test]
     fn alternating_links_get_no_blind_read() {
         let (one, other) = (LinkId(1), LinkId(2));
-        let mut focus = Focus::default();
+        let mut focus = BusyLink::default();
         for _ in 0..100 {
             assert_eq!(focus.next_blind_read(), None);
-            focus.progress(one);
+            focus.note_read(one);
             assert_eq!(focus.next_blind_read(), None);
-            focus.progress(other);
+            focus.note_read(other);
         }
     }
 
     #[test]
     fn blind_reads_end_after_the_maximum() {
-        let mut focus = Focus::default();
+        let mut focus = BusyLink::default();
         for _ in 0..FOCUS_READS_MIN {
             assert_eq!(focus.next_blind_read(), None);
-            focus.progress(LinkId(1));
+            focus.note_read(LinkId(1));
         }
         for _ in 0..10 {
             for _ in 0..BLIND_PASSES_MAX {
