@@ -5,14 +5,14 @@
 //! for endpoints with connections. A transport of your own takes part as a [`Backend`].
 //!
 //! ```
-//! use homespun_suite::payload::{payload, received, room};
+//! use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 //! use homespun_suite::{Faults, Net, Transport, Turns};
 //!
 //! let net = Net::new(&Transport::Loopback { seed: 1, faults: Faults::choppy() }, Turns::Alternate);
-//! let (alice, bob) = net.pair();
-//! bob.endpoint.recv(room(8), bob.peer(), 1).unwrap();
+//! let (alice, bob) = net.open_pair();
+//! bob.endpoint.recv(marked_buffer(8), bob.peer(), 1).unwrap();
 //! alice.endpoint.send(payload(7, 8), alice.peer(), 2).unwrap();
-//! assert_eq!(received(&bob.completion().buffer), payload(7, 8));
+//! assert_eq!(received_bytes(&bob.next_completion().buffer), payload(7, 8));
 //! ```
 
 mod atomics;
