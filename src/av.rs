@@ -18,16 +18,17 @@ use crate::info::AvType;
 use crate::resolve::{AddressRole, resolve};
 use table::Table;
 
-/// For how many addresses room is made in advance at most, whatever [`AvAttr::count`] says.
+/// The most addresses for which a vector reserves memory in advance, whatever [`AvAttr::count`]
+/// says.
 const RESERVE_MAX_ENTRIES: usize = 1 << 16;
 
-/// What an application calls a peer: `fi_addr_t`. It means something only together with its address vector.
+/// An application's name for a peer: `fi_addr_t`. It is valid only in its own address vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FabricAddress(pub u64);
 
 impl FabricAddress {
-    /// No address: as the source of a receive "any" (`FI_ADDR_UNSPEC`), as the source in a
-    /// completion "not in the address vector" (`FI_ADDR_NOTAVAIL`).
+    /// No address. As the source of a receive: any source (`FI_ADDR_UNSPEC`). As the source in a
+    /// completion: not in the address vector (`FI_ADDR_NOTAVAIL`).
     pub const UNSPECIFIED: FabricAddress = FabricAddress(u64::MAX);
 }
 
@@ -47,7 +48,7 @@ impl fmt::Debug for FabricAddress {
     }
 }
 
-/// How to open an address vector: `struct fi_av_attr` of `fi_av(3)`.
+/// The attributes of an address vector: `struct fi_av_attr` of `fi_av(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -55,14 +56,14 @@ impl fmt::Debug for FabricAddress {
     serde(default, deny_unknown_fields)
 )]
 pub struct AvAttr {
-    /// The kind. `None` leaves the choice to homespun, which makes a table.
+    /// The type. With `None`, homespun makes a table.
     pub av_type: Option<AvType>,
-    /// How many addresses are expected; a hint that saves time, no limit.
+    /// The expected number of addresses; a hint that saves time, not a limit.
     pub count: usize,
-    /// How many endpoints each host is expected to have; a hint that is not looked at.
+    /// The expected number of endpoints on each host; a hint that is ignored.
     pub ep_per_node: usize,
-    /// How many bits of a fabric address name a receive context. Ignored: endpoints have one receive context,
-    /// number 0, which sets none of these bits.
+    /// The number of bits of a fabric address that name a receive context. Ignored: endpoints have
+    /// one receive context, number 0, which sets none of these bits.
     pub rx_ctx_bits: u32,
     /// The name under which processes share the vector. Must be `None`: vectors are not shared.
     pub name: Option<String>,
@@ -75,27 +76,26 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AvFlags: u64 {
-        /// Addresses of a vector that another process shares are only read. Ignored for a vector without a
-        /// name.
+        /// The application only reads the addresses of a vector that another process shares.
+        /// Ignored for a vector without a name.
         const READ = 1 << 8;
         /// Insertions are reported to an event queue. Not supported.
         const EVENT = 1 << 24;
-        /// A promise of the application that every host has the same number of endpoints. Not made use of.
+        /// The application promises that every host has the same number of endpoints. Ignored.
         const SYMMETRIC = 1 << 59;
     }
 }
 
-/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back.
-/// See `fi_av(3)`.
+/// The peers of an application: a map from each [`Address`] to a [`FabricAddress`] and back. See
+/// `fi_av(3)`.
 ///
-/// A handle: clones refer to the same vector, which any thread may use at any time. A vector of
-/// either type gives out indices. An address gets the lowest index that is not in use, so the first
-/// gets 0 and, as long as nothing is removed, each that follows gets the next; a removed index is
-/// given out again.
+/// A handle: clones refer to the same vector, which any thread may use at any time. In a vector of
+/// either type, fabric addresses are indices. An inserted address gets the lowest unused index: the
+/// first gets 0 and, as long as nothing is removed, each later one the next. A removed index is
+/// used again.
 ///
-/// One address may be inserted many times and then has as many fabric addresses. All of them send
-/// to the same peer; what comes from the peer is reported under the lowest. An entry takes about
-/// 100 bytes.
+/// An address that is inserted several times has several fabric addresses. All of them send to the
+/// same peer; completions name the lowest one as the source. An entry takes about 100 bytes.
 ///
 /// ```
 /// use homespun::{Address, AvAttr, Fabric, Hints};
@@ -123,10 +123,10 @@ struct VectorShared {
     av_type: AvType,
     format: AddressFormat,
     table: RwLock<Table>,
-    /// Grows with every change of `table`, after the change and while it is still locked: a thread
-    /// that reads a version here finds at least the changes that led to it.
+    /// Grows with every change of `table`, after the change and while the table is still locked: a
+    /// thread that reads a version finds at least the changes up to it.
     version: AtomicU64,
-    /// How many endpoints are bound.
+    /// The number of bound endpoints.
     bound: AtomicUsize,
 }
 
@@ -135,8 +135,8 @@ impl AddressVector {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for what [`AvAttr`] and [`AvFlags`] say is not, [`Misuse::Flags`]
-    /// for unknown flags.
+    /// [`Misuse::NotSupported`] for an attribute or flag that is not supported according to
+    /// [`AvAttr`] and [`AvFlags`], [`Misuse::Flags`] for unknown flags.
     pub(crate) fn open(attr: &AvAttr, format: AddressFormat, domain: DomainId) -> Result<Self, Error> {
         let unknown = attr.flags.difference(AvFlags::all());
         if !unknown.is_empty() {
@@ -159,21 +159,21 @@ impl AddressVector {
         Ok(AddressVector { shared: Arc::new(shared) })
     }
 
-    /// The type asked for, or the one chosen if none was.
+    /// Returns the requested type, or the one that homespun chose.
     pub fn av_type(&self) -> AvType {
         self.shared.av_type
     }
 
-    /// The format of every address in the vector: that of its domain.
+    /// Returns the format of every address in the vector: that of its domain.
     pub fn format(&self) -> AddressFormat {
         self.shared.format
     }
 
     /// Inserts addresses, as `fi_av_insert(3)` does. Returns a result for each.
     ///
-    /// The indices are set before the first address is looked at. One that cannot be inserted
-    /// leaves its index unused, and those behind it get the index that they would have had; so an
-    /// application that counts for itself finds each address where it expects it.
+    /// The indices are fixed before the first address is checked. An invalid address leaves its
+    /// index unused, and the addresses after it keep theirs. So an application that counts indices
+    /// itself finds each address where it expects it.
     ///
     /// # Errors
     ///
@@ -204,7 +204,8 @@ impl AddressVector {
         }))
     }
 
-    /// The lowest fabric address of this address, which is inserted if the vector does not hold it.
+    /// Returns the lowest fabric address of this address, and inserts it if the vector does not
+    /// hold it.
     ///
     /// ```
     /// # use homespun::{AvAttr, Fabric, Hints};
@@ -236,18 +237,18 @@ impl AddressVector {
         }))
     }
 
-    /// Inserts the address that a node and a service name, as `fi_av_insertsvc(3)` does: the first
-    /// one that the vector can hold. The node is a name or a numeric address; looking up a name may
+    /// Inserts the first address of a node and a service that the vector can hold, as
+    /// `fi_av_insertsvc(3)` does. The node is a name or a numeric address; a lookup of a name may
     /// block.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoData`] if they name nothing of the vector's format, otherwise as [`insert`](Self::insert).
+    /// [`Misuse::NoData`] if none has the vector's format, otherwise as [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
         self.insert_one(self.resolve_svc(node, service)?)
     }
 
-    /// The first address of a node and a service that the vector can hold.
+    /// Returns the first address of a node and a service that the vector can hold.
     fn resolve_svc(&self, node: &str, service: &str) -> Result<Address, Error> {
         let found = resolve(Some(node), Some(service), AddressRole::Destination, false)?;
         let fits = |address: &Address| address.format() == self.shared.format;
@@ -255,12 +256,12 @@ impl AddressVector {
         Ok(address.ok_or(Misuse::NoData(Unmet::AddressFormat(self.shared.format)))?)
     }
 
-    /// Removes addresses: all of them, or none if there is an error. Their indices may be given out
+    /// Removes addresses: all of them, or none if there is an error. Their indices may be used
     /// again at once.
     ///
     /// # Errors
     ///
-    /// [`Misuse::UnknownAddress`] for one that is not in the vector, or is listed twice.
+    /// [`Misuse::UnknownAddress`] for an address that is not in the vector, or is listed twice.
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         let mut indices: Vec<u64> = addresses.iter().map(|address| address.0).collect();
         indices.sort_unstable();
@@ -278,7 +279,7 @@ impl AddressVector {
         })
     }
 
-    /// The address that was inserted: `fi_av_lookup(3)`.
+    /// Returns the address behind a fabric address: `fi_av_lookup(3)`.
     ///
     /// # Errors
     ///
@@ -287,12 +288,12 @@ impl AddressVector {
         self.shared.table.read().get(address.0).ok_or_else(|| Misuse::UnknownAddress(address.0).into())
     }
 
-    /// The lowest fabric address that this address has, if it is in the vector.
+    /// Returns the lowest fabric address of this address, if it is in the vector.
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         self.shared.table.read().lowest_index_of(*address).map(FabricAddress)
     }
 
-    /// How many fabric addresses the vector holds.
+    /// Returns the number of fabric addresses in the vector.
     pub fn len(&self) -> usize {
         self.shared.table.read().len()
     }
@@ -302,11 +303,11 @@ impl AddressVector {
         self.len() == 0
     }
 
-    /// Closes the vector: `fi_close`. The addresses are gone when the last clone of the handle is.
+    /// Closes the vector: `fi_close`. Its memory is freed with the last clone of the handle.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
+    /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
     pub fn close(self) -> Result<(), Rejected<Self>> {
         if self.shared.bound.load(Ordering::Acquire) > 0 {
             return Err(Rejected { error: Misuse::Busy(InUse::AddressVector).into(), returned: self });
@@ -314,13 +315,13 @@ impl AddressVector {
         Ok(())
     }
 
-    /// A number that is another one after every change, so that what was looked up can be kept
-    /// while it stays the same: take the version, then look up.
+    /// Returns a number that changes with every change of the vector. A caller that takes the
+    /// version and then looks up may keep the result while the version stays the same.
     pub(crate) fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
     }
 
-    /// Holds the lock of the table.
+    /// Locks the table until the result is dropped.
     #[cfg(test)]
     pub(crate) fn lock_table(&self) -> impl Sized + '_ {
         self.shared.table.write()
@@ -335,12 +336,12 @@ impl AddressVector {
         self.shared.domain
     }
 
-    /// Counts an endpoint that is bound from now on.
+    /// Counts an endpoint that is bound.
     pub(crate) fn add_binding(&self) {
         self.shared.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.shared.bound.fetch_sub(1, Ordering::AcqRel);
     }
@@ -352,13 +353,13 @@ impl AddressVector {
         result
     }
 
-    /// Whether messages could be sent to this address.
+    /// Checks that messages can be sent to this address.
     fn check_address(&self, address: Address) -> Result<(), Error> {
         check_peer(address, self.shared.format)
     }
 }
 
-/// Whether an address of this format can be that of a peer.
+/// Checks that an address has this format and can be a peer's.
 pub(crate) fn check_peer(address: Address, format: AddressFormat) -> Result<(), Error> {
     let refused = if address.format() != format {
         Argument::AddressFormat { accepted: format }
@@ -382,7 +383,7 @@ impl fmt::Debug for AddressVector {
     }
 }
 
-/// An address as `fi_av_straddr(3)` prints it, in the form `fi_sockaddr_in://127.0.0.1:7471`.
+/// Returns an address as `fi_av_straddr(3)` prints it: `fi_sockaddr_in://127.0.0.1:7471`.
 pub fn straddr(address: Address) -> String {
     match address.format() {
         AddressFormat::SockaddrIn => format!("fi_sockaddr_in://{address}"),

@@ -1,4 +1,4 @@
-//! Time, as endpoints read it.
+//! The clocks of endpoints.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use homespun_engine::moment::Moment;
 /// A clock that stands still until it is advanced: for tests and simulations, over a provider
 /// inside the process.
 ///
-/// Endpoints of a fabric that [has one](crate::Fabric::with_clock) read it where they themselves
-/// wait: for peers that may have gone without a word, and for those that are still to read what was
-/// sent to them when an endpoint is closed ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)).
-/// While an endpoint is being closed it moves the clock on by what it has slept. The time-outs of
-/// calls, such as [`sread`](crate::CompletionQueue::sread), are real time.
+/// The endpoints of a fabric [with such a clock](crate::Fabric::with_clock) read it for their own
+/// waits: for a peer that may be gone without notice, and, when an endpoint closes, for peers that
+/// have not yet read its messages ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). An
+/// endpoint that closes advances the clock by the time that it sleeps. Timeouts of calls, such as
+/// [`sread`](crate::CompletionQueue::sread), use real time.
 ///
 /// Clones are handles to the same clock.
 ///
@@ -39,25 +39,25 @@ struct Simulated {
 }
 
 impl SimulatedClock {
-    /// A clock for which no time has gone by.
+    /// Creates a clock at time 0.
     pub fn new() -> SimulatedClock {
         SimulatedClock::with_sleep_pace(|slept| slept)
     }
 
-    /// A clock that does not move on by what an endpoint has slept, but by what `pace` makes of it:
-    /// by more, if whatever is waited for cannot happen.
+    /// Creates a clock that an endpoint advances by `pace` of the time that it slept. A `pace` that
+    /// returns more shortens waits for events that cannot happen.
     pub fn with_sleep_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
         SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
     }
 
-    /// Moves on, by whole microseconds. Endpoints take note in their next passes.
+    /// Advances the clock, by whole microseconds. Endpoints notice it in their next passes.
     pub fn advance(&self, time: Duration) {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let later = |elapsed_us: u64| Some(elapsed_us.saturating_add(time_us));
         let _ = self.0.elapsed_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
-    /// How far it has moved.
+    /// Returns the time by which the clock has advanced.
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.0.elapsed_us.load(Ordering::Relaxed))
     }
@@ -75,10 +75,10 @@ impl fmt::Debug for SimulatedClock {
     }
 }
 
-/// What endpoints read the time from.
+/// The source of time of endpoints.
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
-    /// That of the system, which is read without a system call.
+    /// The system's clock, read without a system call.
     System,
     Simulated(SimulatedClock),
 }
@@ -94,7 +94,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps.
+    /// Sleeps, and advances a simulated clock.
     pub(crate) fn sleep(&self, time: Duration) {
         thread::sleep(time);
         if let Clock::Simulated(clock) = self {

@@ -13,13 +13,12 @@ use parking_lot::Mutex;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
 
-/// Something that has happened to a connection, as an [`EventQueue`](crate::EventQueue) reports it.
-/// An attempt that fails is reported as an [`EventError`](crate::EventError): ECONNREFUSED if no
-/// endpoint listens, or if the request was rejected, with the other application's data as
-/// `err_data`; ECONNABORTED if the requester was gone when its request was accepted; otherwise the
-/// system's error.
+/// An event of a connection, as an [`EventQueue`](crate::EventQueue) reports it. A failed attempt
+/// is reported as an [`EventError`](crate::EventError): ECONNREFUSED if no endpoint listens, or if
+/// the request was rejected, with the other application's data as `err_data`; ECONNABORTED if the
+/// requester was gone when its request was accepted; otherwise the system's error.
 ///
-/// An endpoint is called what it was [bound](crate::Endpoint::bind_eq) with.
+/// Events name an endpoint by the number that it was [bound](crate::Endpoint::bind_eq) with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionEvent {
     /// A requester asks a passive endpoint for a connection (`FI_CONNREQ`).
@@ -32,9 +31,8 @@ pub enum ConnectionEvent {
         data: Box<[u8]>,
     },
     /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed, or is gone;
-    /// or the peer knows that this side has shut it down. Everything that had arrived before was
-    /// reported, and operations that had not ended have failed. Messages that have arrived can
-    /// still be received.
+    /// or the peer knows of this side's shutdown. All earlier arrivals have been reported, and
+    /// outstanding operations have failed. Messages that have arrived can still be received.
     Shutdown {
         /// The endpoint.
         endpoint: u64,
@@ -43,18 +41,18 @@ pub enum ConnectionEvent {
 
 /// A request for a connection to a passive endpoint: `FI_CONNREQ`, and the `handle` of its info.
 ///
-/// It is accepted by an endpoint of its own, which
-/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request) opens, or
-/// [rejected](Self::reject). A handle: clones refer to the same request. When the last one is
-/// dropped, a request that was not accepted is rejected. The application may accept it also after
-/// it closed the passive endpoint, if it had read the request before.
+/// To accept it, open an endpoint for it with
+/// [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request); to refuse it,
+/// [reject](Self::reject) it. A handle: clones refer to the same request. When the last clone is
+/// dropped, a request that was not accepted is rejected. The application may accept a request that
+/// it has read even after it has closed the passive endpoint.
 #[derive(Clone)]
 pub struct ConnectionRequest {
     shared: Arc<RequestShared>,
 }
 
 struct RequestShared {
-    /// What keeps the requester waiting. `None` when it need not wait any longer.
+    /// The passive endpoint, where the requester waits. `None` once the requester's wait has ended.
     listener: Mutex<Option<Arc<Listener>>>,
     asked: Arc<ListenerInfo>,
     id: RequestId,
@@ -64,7 +62,7 @@ struct RequestShared {
     decision: Mutex<Decision>,
 }
 
-/// What was decided about a request.
+/// The decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decision {
     Open,
@@ -84,8 +82,8 @@ impl ConnectionRequest {
         }
     }
 
-    /// What an endpoint is to be opened with that accepts it: the info of the passive endpoint,
-    /// whose address is the source, with the requester as the destination.
+    /// Returns the info to open the accepting endpoint with: that of the passive endpoint, with its
+    /// address as the source and the requester as the destination.
     pub fn info(&self) -> Info {
         let RequestShared { asked, from, .. } = &*self.shared;
         Info {
@@ -96,12 +94,13 @@ impl ConnectionRequest {
         }
     }
 
-    /// What the requester's application has to say.
+    /// Returns the data from the requester's application.
     pub fn data(&self) -> &[u8] {
         &self.shared.data
     }
 
-    /// The passive endpoint that was asked, by what it was [bound](crate::PassiveEndpoint::bind_eq) with.
+    /// Returns the number that the passive endpoint was [bound](crate::PassiveEndpoint::bind_eq)
+    /// with.
     pub fn passive_endpoint(&self) -> u64 {
         self.shared.passive_endpoint
     }
@@ -125,29 +124,29 @@ impl ConnectionRequest {
         Ok(())
     }
 
-    /// What its passive endpoint's engine calls it.
+    /// Returns the id of the request in its passive endpoint's engine.
     pub(crate) fn id(&self) -> RequestId {
         self.shared.id
     }
 
-    /// Lets go of what keeps the requester waiting, which is gone. With the passive endpoint
-    /// locked, which must be there: then this keeps it no more than others do, and nothing that is
-    /// dropped here, or later with the request, locks it.
+    /// Drops the reference to the passive endpoint, since the requester is gone. Call it with the
+    /// passive endpoint locked and referenced elsewhere: then neither this drop nor that of the
+    /// request locks it.
     pub(crate) fn drop_listener(&self) {
         drop(self.shared.take_listener());
     }
 
-    /// The requester.
+    /// Returns the requester.
     pub(crate) fn from(&self) -> Requester {
         self.shared.from
     }
 
-    /// The passive endpoint that was asked.
+    /// Returns the passive endpoint's data.
     pub(crate) fn listener_info(&self) -> &ListenerInfo {
         &self.shared.asked
     }
 
-    /// An endpoint is opened for it.
+    /// Marks the request as taken by an endpoint that is opened for it.
     ///
     /// # Errors
     ///
@@ -156,21 +155,22 @@ impl ConnectionRequest {
         self.change_decision(Decision::Open, Decision::Taken)
     }
 
-    /// The endpoint that was opened for it is closed, and has not accepted it.
+    /// Undoes [`mark_taken`](Self::mark_taken) when that endpoint closes without accepting the
+    /// request.
     pub(crate) fn release_claim(&self) {
         let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
     }
 
-    /// The endpoint that was opened for it is about to accept it. What it returns is to be dropped
-    /// when that has come to an end: until then the requester waits.
+    /// Accepts the request for the endpoint that was opened for it. The requester waits until the
+    /// result is dropped: drop it when the acceptor has connected or failed.
     ///
     /// # Errors
     ///
     /// [`Misuse::State`] if it was accepted before.
     pub(crate) fn begin_accept(&self) -> Result<PendingAccept, Error> {
         self.change_decision(Decision::Taken, Decision::Accepted)?;
-        // A withdrawal takes the listener's lock with the pump locked, so this does not wait for
-        // the pump with the listener locked.
+        // A withdrawal locks the pump, then the listener, so release the listener's lock before
+        // waiting for the pump.
         let listener = self.shared.listener.lock().clone();
         if let Some(listener) = listener {
             listener.pump.begin_accepting(self.shared.id);
@@ -191,7 +191,7 @@ impl ConnectionRequest {
 impl RequestShared {
     fn reject(&self, data: &[u8]) {
         if let Some(listener) = self.take_listener() {
-            // The data is not too much, and a requester that is gone need not hear.
+            // The data is within the limit, and a requester that is gone needs no answer.
             let _ = listener.pump.reject(self.id, data);
         }
     }
@@ -202,8 +202,8 @@ impl RequestShared {
         }
     }
 
-    /// What has kept the requester waiting. To be dropped without any lock, since it may be the
-    /// last that is left of a passive endpoint.
+    /// Takes the reference to the passive endpoint. Drop it with no lock held, since it may be the
+    /// last one.
     fn take_listener(&self) -> Option<Arc<Listener>> {
         self.listener.lock().take()
     }
@@ -223,7 +223,7 @@ impl Drop for RequestShared {
 ///
 /// # Errors
 ///
-/// [`Misuse::Invalid`] if not.
+/// [`Misuse::Invalid`] if it is too long.
 pub(crate) fn check_data_len(data: &[u8]) -> Result<(), Error> {
     if data.len() > CONNECTION_DATA_MAX_BYTES {
         return Err(Misuse::Invalid(Argument::ConnectionData { len_bytes: data.len() }).into());
@@ -245,21 +245,21 @@ impl Drop for PendingAccept {
     }
 }
 
-/// A passive endpoint that has its address. Its requests keep it, so that requesters go on waiting
-/// when the passive endpoint itself is closed.
+/// A passive endpoint that has its address. Its requests keep it alive, so that requesters continue
+/// to wait when the application closes the passive endpoint.
 pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) asked: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
-    /// Whether an endpoint has taken over, with which it is not this one's to close.
+    /// Whether an active endpoint has taken over the pump, and closes it.
     pub(crate) is_taken_over: Mutex<bool>,
 }
 
-/// What a request knows of the passive endpoint that it was sent to.
+/// The passive endpoint's data that its requests need.
 pub(crate) struct ListenerInfo {
-    /// Where peers reach it.
+    /// The address at which peers reach it.
     pub(crate) name: Address,
-    /// Where it was bound.
+    /// The address that it was bound to.
     pub(crate) bind: Address,
     pub(crate) info: Info,
 }

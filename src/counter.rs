@@ -32,7 +32,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::trigger::CounterChange;
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
 
-/// What a counter is opened with: `struct fi_cntr_attr`.
+/// The attributes of a counter: `struct fi_cntr_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -40,15 +40,15 @@ use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
     serde(default, deny_unknown_fields)
 )]
 pub struct CounterAttr {
-    /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
+    /// The wait object: [`WaitObject`] lists the kinds, and their costs.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
-    /// what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
 
-/// Why a wait for a counter has ended before the counter was high enough.
+/// The reason why a wait has ended before the counter reached the threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CounterWaitError {
     /// The error value has changed. [`Counter::read_error`] reads it.
@@ -60,7 +60,7 @@ pub enum CounterWaitError {
 }
 
 impl CounterWaitError {
-    /// The error number that a C caller gets, positive.
+    /// Returns the error number that a C caller gets, positive.
     pub fn errno(self) -> Errno {
         match self {
             CounterWaitError::ErrorAvailable => Errno::EAVAIL,
@@ -69,20 +69,19 @@ impl CounterWaitError {
     }
 }
 
-/// Counts operations that have ended: `fi_cntr(3)`.
+/// Counts operations that have succeeded or failed: `fi_cntr(3)`.
 ///
-/// It has two values. Operations that succeed increment the one, operations that fail the other.
-/// They are counted whether their completions are reported or not, and do not wait for room in a
-/// completion queue. What is counted is up to the endpoints and memory regions that it is bound to
+/// It has two values: successful operations increment the value, failed ones the error value. It
+/// counts them whether or not their completions are reported, and does not wait for room in a
+/// completion queue. It counts events of the endpoints and memory regions that it is bound to
 /// ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter),
-/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)); one may serve any number of
-/// them.
+/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)), of any number of them.
 ///
-/// Reading it and waiting for it drive those endpoints, like a read of a [completion
+/// Reads and waits drive those endpoints, like a read of a [completion
 /// queue](crate::CompletionQueue).
 ///
-/// A handle may be cloned and used from any thread. A counter takes some 200 bytes; [`WaitObject`]
-/// says what sleeping on it takes besides.
+/// A handle may be cloned and used from any thread. A counter takes about 200 bytes; [`WaitObject`]
+/// lists the additional cost of sleeping on it.
 ///
 /// ```
 /// use homespun::flags::CounterEvents;
@@ -116,24 +115,24 @@ pub struct Counter {
     enlisted: Arc<WorkCounter>,
 }
 
-/// The counter as endpoints and regions see it.
+/// The part of a counter that endpoints and regions share.
 pub(crate) struct CounterShared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
-    /// How often the application has changed a value.
+    /// The number of changes of a value by the application.
     changes: AtomicU64,
-    /// The state that was last reported to an application that sleeps by itself. Reads of other
-    /// threads do not count.
+    /// The state last reported to an application that sleeps on the wait object itself. Reads by
+    /// other threads do not change it.
     reported: Reported,
-    /// How many endpoints and regions are bound, enabled or not, how many poll sets, and how many
-    /// works depend on it.
+    /// The number of users: bound endpoints and regions, enabled or not, poll sets, and dependent
+    /// works.
     users: AtomicUsize,
-    /// The endpoints that are driven.
+    /// The endpoints that the counter drives.
     ties: DrivenEndpoints,
-    /// The works that wait for it.
+    /// The works that wait for the counter.
     triggering: TriggeredWorks,
-    /// `None` where the application does not wait, or polls.
+    /// `None` without a wait object: the application does not wait, or polls.
     waiter: Option<Waiter>,
 }
 
@@ -157,20 +156,21 @@ impl Counter {
         Ok(counter)
     }
 
-    /// How many operations have succeeded, and what was added: `fi_cntr_read`.
+    /// Returns the number of successful operations, plus what was added: `fi_cntr_read`.
     pub fn read(&self) -> u64 {
         self.progress();
         self.shared.value.load(Ordering::SeqCst)
     }
 
-    /// How many operations have failed, and what was added: `fi_cntr_readerr`. Each failure is also
-    /// reported in the completion queue of its endpoint, if there is one for its direction.
+    /// Returns the number of failed operations, plus what was added: `fi_cntr_readerr`. The
+    /// completion queue of its endpoint also reports each failure, if its direction has a queue.
     pub fn read_error(&self) -> u64 {
         self.progress();
         self.shared.errors.load(Ordering::SeqCst)
     }
 
-    /// Adds to the value, and wakes sleepers: `fi_cntr_add`. Beyond the largest number it goes on from 0.
+    /// Adds to the value, and wakes sleepers: `fi_cntr_add`. After the largest number, the value
+    /// wraps around to 0.
     pub fn add(&self, value: u64) {
         self.shared.apply_change(CounterChange::Add(value));
     }
@@ -181,25 +181,26 @@ impl Counter {
         self.shared.value_changed();
     }
 
-    /// Changes the value, and wakes sleepers: `fi_cntr_set`. What is counted at the same moment may be lost.
+    /// Sets the value, and wakes sleepers: `fi_cntr_set`. Operations counted at the same time may
+    /// be lost.
     pub fn set(&self, value: u64) {
         self.shared.apply_change(CounterChange::Set(value));
     }
 
-    /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same
-    /// moment may be lost.
+    /// Sets the error value, which ends waits: `fi_cntr_seterr`. Operations counted at the same
+    /// time may be lost.
     pub fn set_error(&self, value: u64) {
         self.shared.mark_reached_due();
         self.shared.errors.store(value, Ordering::SeqCst);
         self.shared.value_changed();
     }
 
-    /// Waits until the value is `threshold` or more, for ever if there is no timeout: `fi_cntr_wait`.
+    /// Waits until the value is `threshold` or more; without limit if `timeout` is `None`:
+    /// `fi_cntr_wait`.
     ///
-    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the
-    /// counter. A counter that was opened without a wait object, for which `fi_cntr(3)` has no
-    /// wait, can be waited for all the same; then the thread polls, and yields the processor in
-    /// between, as with [`WaitObject::Yield`].
+    /// The thread sleeps, and makes progress at every event of the counter's endpoints.
+    /// `fi_cntr(3)` has no wait for a counter without a wait object; here the thread polls such a
+    /// counter, and yields the processor in between, as with [`WaitObject::Yield`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -222,8 +223,8 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`CounterWaitError::ErrorAvailable`] when the error value changes meanwhile, in whichever
-    /// way; that it has done so before does not count. [`CounterWaitError::TimedOut`].
+    /// [`CounterWaitError::ErrorAvailable`] if the error value changes during the wait, up or down;
+    /// earlier changes do not count. [`CounterWaitError::TimedOut`].
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
         let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
@@ -250,26 +251,26 @@ impl Counter {
         Ok(waiter.try_wait(&Change(&self.shared)))
     }
 
-    /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]:
-    /// `FI_GETWAIT`. It becomes readable when one of the values may have changed, provided that
-    /// [`try_wait`](Self::try_wait) has just said that sleeping is safe. Otherwise as
+    /// Returns the descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]:
+    /// `FI_GETWAIT`. It becomes readable when one of the values may have changed, if the last
+    /// [`try_wait`](Self::try_wait) returned `true`. Otherwise as
     /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
-    /// The mutex and the condition variable to sleep on, for a counter that was opened with
+    /// Returns the mutex and the condition variable to sleep on, for a counter that was opened with
     /// [`WaitObject::MutexCond`]: `FI_GETWAIT`. As
     /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         self.shared.waiter.as_ref().map_or(Ok(None), Waiter::mutex_cond)
     }
 
-    /// How the application waits.
+    /// Returns the wait object.
     pub fn wait_object(&self) -> WaitObject {
         self.shared.waiter.as_ref().map_or(WaitObject::None, Waiter::object)
     }
@@ -296,7 +297,7 @@ impl Counter {
 
     /// Whether something depends on the counter, so that it cannot be [closed](Self::close).
     pub fn is_in_use(&self) -> bool {
-        // While a work is on its way to an endpoint, it is not known yet whether it goes on waiting.
+        // A work that is being posted may go on waiting for the counter, so ask while none is.
         self.shared.has_users() && self.shared.while_nothing_fires(CounterShared::has_users)
     }
 
@@ -325,30 +326,30 @@ impl CounterShared {
     #[inline]
     fn increment(&self, number: &AtomicU64) {
         if number.fetch_add(1, Ordering::SeqCst) == u64::MAX {
-            // It begins again at 0: whatever waits has reached its threshold.
+            // The number wraps to 0, so every waiting work has reached its threshold.
             self.mark_all_due();
         }
         self.check_threshold();
         self.wake();
     }
 
-    /// Whether something depends on the counter. A work that is on its way to an endpoint may let
-    /// go of it in a moment.
+    /// Whether something depends on the counter. A work that is being posted may release it
+    /// shortly.
     pub(crate) fn has_users(&self) -> bool {
         self.users.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a user that is bound from now on.
+    /// Counts a user that is bound.
     pub(crate) fn add_binding(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts a user that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// How the application waits.
+    /// Returns the waiter, if the counter has a wait object.
     #[inline]
     pub(crate) fn waiter(&self) -> Option<&Waiter> {
         self.waiter.as_ref()
@@ -361,7 +362,7 @@ impl CounterShared {
         }
     }
 
-    /// The application has changed a value.
+    /// Wakes sleepers and runs due works, after the application has changed a value.
     fn value_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
         self.check_threshold();
@@ -369,7 +370,7 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Wakes sleepers, after a change that no lock keeps in order with their last look.
+    /// Wakes sleepers, after a change that no lock orders with their last check.
     fn fence_and_wake(&self) {
         if let Some(waiter) = &self.waiter {
             waiter.fence_and_ring();
@@ -382,14 +383,14 @@ impl CounterShared {
         self.fire_due_works();
     }
 
-    /// Carries out what is due by the endpoints that it drives, and by itself.
+    /// Runs the due works of the endpoints that it drives, and its own.
     fn run_all_due_work(&self) {
         self.ties.fire_due_works();
         self.fire_due_works();
     }
 
-    /// The value, the error value, and how often the application has changed one: after that they
-    /// may be what they were.
+    /// Returns the value, the error value, and the number of changes by the application. After such
+    /// a change the values may be the same as before.
     pub(crate) fn values_and_change_count(&self) -> [u64; 3] {
         [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }
@@ -401,12 +402,12 @@ impl CountAccess for CounterShared {
     }
 }
 
-/// That a counter has reached a threshold, or its error value has changed.
+/// The condition that a counter has reached a threshold, or that its error value has changed.
 struct Goal<'a> {
     counter: &'a CounterShared,
     threshold: u64,
     errors_before: u64,
-    /// What the last look has found. By now the value may have been set to another.
+    /// The result of the last check. The value may have been set since.
     found: Cell<Option<Result<(), CounterWaitError>>>,
 }
 
@@ -443,7 +444,7 @@ impl Awaited for Goal<'_> {
     }
 }
 
-/// That a counter is not what was reported to the application.
+/// The condition that a counter differs from the state reported to the application.
 struct Change<'a>(&'a CounterShared);
 
 impl Awaited for Change<'_> {

@@ -32,16 +32,16 @@ use crate::lock::{Lock, Locking};
 pub use crate::wait::{MutexCond, WaitObject};
 use crate::wait::{WaitSet, Waiter};
 
-/// How many entries a completion queue has if its attributes do not say.
+/// The number of entries in a completion queue whose attributes give none.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 
-/// How many reads in a row may find an entry before one drives progress all the same.
+/// The number of reads in a row that may find an entry before a read drives progress all the same.
 const IDLE_READS_MAX: u32 = 15;
 
-/// What a completion queue is opened with: `struct fi_cq_attr`.
+/// The attributes of a completion queue: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -49,38 +49,39 @@ const IDLE_READS_MAX: u32 = 15;
     serde(default, deny_unknown_fields)
 )]
 pub struct CqAttr {
-    /// How many entries it holds; 0 for what [`CQ_SIZE`](crate::params::CQ_SIZE) says, else
-    /// [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes, once it was used.
+    /// The number of entries; 0 for [`CQ_SIZE`](crate::params::CQ_SIZE) if it is set, else
+    /// [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes after its first use.
     pub size_entries: usize,
-    /// What an entry tells; `None` for the default.
+    /// The format of entries; `None` for the default.
     pub format: Option<CqFormat>,
-    /// How the application waits: [`WaitObject`] says which kinds there are.
+    /// The wait object: [`WaitObject`] lists the kinds.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of
-    /// what is serialized.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not
+    /// serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
 
-/// Why a read of a completion queue fails. An empty queue is no failure: a read of it answers `Ok(None)`.
+/// The error of a read of a completion queue. An empty queue is no error: a read returns
+/// `Ok(None)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The oldest entry is that of a failed operation; [`CompletionQueue::read_error`] reads it, and
+    /// The oldest entry is a failed operation; [`CompletionQueue::read_error`] reads it, and
     /// [`CompletionQueue::read_entry`] reads either kind.
     #[error("the next completion is an error")]
     ErrorAvailable,
-    /// Everything was read, but completions were lost before that, and all later ones are. Only in
-    /// a domain without resource management; see [`CompletionQueue`].
+    /// The queue is empty and was overrun: completions were lost, and all later ones will be. Only
+    /// in a domain without resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
-    /// A blocking read that would have to wait, of a queue that was opened without a wait object, or is
-    /// waited for through a wait set.
+    /// A blocking read would have to wait, but the queue has no wait object, or is a member of a
+    /// wait set.
     #[error("the completion queue was opened without a wait object of its own")]
     NoWaitObject,
 }
 
 impl ReadError {
-    /// The error number that a C caller gets, positive.
+    /// Returns the error number that a C caller gets, positive.
     pub fn errno(self) -> Errno {
         match self {
             ReadError::ErrorAvailable => Errno::EAVAIL,
@@ -92,21 +93,21 @@ impl ReadError {
 
 /// A queue of completed operations: `fi_cq(3)`.
 ///
-/// Reading drives the endpoints that are bound to the queue: with manual progress nothing is
-/// received, and nothing that had to be queued is sent, except inside such calls. With [automatic
-/// progress](crate::info::Progress::Auto) that goes on without them.
+/// Reads drive the endpoints that are bound to the queue. With manual progress, endpoints receive
+/// messages and send queued ones only inside such calls. With [automatic
+/// progress](crate::info::Progress::Auto) they do so without them.
 ///
-/// The queue is bounded. What happens when it is full is up to the domain's
-/// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt):
+/// The queue is bounded. The domain's [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt)
+/// decides what happens when it is full:
 ///
-/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. What completes and
-///   finds no room waits at its endpoint, in order, until there is. It counts as outstanding there,
-///   so that in the end posting gets [`Again::QueueFull`](homespun_engine::error::Again).
-/// - [`ResourceManagement::Disabled`]: nothing is held back. A completion or error that finds the
-///   queue full overruns it: this one and all later ones are lost, and buffers that they would have
-///   handed back are dropped. What the queue holds can still be read. After that every read answers
+/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A completion that
+///   finds no room waits at its endpoint, in order, until there is some. It counts as outstanding
+///   there, so that posts finally get [`Again::QueueFull`](homespun_engine::error::Again).
+/// - [`ResourceManagement::Disabled`]: completions do not wait. A completion or error that finds
+///   the queue full overruns it: it and all later ones are lost, and buffers that they would hand
+///   back are dropped. The entries in the queue can still be read. After that every read returns
 ///   [`ReadError::Overrun`], for good; a new queue needs a new endpoint. The operations themselves
-///   are not touched, reads still drive progress, and peers do not notice.
+///   are not affected, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///
@@ -132,8 +133,7 @@ impl ReadError {
 /// # Ok::<(), homespun::Error>(())
 /// ```
 ///
-/// With a wait object a queue can be waited for instead, here by a thread of its own until another
-/// one ends it:
+/// With a wait object, a thread can wait for the queue instead. Here another thread ends the wait:
 ///
 /// ```
 /// use homespun::{CqAttr, Fabric, Hints, WaitObject};
@@ -154,25 +154,25 @@ pub struct CompletionQueue {
     shared: Arc<CqShared>,
 }
 
-/// The queue as endpoints see it.
+/// The part of a queue that endpoints share.
 pub(crate) struct CqShared {
     domain: DomainId,
     format: CqFormat,
     depth_entries: usize,
-    /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
+    /// Whether completions that find no room wait at their endpoint; else they overrun the queue.
     is_protected: bool,
     ring: Lock<Ring>,
-    /// [`Ring::unread_entries`]: what there is to know without the ring's lock.
+    /// [`Ring::unread_entries`], readable without the ring's lock.
     unread: AtomicUsize,
-    /// How many reads in a row found an entry and so drove no progress.
+    /// The number of reads in a row that found an entry and so drove no progress.
     idle_reads: AtomicU32,
-    /// How many endpoints are bound, enabled or not, and how many poll sets.
+    /// The number of users: bound endpoints, enabled or not, and poll sets.
     users: AtomicUsize,
-    /// The endpoints that are enabled.
+    /// The enabled endpoints.
     driven: Driven,
-    /// `None` where the application does not wait.
+    /// `None` without a wait object.
     waiter: Option<Waiter>,
-    /// What ends waits though there is nothing to read.
+    /// The signals that end waits when there is nothing to read.
     signals: Signals,
 }
 
@@ -214,12 +214,12 @@ impl CompletionQueue {
         Ok(cq)
     }
 
-    /// What entries of this queue tell.
+    /// Returns the format of the queue's entries.
     pub fn format(&self) -> CqFormat {
         self.shared.format
     }
 
-    /// How many entries fit.
+    /// Returns the number of entries that fit.
     pub fn depth_entries(&self) -> usize {
         self.shared.depth_entries
     }
@@ -236,9 +236,9 @@ impl CompletionQueue {
 
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
-    /// The source of a receive is what the endpoint's address vector called its sender when the
-    /// completion was put into the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`)
-    /// if the vector did not hold the sender, if the endpoint was opened without
+    /// The source of a receive is the sender's address in the endpoint's address vector when the
+    /// completion entered the queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if
+    /// the vector did not hold the sender, if the endpoint was opened without
     /// [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
     ///
     /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well
@@ -262,7 +262,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Reads the oldest entry of the ring, if it is one to be read so.
+    /// Reads the oldest entry of the ring, if its operation has succeeded.
     #[inline]
     fn read_one_from_ring(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let mut ring = self.shared.lock_ring();
@@ -285,9 +285,9 @@ impl CompletionQueue {
         Ok(Some(read))
     }
 
-    /// Reads up to `max` completions, oldest first, and returns how many; `None` if the queue is
-    /// empty. A `max` of 0 only drives progress. An error ends the batch before it. `take` is
-    /// called without any lock, and may use the queue.
+    /// Reads up to `max` completions, oldest first, and returns their number; `None` if the queue
+    /// is empty. A `max` of 0 only drives progress. A batch ends before an error. `take` is called
+    /// without any lock, and may use the queue.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// Goes on with a read that has read `count` entries, from the ring.
+    /// Continues a read that has read `count` entries, from the ring.
     fn read_rest_from_ring(
         &self,
         max: usize,
@@ -345,11 +345,10 @@ impl CompletionQueue {
                 };
             }
             if was_full {
-                // A sleeper that wakes hands in what waits for room.
+                // A woken sleeper drives the endpoints, which report the completions that wait.
                 self.shared.wake_sleepers();
             }
-            // What is called may itself use the queue, or an endpoint that reports to it, so the
-            // lock is gone.
+            // `take` may use the queue, or an endpoint that reports to it, so the lock is released.
             if let Some((completion, source)) = last {
                 take(completion, source);
                 return Ok(Some(count + 1));
@@ -368,15 +367,13 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// Reads the oldest entry if it is that of a failed operation: `fi_cq_readerr(3)`. Answers
-    /// `None` if the queue is empty or the oldest entry is that of a successful operation. Drives
-    /// no progress.
+    /// Reads the oldest entry if its operation has failed: `fi_cq_readerr(3)`. Returns `None` if
+    /// the queue is empty or the operation of the oldest entry has succeeded. Drives no progress.
     ///
     /// # Errors
     ///
-    /// [`ReadError::Overrun`] once an overrun queue is empty. The manual says of such a queue that
-    /// "any attempt to read" it gets this error, and `None` would promise that there may be more to
-    /// come.
+    /// [`ReadError::Overrun`] once an overrun queue is empty. By the manual, "any attempt to read"
+    /// such a queue gets this error, and `None` would promise that more entries may come.
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         let mut ring = self.shared.lock_ring();
         let was_full = !ring.has_room();
@@ -397,8 +394,8 @@ impl CompletionQueue {
         self.shared.progress();
     }
 
-    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`. Of a number that no
-    /// error has, it says that it is not known.
+    /// Describes a [`CompletionError::prov_errno`]: `fi_cq_strerror(3)`. The text for an unknown
+    /// number says that it is unknown.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         strerror(prov_errno)
     }
@@ -425,14 +422,14 @@ impl CqShared {
         RingGuard::new(self.ring.lock(), self)
     }
 
-    /// How the application waits.
+    /// Returns the waiter, if the queue has a wait object.
     #[inline]
     pub(crate) fn waiter(&self) -> Option<&Waiter> {
         self.waiter.as_ref()
     }
 
-    /// Wakes sleepers before a read: endpoints report to the reader from now on, so that sleepers have to arm
-    /// them anew.
+    /// Wakes sleepers before a read: endpoints report to the reader from now on, so sleepers must
+    /// arm them again.
     #[inline]
     fn wake_sleepers(&self) {
         if let Some(waiter) = self.waiter() {
@@ -440,12 +437,12 @@ impl CqShared {
         }
     }
 
-    /// Wakes sleepers for this endpoint, before any queue drives it; not where a thread moves it on, which
-    /// wakes them for what they can read.
+    /// Has this endpoint wake sleepers, before any queue drives it. Not for an endpoint that a
+    /// progress thread drives: that thread wakes sleepers for new entries.
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn watch_endpoint(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
         self.waiter().map_or(Ok(()), |waiter| waiter.watch_endpoint(&**endpoint))
     }
@@ -458,7 +455,8 @@ impl CqShared {
         }
     }
 
-    /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and
+    /// [`drive_endpoint`](Self::drive_endpoint). The endpoint must be closed next.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = self.waiter() {
             waiter.unwatch_endpoint(&**endpoint);
@@ -472,25 +470,25 @@ impl CqShared {
         self.unread.load(Ordering::Acquire) > 0
     }
 
-    /// How much the ring has to read, by which a [`Reader`] knows the queue.
+    /// Returns the number of unread entries, whose address identifies the queue for a [`Reader`].
     #[inline(always)]
     pub(crate) fn unread_entries(&self) -> &AtomicUsize {
         &self.unread
     }
 
-    /// Counts a read. Returns whether it is to drive progress: if there is nothing to read, and now
-    /// and then for an application that always finds something, such as completions of its own
-    /// sends.
+    /// Counts a read. Returns whether it drives progress: if there is nothing to read, and after
+    /// [`IDLE_READS_MAX`] reads that found an entry, for an application that always finds one, such
+    /// as a completion of its own sends.
     #[inline]
     fn count_read_and_check_progress(&self) -> bool {
-        // Readers that count at the same time lose counts; it need not be exact.
+        // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
         self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
         is_due
     }
 
-    /// Locks the list of endpoints, for a test that no thread asks for it.
+    /// Locks the list of endpoints, for a test that checks that no thread locks it.
     #[cfg(test)]
     pub(crate) fn lock_driven(&self) -> impl Sized + '_ {
         self.driven.lock_for_test()
@@ -510,7 +508,7 @@ impl CqShared {
         self.format
     }
 
-    /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
+    /// Whether completions that find no room wait at their endpoint; else they overrun the queue.
     #[inline]
     pub(crate) fn is_overrun_protected(&self) -> bool {
         self.is_protected
@@ -521,13 +519,12 @@ impl CqShared {
         self.driven.progress(&mut Reader::new(self.unread_entries(), 0));
     }
 
-    /// Counts an endpoint or a poll set that is bound from now on.
+    /// Counts an endpoint or a poll set that is bound.
     pub(crate) fn add_binding(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint or a poll set that is bound no longer. To be called once for each
-    /// [`bind`](Self::bind).
+    /// Undoes one [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 /// The fabric address of an endpoint: an IPv4 or IPv6 socket address.
 ///
-/// Every domain, also one that never opens a socket, names endpoints this way (`FI_SOCKADDR_IN` and
-/// `FI_SOCKADDR_IN6`), so node and service arguments work everywhere. The IPv6 flow label is no part
-/// of an identity and is dropped; the scope id is kept, since a link-local address means nothing without it.
+/// Every domain names endpoints this way (`FI_SOCKADDR_IN` and `FI_SOCKADDR_IN6`), even one that
+/// never opens a socket, so node and service arguments work everywhere. The IPv6 flow label is
+/// dropped, since it is not part of an identity. The scope id is kept: a link-local address needs
+/// it.
 ///
-/// As a text it looks like `127.0.0.1:7471` or `[::1]:7471`, which can be read again. With the
-/// feature `serde` it travels as that text, in every format.
+/// Its text form is `127.0.0.1:7471` or `[::1]:7471`, and `FromStr` parses it. With the feature
+/// `serde`, every format carries the address as that text.
 ///
 /// ```
 /// use homespun_engine::address::Address;
@@ -37,7 +38,7 @@ pub enum AddressFormat {
 }
 
 impl AddressFormat {
-    /// The size of one address of this format in its C form.
+    /// Returns the size of one address of this format in its C form.
     pub const fn len_bytes(self) -> usize {
         match self {
             AddressFormat::SockaddrIn => 16,
@@ -45,7 +46,7 @@ impl AddressFormat {
         }
     }
 
-    /// The address that binds every interface, port chosen by the system.
+    /// Returns the address that binds every interface, with a port that the system chooses.
     pub const fn wildcard(self) -> Address {
         match self {
             AddressFormat::SockaddrIn => Address(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))),
@@ -57,24 +58,24 @@ impl AddressFormat {
 }
 
 impl Address {
-    /// The IP address.
+    /// Returns the IP address.
     pub fn ip(&self) -> IpAddr {
         self.0.ip()
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.0.port()
     }
 
-    /// The same host with another port.
+    /// Returns the same host with another port.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Address {
         self.0.set_port(port);
         self
     }
 
-    /// The format that this address has.
+    /// Returns the format of this address.
     pub fn format(&self) -> AddressFormat {
         match self.0 {
             SocketAddr::V4(_) => AddressFormat::SockaddrIn,
@@ -82,7 +83,7 @@ impl Address {
         }
     }
 
-    /// The standard library's form.
+    /// Returns the standard library's form.
     pub fn socket_addr(&self) -> SocketAddr {
         self.0
     }
@@ -110,7 +111,7 @@ impl FromStr for Address {
     }
 }
 
-/// The standard library's form would lose the scope id in formats that are not for people.
+/// Serializes the text: the standard library's form loses the scope id in binary formats.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Address {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -1,27 +1,26 @@
 //! Atomic operations: `fi_atomic(3)`.
 //!
 //! An atomic operation changes or reads an array of elements in a [region](crate::region) of a
-//! peer. It is always carried out by the engine of the target: whatever the transport, and however
-//! many initiators there are, each element is updated as if no other initiator did so at the same
-//! time.
+//! peer. The target's engine always carries it out: with any transport, and any number of
+//! initiators, each element is updated as if no other initiator updated it at the same time.
 //!
 //! # What is atomic
 //!
-//! One element is; the array is not. Of updates of one element none is lost and none is seen in
-//! part, wherever they come from: other endpoints, domains and transports of the target's process,
-//! other threads that move these on, and the process itself as a peer of its own. Two elements that
-//! are not the same, but share memory, exclude each other
+//! Each element is atomic; the array is not. No update of an element is lost or seen in part,
+//! wherever it comes from: other endpoints, domains and transports of the target's process, other
+//! threads that drive them, and the process itself as its own peer. Two different elements that
+//! share memory exclude each other in two cases:
 //!
-//! - if both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned
-//!   word of 8 bytes of a region that owns its memory; these are updated by the processor's own
-//!   atomic instructions, so that atomic instructions of the application, and of other processes
-//!   that share the memory, exclude them as well;
-//! - if neither is such an element: it is then too large, misaligned, or cut in two by the segments
-//!   of its region, and updated under a lock that the process has for its address, or for its place
-//!   in the file if the region is one. Raw memory that is mapped at two addresses has two.
+//! - Both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned word
+//!   of 8 bytes of a region that owns its memory. The processor's atomic instructions update them,
+//!   so they also exclude the atomic instructions of the application, and of other processes that
+//!   share the memory.
+//! - Neither is such an element: it is too large, misaligned, or split by the segments of its
+//!   region. It is updated under a lock that the process keeps for its address, or for its offset
+//!   in the file if the region is a file. Raw memory that is mapped at two addresses has two locks.
 //!
-//! Reads and writes of a region (`fi_rma(3)`), and plain loads and stores, are not excluded by
-//! atomic operations.
+//! Atomic operations do not exclude reads and writes of a region (`fi_rma(3)`), nor plain loads and
+//! stores.
 //!
 //! ```
 //! use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -43,7 +42,7 @@ use std::fmt;
 pub(crate) use self::arithmetic::Combine;
 use crate::limits::ATOMIC_MAX_BYTES;
 
-/// What the elements are: `enum fi_datatype`, with its numbers.
+/// The type of the elements: `enum fi_datatype`, with its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Datatype {
@@ -71,11 +70,11 @@ pub enum Datatype {
     FloatComplex = 10,
     /// A complex number, of two [`Double`](Datatype::Double), the real part first.
     DoubleComplex = 11,
-    /// C's `long double` as it is on x86-64: an extended number of 80 bits, in 16 bytes. Not
-    /// offered elsewhere.
+    /// C's `long double` on x86-64: an extended number of 80 bits, in 16 bytes. Other architectures
+    /// do not offer it.
     LongDouble = 12,
-    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Not
-    /// offered elsewhere either.
+    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Only
+    /// x86-64 offers it.
     LongDoubleComplex = 13,
     /// A signed integer of 128 bits.
     Int128 = 14,
@@ -83,22 +82,22 @@ pub enum Datatype {
     Uint128 = 15,
 }
 
-/// What is done with each element: `enum fi_op`, with its numbers.
+/// The operation on each element: `enum fi_op`, with its numbers.
 ///
-/// Integers wrap around. Numbers that are not integers are compared as C does it: a NaN is neither
-/// less than anything nor equal to it, and counts as true.
+/// Integers wrap around. Other numbers compare as in C: a NaN is neither less than nor equal to any
+/// number, and it counts as true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicOp {
-    /// The smaller one of element and operand.
+    /// The smaller of element and operand.
     Min = 0,
-    /// The larger one of element and operand.
+    /// The larger of element and operand.
     Max = 1,
     /// Their sum.
     Sum = 2,
     /// Their product.
     Prod = 3,
-    /// Whether one of them at least is not zero, as 1 or 0.
+    /// Whether at least one of them is not zero, as 1 or 0.
     Lor = 4,
     /// Whether both are not zero.
     Land = 5,
@@ -110,35 +109,35 @@ pub enum AtomicOp {
     Lxor = 8,
     /// The bits that exactly one of them has.
     Bxor = 9,
-    /// Nothing: the element is fetched (`FI_ATOMIC_READ`). There is no operand.
+    /// No change: the element is only fetched (`FI_ATOMIC_READ`). There is no operand.
     Read = 10,
     /// The element becomes the operand (`FI_ATOMIC_WRITE`).
     Write = 11,
-    /// The element becomes the operand if what it is compared with is equal to it.
+    /// The element becomes the operand if the compare operand equals the element.
     Cswap = 12,
-    /// The same if they are not equal.
+    /// The same if the compare operand differs from the element.
     CswapNe = 13,
-    /// The same if what it is compared with is less than the element or equal.
+    /// The same if the compare operand is less than or equal to the element.
     CswapLe = 14,
-    /// The same if what it is compared with is less than the element.
+    /// The same if the compare operand is less than the element.
     CswapLt = 15,
-    /// The same if what it is compared with is greater than the element or equal.
+    /// The same if the compare operand is greater than or equal to the element.
     CswapGe = 16,
-    /// The same if what it is compared with is greater than the element.
+    /// The same if the compare operand is greater than the element.
     CswapGt = 17,
-    /// The bits that are set in what it is compared with become those of the operand.
+    /// The bits that are set in the compare operand become those of the operand.
     Mswap = 18,
 }
 
-/// The three sets of calls that there are.
+/// The three sets of atomic calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicKind {
-    /// `fi_atomic`: nothing comes back.
+    /// `fi_atomic`: returns no data.
     Base = 0,
-    /// `fi_fetch_atomic`: what the elements were before comes back (`FI_FETCH_ATOMIC`).
+    /// `fi_fetch_atomic`: returns the former elements (`FI_FETCH_ATOMIC`).
     Fetch = 1,
-    /// `fi_compare_atomic`: the same, and there is something to compare them with (`FI_COMPARE_ATOMIC`).
+    /// `fi_compare_atomic`: the same, with a compare operand (`FI_COMPARE_ATOMIC`).
     Compare = 2,
 }
 
@@ -155,7 +154,7 @@ enum Class {
 }
 
 impl Datatype {
-    /// All of them, by their numbers.
+    /// All datatypes, in the order of their numbers.
     pub const ALL: [Datatype; 16] = [
         Datatype::Int8,
         Datatype::Uint8,
@@ -175,12 +174,12 @@ impl Datatype {
         Datatype::Uint128,
     ];
 
-    /// The one of this number.
+    /// Returns the datatype with this number.
     pub fn from_number(number: u32) -> Option<Datatype> {
         Datatype::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// The size of an element in bytes, as C has it on x86-64.
+    /// Returns the size of an element in bytes, as in C on x86-64.
     pub const fn size_bytes(self) -> usize {
         match self {
             Datatype::Int8 | Datatype::Uint8 => 1,
@@ -192,7 +191,7 @@ impl Datatype {
         }
     }
 
-    /// How many elements one operation covers at most.
+    /// Returns how many elements one operation covers at most.
     pub const fn count_max(self) -> usize {
         ATOMIC_MAX_BYTES / self.size_bytes()
     }
@@ -205,14 +204,14 @@ impl Datatype {
         }
     }
 
-    /// Whether this host can calculate with it.
+    /// Whether this host can calculate with the datatype.
     fn is_native(self) -> bool {
         cfg!(target_arch = "x86_64") || !matches!(self, Datatype::LongDouble | Datatype::LongDoubleComplex)
     }
 }
 
 impl AtomicOp {
-    /// All of them, by their numbers.
+    /// All operations, in the order of their numbers.
     pub const ALL: [AtomicOp; 19] = [
         AtomicOp::Min,
         AtomicOp::Max,
@@ -235,27 +234,27 @@ impl AtomicOp {
         AtomicOp::Mswap,
     ];
 
-    /// The one of this number.
+    /// Returns the operation with this number.
     pub fn from_number(number: u32) -> Option<AtomicOp> {
         AtomicOp::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Whether it may change elements.
+    /// Whether the operation may change elements.
     pub fn can_write(self) -> bool {
         self != AtomicOp::Read
     }
 
-    /// Whether there is an operand.
+    /// Whether the operation has an operand.
     pub fn has_operand(self) -> bool {
         self != AtomicOp::Read
     }
 
-    /// Whether there is something to compare elements with.
+    /// Whether the operation has a compare operand.
     pub fn has_compare_operand(self) -> bool {
         self as u8 >= AtomicOp::Cswap as u8
     }
 
-    /// Whether it means something for such elements.
+    /// Whether the operation is defined for this datatype.
     fn supports_datatype(self, datatype: Datatype) -> bool {
         match self {
             AtomicOp::Sum
@@ -281,26 +280,26 @@ impl AtomicOp {
 }
 
 impl AtomicKind {
-    /// All of them, by their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [AtomicKind; 3] = [AtomicKind::Base, AtomicKind::Fetch, AtomicKind::Compare];
 
-    /// The one of this number.
+    /// Returns the kind with this number.
     pub fn from_number(number: u32) -> Option<AtomicKind> {
         AtomicKind::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Whether something comes back.
+    /// Whether the call returns the former elements.
     pub fn fetches(self) -> bool {
         self != AtomicKind::Base
     }
 
-    /// How many elements such a call may cover, or `None` if it is not offered on this host:
+    /// Returns how many elements such a call may cover, or `None` if this host does not offer it:
     /// `fi_atomicvalid`, `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
     pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
         (self.can_apply(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
     }
 
-    /// Whether there is such a call on some host.
+    /// Whether any host offers such a call.
     pub(crate) fn can_apply(self, op: AtomicOp, datatype: Datatype) -> bool {
         let is_of_kind = match self {
             AtomicKind::Base => !op.has_compare_operand() && op != AtomicOp::Read,

@@ -1,10 +1,10 @@
-//! The memory of operations: what a send gathers from and a receive scatters to.
+//! The memory of operations: the source of a send, and the destination of a receive.
 //!
 //! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or
-//! [`BytesMut`] until the operation ends and hands it back with the completion. The raw tier holds
-//! addresses, for C callers and for callers that want no copy and no ownership; making one is
-//! `unsafe`, using it is not. Of the engine's modules only these and [`region`](crate::region) turn
-//! addresses of the application's memory into slices.
+//! [`BytesMut`] until the operation ends, and hands it back with the completion. The raw tier holds
+//! addresses, for C callers and for callers that want no copy and no ownership. Creating a raw
+//! buffer is `unsafe`; using it is not. Of the engine's modules, only this one and
+//! [`region`](crate::region) turn addresses of the application's memory into slices.
 
 mod destination;
 mod reusable;
@@ -18,7 +18,7 @@ pub use self::reusable::ReusableBuffer;
 pub use self::segment::{Segment, SegmentMut};
 pub use self::source::Source;
 
-/// The application's memory on its way back, in a completion.
+/// The application's memory, which a completion hands back.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -36,28 +36,28 @@ pub use self::source::Source;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Buffer {
-    /// The operation was posted through the raw tier: there is nothing to hand back.
+    /// Nothing, since the operation was posted through the raw tier.
     #[default]
     None,
-    /// What was sent.
+    /// The payload of a send.
     Sent(Bytes),
-    /// What was sent by a vectored operation.
+    /// The payload of a vectored send.
     SentVector(Vec<Bytes>),
-    /// What was received, cut to the length of the message.
+    /// The payload of a receive, cut to the length of the message.
     Received(BytesMut),
-    /// What was received into a buffer that can be posted again as it is.
+    /// The payload of a receive into a buffer that can be posted again as it is.
     Reusable(ReusableBuffer),
-    /// What was received by a vectored operation; the message fills the buffers in order, each is
-    /// cut to what it holds.
+    /// The payload of a vectored receive. The message fills the buffers in order, and each is cut
+    /// to the bytes that it holds.
     ReceivedVector(Vec<BytesMut>),
-    /// Where a message lies in a multi-receive buffer that was posted through the raw tier, as far
-    /// as it was placed.
+    /// The place of a message in a multi-receive buffer that was posted through the raw tier. It
+    /// covers the bytes that were placed.
     Within(SegmentMut),
-    /// What a multi-receive buffer has not used, if it is released without a message.
+    /// The unused memory of a multi-receive buffer that is released without a message.
     Unused(BytesMut),
-    /// The last message of a multi-receive buffer, together with what it has not used.
+    /// The last message of a multi-receive buffer, with the unused memory of the buffer.
     ReceivedLast(Box<ReceivedLast>),
-    /// What an atomic operation has fetched, together with what it was posted with.
+    /// The result of a fetching atomic operation, with the buffers that it was posted with.
     Fetched(Box<Fetched>),
 }
 
@@ -66,40 +66,40 @@ pub enum Buffer {
 pub struct ReceivedLast {
     /// The message.
     pub message: BytesMut,
-    /// The end of the buffer, which no message has used. It lies behind the last one to be placed,
-    /// which need not be this one: messages may complete in another order.
+    /// The unused end of the buffer. It begins after the message that was placed last, which need
+    /// not be this one: messages may complete in another order.
     pub unused: BytesMut,
 }
 
-/// The buffers of an atomic operation that fetches, `fi_atomic(3)`.
+/// The buffers of a fetching atomic operation, `fi_atomic(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// What the elements were before: [`Buffer::Received`], or [`Buffer::ReceivedVector`] where
-    /// there were several buffers for it. Empty if the operation has failed.
+    /// The former elements: [`Buffer::Received`], or [`Buffer::ReceivedVector`] if several buffers
+    /// were posted for them. Empty if the operation has failed.
     pub result: Buffer,
     /// The operands: [`Buffer::Sent`] or [`Buffer::SentVector`].
     pub operand: Buffer,
-    /// What the elements were compared with, in the same way; [`Buffer::None`] if they were not.
+    /// The compare operands, in the same form; [`Buffer::None`] if the operation has none.
     pub compare: Buffer,
 }
 
 impl Buffer {
-    /// What an atomic operation has fetched, together with what it was posted with.
+    /// Returns the result of a fetching atomic operation, with the buffers that it was posted with.
     pub fn into_fetched(self) -> Option<Fetched> {
         if let Buffer::Fetched(fetched) = self { Some(*fetched) } else { None }
     }
 
-    /// What was sent, if it was posted in one owned piece.
+    /// Returns the payload of a send, if it was posted in one owned buffer.
     pub fn into_sent(self) -> Option<Bytes> {
         if let Buffer::Sent(bytes) = self { Some(bytes) } else { None }
     }
 
-    /// What was sent, if it was posted in several owned pieces.
+    /// Returns the payload of a send, if it was posted in several owned buffers.
     pub fn into_sent_vector(self) -> Option<Vec<Bytes>> {
         if let Buffer::SentVector(buffers) = self { Some(buffers) } else { None }
     }
 
-    /// What was received or fetched, if one owned buffer was posted for it.
+    /// Returns the received or fetched data, if one owned buffer was posted for it.
     ///
     /// ```
     /// use bytes::BytesMut;
@@ -118,12 +118,12 @@ impl Buffer {
         }
     }
 
-    /// The buffer that was posted, with what was received, if it is one that can be posted again.
+    /// Returns the buffer with the received message, if it can be posted again as it is.
     pub fn into_reusable(self) -> Option<ReusableBuffer> {
         if let Buffer::Reusable(buffer) = self { Some(buffer) } else { None }
     }
 
-    /// What was received or fetched, if several owned buffers were posted for it.
+    /// Returns the received or fetched data, if several owned buffers were posted for it.
     pub fn into_received_vector(self) -> Option<Vec<BytesMut>> {
         match self {
             Buffer::ReceivedVector(buffers) => Some(buffers),

@@ -9,10 +9,10 @@
 //!                                  +-----------------------------------+
 //! ```
 //!
-//! Endpoints with connections take messages from one peer, or from none. So their links begin here,
-//! apart from links that carry messages. Only the link that becomes the connection is moved there,
-//! when both sides have agreed. A message on any other link finds no peer, so it ends up here and
-//! ends that link. So the code of messages needs no code for connections.
+//! A connected endpoint takes messages from one peer, a passive endpoint from none. So their links
+//! begin here, apart from the links that carry messages. When both sides have agreed, the link that
+//! becomes the connection moves there. A message on any other link finds no peer: it arrives here,
+//! and ends that link. So the message code needs no code for connections.
 //!
 //! Like the [receiver](crate::receiver) it gets events, answers with small [`ConnectionEffects`],
 //! and knows a link by its number alone.
@@ -37,15 +37,15 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkError, LinkId, Sent};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
-/// What an endpoint has to do with connections.
+/// The connection state of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Connection {
     role: RoleState,
-    /// Links that carry no messages.
+    /// Links that make and end connections, and carry no messages.
     handshakes: Handshakes,
 }
 
-/// What an endpoint is, and what it keeps for that.
+/// The role of an endpoint, with the state that it needs.
 #[derive(Debug)]
 enum RoleState {
     Unconnected,
@@ -53,19 +53,19 @@ enum RoleState {
     Connected(Box<Connected>),
 }
 
-/// A connection that is there.
+/// An established connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Established {
     pub(crate) link: LinkId,
     pub(crate) peer: PeerId,
-    /// The number that the requester has drawn.
+    /// The random number of the request.
     pub(crate) number: u64,
 }
 
-/// What a step of a connection means for the link that it has arrived on, which carries messages.
+/// The effect of a handshake step on the link that it has arrived on, which carries messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeResult {
-    /// It goes on.
+    /// The link stays.
     Nothing,
     /// The peer has shut the connection down: everything that it has sent has arrived, and it reads
     /// nothing more.
@@ -73,7 +73,7 @@ pub(crate) enum HandshakeResult {
 }
 
 impl Connection {
-    /// For an endpoint of this role, which has no links.
+    /// Creates the state of an endpoint with this role, without links.
     pub(crate) fn new(role: EndpointRole) -> Connection {
         let role = match role {
             EndpointRole::Unconnected => RoleState::Unconnected,
@@ -83,26 +83,25 @@ impl Connection {
         Connection { role, handshakes: Handshakes::default() }
     }
 
-    /// Whether links begin as ones that carry no messages.
+    /// Whether new links are handshake links, which carry no messages yet.
     pub(crate) fn is_connection_oriented(&self) -> bool {
         !matches!(self.role, RoleState::Unconnected)
     }
 
-    /// Whether [`transmit`](Self::transmit) has something to do.
+    /// Whether [`transmit`](Self::transmit) has work.
     #[inline(always)]
     pub(crate) fn has_output(&self) -> bool {
         self.handshakes.have_output()
     }
 
-    /// Whether something is to be said on a link that is there. What waits for a link to be made is
-    /// not waited for.
+    /// Whether a handshake link that is up has frames to send. Frames for links that are not up yet
+    /// do not count.
     pub(crate) fn has_unsent(&self) -> bool {
         self.handshakes.have_unsent()
     }
 
-    /// Says what is to be said on links that make or end connections. `send` gives a link a frame,
-    /// or what is left of one where there is no header. Returns the links that have served, and are
-    /// to be closed.
+    /// Sends the waiting frames of handshake links. `send` gives a link a frame, or the rest of a
+    /// frame if there is no header. Returns the links that have served their purpose, to be closed.
     pub(crate) fn transmit(
         &mut self,
         mut send: impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -115,7 +114,7 @@ impl Connection {
         served
     }
 
-    /// A link is up.
+    /// Records that a link is up. Ends the link if none is expected.
     pub(crate) fn link_up(
         &mut self,
         id: LinkId,
@@ -137,7 +136,7 @@ impl Connection {
         self.check_requester_and_accept(id, instance, effects);
     }
 
-    /// A link has ended. Returns whether it belonged here, and carried no messages.
+    /// Records that a link has ended. Returns whether it was a handshake link.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -161,7 +160,7 @@ impl Connection {
         true
     }
 
-    /// A link that carries messages has ended. Returns whether it was the connection.
+    /// Records that a link that carries messages has ended. Returns whether it was the connection.
     pub(crate) fn message_link_ended(&mut self, id: LinkId) -> bool {
         match &mut self.role {
             RoleState::Connected(connected) => connected.end_if_link(id),
@@ -169,12 +168,12 @@ impl Connection {
         }
     }
 
-    /// Forgets all links that carry no messages, and returns them.
+    /// Forgets all handshake links, and returns them.
     pub(crate) fn take_handshake_links(&mut self) -> Vec<LinkId> {
         self.handshakes.take_ids()
     }
 
-    /// A frame has arrived on a link that carries no messages, or is none at all.
+    /// Handles a frame on a handshake link, or on an unknown link.
     pub(crate) fn frame_arrived(
         &mut self,
         id: LinkId,
@@ -188,7 +187,7 @@ impl Connection {
         }
     }
 
-    /// As [`frame`](Self::frame), for the beginning of a frame.
+    /// As [`frame_arrived`](Self::frame_arrived), for the beginning of a frame.
     pub(crate) fn frame_begun(&mut self, id: LinkId, header: &Header, effects: &mut impl ConnectionEffects) {
         match header {
             Header::Connection(handshake) => self.handshakes.begin_incoming(id, *handshake),
@@ -197,14 +196,14 @@ impl Connection {
         }
     }
 
-    /// As [`frame`](Self::frame), for what follows a beginning.
+    /// As [`frame_arrived`](Self::frame_arrived), for the next bytes of a frame.
     pub(crate) fn chunk_arrived(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ConnectionEffects) {
         if let Some((handshake, data)) = self.handshakes.append_incoming(id, bytes) {
             self.handshake_arrived(id, handshake, &data, effects);
         }
     }
 
-    /// Something other than a step of a connection has arrived.
+    /// Handles a frame that is not a handshake step.
     fn unexpected_frame(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         match &self.role {
             // The peer sends until it has received the shutdown.
@@ -213,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// A step of a connection has arrived in whole, on a link that carries no messages.
+    /// Handles a whole handshake step on a handshake link.
     fn handshake_arrived(
         &mut self,
         id: LinkId,
@@ -231,12 +230,12 @@ impl Connection {
         }
     }
 
-    /// A step of a connection has arrived, or begun to, on a link that carries messages.
-    /// `owes_answer` says whether an answer to one before is still to be sent there.
+    /// Handles a handshake step, or its beginning, on a link that carries messages. `owes_answer`
+    /// says whether the link still has to send the answer to an earlier step.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if it is not the turn of that step.
+    /// A [`ProtocolViolation`] if the step is out of turn.
     pub(crate) fn handshake_among_messages(
         &mut self,
         id: LinkId,
@@ -247,7 +246,8 @@ impl Connection {
         let Handshake { step, number, .. } = handshake;
         match (&self.role, step) {
             (RoleState::Unconnected, HandshakeStep::Request) => {
-                // A peer that asks many times without listening must not have all the answers kept.
+                // A peer that asks repeatedly but does not read must not make this side keep all
+                // the answers.
                 if owes_answer {
                     return Err(ProtocolViolation("asks for a connection again before it was answered"));
                 }
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Ends a link whose peer broke the protocol, and with it the attempt that hangs on it.
+    /// Ends a link whose peer broke the protocol, and the attempt to connect that depends on it.
     fn abort_link_on_breach(
         &mut self,
         id: LinkId,

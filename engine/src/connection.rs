@@ -16,29 +16,29 @@ pub enum EndpointRole {
     Connected,
 }
 
-/// Names a request for a connection at the passive endpoint that was asked. Never used twice.
+/// The name of a connection request at the passive endpoint that received it. It is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub(crate) u64);
 
 /// A request for a connection, as a passive endpoint receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What the passive endpoint calls it.
+    /// The request's name at the passive endpoint.
     pub id: RequestId,
     /// The endpoint that asks.
     pub from: Requester,
-    /// What the requester's application has to say.
+    /// The data of the requester's application.
     pub data: Box<[u8]>,
 }
 
-/// An endpoint that has asked for a connection: all that accepting it takes.
+/// An endpoint that has asked for a connection: all that `accept` needs to know of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requester {
-    /// Where it is.
+    /// The requester's address.
     pub address: Address,
-    /// Distinguishes it from later endpoints at its address.
+    /// The requester's instance, which differs from that of later endpoints at its address.
     pub instance: u64,
-    /// The number that it has drawn for its request.
+    /// The random number of the request.
     pub number: u64,
 }
 
@@ -56,12 +56,12 @@ pub enum ConnectionReport {
         /// The data of [`Engine::accept`](crate::Engine::accept).
         data: Box<[u8]>,
     },
-    /// The requester knows that the endpoint has accepted its request, which is
-    /// [settled](crate::Engine::settle_request) with that. Of no concern to the application.
+    /// The requester has confirmed the acceptance of its request, which
+    /// [settles](crate::Engine::settle_request) it. This does not concern the application.
     Confirmed,
-    /// The endpoint will not be connected. This settles a request that it has accepted.
+    /// The attempt to connect has failed. This settles a request that the endpoint has accepted.
     Failed(ConnectionError),
-    /// The connection has ended (`FI_SHUTDOWN`): the peer has ended it, or is gone. This settles a
+    /// The connection has ended (`FI_SHUTDOWN`): the peer has ended it, or was lost. This settles a
     /// request that the endpoint has accepted.
     Shutdown,
 }
@@ -69,10 +69,10 @@ pub enum ConnectionReport {
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionError {
-    /// The peer's application, or the peer, does not want it.
+    /// The peer, or its application, has rejected the connection.
     #[error("the connection was rejected")]
     Rejected {
-        /// What the application has to say.
+        /// The data of the peer's application.
         data: Box<[u8]>,
     },
     /// No passive endpoint listens at the address, or no longer.
@@ -87,7 +87,7 @@ pub enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// The positive `err` of the error event.
+    /// Returns the positive `err` of the error event.
     pub fn errno(&self) -> Errno {
         match self {
             ConnectionError::Rejected { .. } | ConnectionError::NotListening => Errno::ECONNREFUSED,

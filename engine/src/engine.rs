@@ -43,7 +43,7 @@ use crate::rejected::Rejected;
 use crate::target::Target;
 use crate::transport::{Close, LinkId, Transport};
 
-/// How large an endpoint may grow.
+/// The limits and attributes of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// How many sends may be outstanding.
@@ -52,25 +52,25 @@ pub struct Config {
     pub rx_depth_ops: usize,
     /// The largest message that may be sent.
     pub message_max_bytes: u64,
-    /// How much memory unexpected messages may take in all: see
+    /// The memory for unexpected messages, in all: see
     /// [`MESSAGE_COST_BYTES`](limits::MESSAGE_COST_BYTES). Every link may take
-    /// [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES) besides.
+    /// [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES) in addition.
     pub unexpected_budget_bytes: usize,
     /// The largest message that travels eagerly.
     pub eager_max_bytes: usize,
-    /// What peers may do with regions through this endpoint; each region says besides what may be
-    /// done with it. Only [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
+    /// The accesses to regions that peers may make through this endpoint. Each region restricts
+    /// them further. Only [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
     pub remote_access: MrAccess,
-    /// The same of atomic operations.
+    /// The same for atomic operations.
     pub remote_atomics: MrAccess,
-    /// Whether what peers do with regions through this endpoint is counted (`FI_RMA_EVENT`).
+    /// Whether peers' accesses to regions through this endpoint are counted (`FI_RMA_EVENT`).
     pub rma_events: bool,
-    /// Which of this side's operations the same peer must not do in another order than they were
-    /// posted in. Messages keep theirs always, and so do reads.
+    /// The kinds of this side's operations that one peer must carry out in the order of posting.
+    /// Messages always keep their order, and so do reads.
     pub transmit_order: Order,
     /// Whether the completions of sends and accesses to one peer keep the order of posting.
     pub completes_in_order: bool,
-    /// Which operations of one peer must not be done in another order than that in which they arrive.
+    /// The kinds of operations from one peer that must be carried out in the order of arrival.
     pub receive_order: Order,
     /// Which peers the endpoint talks to.
     pub role: EndpointRole,
@@ -95,7 +95,7 @@ impl Default for Config {
     }
 }
 
-/// Everything that an endpoint is, except its sockets and its completion queues.
+/// An endpoint, without its sockets and its completion queues.
 ///
 /// The engine does no I/O, reads no clock and has no thread. Its methods are of five kinds:
 ///
@@ -103,12 +103,12 @@ impl Default for Config {
 /// - commands of the application: [`intern_peer`](Self::intern_peer), [`post_send`](Self::post_send),
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
 ///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
-///   [`cancel`](Self::cancel); and those that make and end connections, [`connect`](Self::connect),
+///   [`cancel`](Self::cancel); for connections [`connect`](Self::connect),
 ///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject),
 ///   [`shutdown`](Self::shutdown);
-/// - input: what a transport reports to [`arrivals`](Self::arrivals);
-/// - time: [`advance_time`](Self::advance_time), where [`awaits_timeout`](Self::awaits_timeout)
-///   says that it matters;
+/// - input: a transport reports to [`arrivals`](Self::arrivals);
+/// - time: [`advance_time`](Self::advance_time), while [`awaits_timeout`](Self::awaits_timeout)
+///   is true;
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any
 ///   of these takes completions.
 ///
@@ -143,29 +143,29 @@ pub struct Engine {
     initiator: Initiator,
     receive_side: ReceiveSide,
     target: Target,
-    /// Whether this side has written to peers' memory, and the processor may do what follows before
-    /// that is seen by all.
+    /// Whether this side has stored to peers' memory without a fence since, so that a later load
+    /// may overtake the stores.
     has_unseen_stores: bool,
-    /// Links whose peer has shown regions that are to be mapped.
+    /// Links whose peers offer regions that are not mapped yet.
     mapping: Vec<LinkId>,
-    /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
+    /// The number of passes until the engine unmaps retired regions; 0 if none is mapped.
     passes_to_sweep: u32,
-    /// Links that the engine ended, of which the transport does not know yet.
+    /// Links that the engine has ended, and must still close at the transport.
     condemned: Vec<ClosingLink>,
-    /// Links to endpoints that were replaced, which are read to their end.
+    /// Links to replaced endpoints, which the engine reads to their end.
     replaced: Vec<ReplacedLink>,
-    /// Whether something may time out.
+    /// Whether a timeout runs.
     has_timeouts: bool,
     connection: Connection,
 }
 
 impl Engine {
-    /// An engine without peers, and without memory that peers may access.
+    /// Creates an engine without peers, and without memory that peers may access.
     pub fn new(config: Config) -> Engine {
         Engine::with_regions(config, Arc::default())
     }
 
-    /// An engine without peers. Peers may access these regions through it.
+    /// Creates an engine without peers. Peers may access these regions through it.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         let mut receiver = Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes);
         if config.role == EndpointRole::Connected {
@@ -194,19 +194,20 @@ impl Engine {
         }
     }
 
-    /// The endpoints that this one knows.
+    /// Returns the endpoints that this one knows.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// Has peers access all regions by frames from now on, so that every access through this endpoint can be
-    /// counted. Regions that peers have mapped through it are retired: no endpoint shows them again.
+    /// Makes peers access all regions by frames from now on, so that every access through this
+    /// endpoint can be counted. Retires the regions that peers have mapped through it: no endpoint
+    /// offers them again.
     pub fn disable_direct_access(&mut self) {
         self.target.disable_direct_access();
     }
 
-    /// Whether something still has to leave: sends and answers that wait for a link to take them,
-    /// and sends that a peer has not fetched yet, for which it needs this endpoint.
+    /// Whether anything is unsent: sends and answers that wait for a link to take them, and sends
+    /// that a peer has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         self.initiator.active_len() > 0
             || self.links.have_debts()
@@ -214,9 +215,9 @@ impl Engine {
             || self.connection.has_unsent()
     }
 
-    /// Whether a pass would make progress although nothing has arrived: to be asked before
-    /// sleeping, after a pass. Operations that wait for a link or a peer do not count, since the
-    /// transport wakes the caller for them.
+    /// Whether the next pass has work even if no frame arrives. Check this after a pass, before
+    /// sleeping. Operations that wait for a link or a peer do not count, since the transport wakes
+    /// the caller for them.
     pub fn wants_pass(&self) -> bool {
         self.receive_side.wants_pass()
             || self.target.is_pulling()
@@ -225,30 +226,30 @@ impl Engine {
             || self.links.has_paused_reads()
     }
 
-    /// How many sends have not ended or not been reported yet.
+    /// Returns how many sends have not ended, or have not been reported.
     #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {
         self.initiator.outstanding()
     }
 
-    /// How many receives have not ended or not been reported yet.
+    /// Returns how many receives have not ended, or have not been reported.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
         self.receive_side.outstanding_receives()
     }
 
-    /// Names the peer at `address`; the same address has the same name for the life of the engine.
+    /// Returns the name of the peer at `address`, which is the same for the life of the engine.
     pub fn intern_peer(&mut self, address: Address) -> PeerId {
         self.peers.intern(address)
     }
 
-    /// Posts a receive. A message that is waiting for it is taken at once, the earliest first.
+    /// Posts a receive. If matching messages wait, it takes the earliest at once.
     ///
     /// # Errors
     ///
     /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`]
-    /// receives are outstanding; [`Misuse::NotConnected`] if the connection has ended and nothing
-    /// that has arrived before is left for it.
+    /// receives are outstanding; [`Misuse::NotConnected`] if the connection has ended and no
+    /// message that arrived before is left for it.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     #[inline(always)]
@@ -261,21 +262,22 @@ impl Engine {
         receiver.post(request, &mut effects)
     }
 
-    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes`
-    /// are left of it or a message does not fit any more. That message goes to the next receive; only one
-    /// that is longer than a buffer which has taken nothing yet is cut short there, as by any receive.
+    /// Posts a receive that takes many messages into one piece of memory, until less than
+    /// `min_free_bytes` are left or a message does not fit. That message goes to the next receive.
+    /// A message longer than a buffer that is still unused is truncated there, as by any receive.
     ///
-    /// Each message completes with the context of the buffer, and says where it lies ([`Buffer::Within`],
-    /// [`Buffer::Received`]). The buffer is reported as released once, by [`CompletionFlags::MULTI_RECV`],
-    /// after which nothing is written to it: on the completion of the message that is the last to complete,
-    /// else in an entry of its own, which is an error if the buffer was cancelled or its only sender is gone.
-    /// Where completions of receives wait for room, it takes nothing until they have found it.
+    /// Each message completes with the context of the buffer, and says where it lies
+    /// ([`Buffer::Within`], [`Buffer::Received`]). [`CompletionFlags::MULTI_RECV`] reports the
+    /// release of the buffer, once; nothing is written to it afterwards. The flag is on the
+    /// completion of the message that completes last, or on an entry of its own, which is an error
+    /// if the buffer was cancelled or its only sender was lost. While completions of receives wait
+    /// for room, the buffer takes no messages.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a
-    /// tagged one, which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Memory`] for
-    /// memory that is not one segment.
+    /// With the destination of the receive: [`Again::QueueFull`] as for any receive;
+    /// [`Misuse::Flags`] for a tagged one, which `fi_tagged(3)` does not have;
+    /// [`Misuse::TooManySegments`] or [`Misuse::Memory`] for memory that is not one segment.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`Buffer::Within`]: crate::buffer::Buffer::Within
@@ -291,17 +293,17 @@ impl Engine {
         receiver.post_multi_receive(request, min_free_bytes, &mut effects)
     }
 
-    /// Looks for an unexpected message among those that earlier passes have received, and reports what it
-    /// finds, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a
-    /// loop makes a pass after each peek.
+    /// Looks for an unexpected message among those that earlier passes have received. Reports the
+    /// message, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller
+    /// that peeks in a loop makes a pass after each peek.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when ends of receives wait for room in their queue and
-    /// [`Config::rx_depth_ops`](Config::rx_depth_ops) receives are outstanding; and for untagged
-    /// messages while some are kept aside for a multi-receive buffer, because which of them stay
-    /// unexpected is open until the queue has room. [`Misuse::Invalid`] for a claim with the
-    /// context of a message that is claimed already.
+    /// [`Again::QueueFull`] when reports of receives wait for room in their queue and
+    /// [`Config::rx_depth_ops`] receives are outstanding. Also for untagged messages while some are
+    /// kept aside for a multi-receive buffer: until the queue has room, it is open which of them
+    /// stay unexpected. [`Misuse::Invalid`] for a claim with the context of a message that is
+    /// claimed already.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
@@ -310,8 +312,8 @@ impl Engine {
         receiver.peek(request, &mut effects)
     }
 
-    /// Receives the message that a peek with the context of this request has claimed; its criteria are not
-    /// looked at.
+    /// Receives the message that a peek with the context of this request has claimed. The criteria
+    /// of the request do not matter.
     ///
     /// # Errors
     ///
@@ -328,20 +330,21 @@ impl Engine {
         receiver.receive_claimed(request, &mut effects)
     }
 
-    /// Throws away the message that a peek with this context has claimed. This completes as a peek does.
+    /// Discards the message that a peek with this context has claimed. This completes as a peek
+    /// does.
     ///
     /// # Errors
     ///
-    /// As [`receive_claimed`](Self::receive_claimed), of which there is nothing to hand back.
+    /// As [`receive_claimed`](Self::receive_claimed), without a destination to hand back.
     pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
         receiver.discard_claimed(tagged, context, &mut effects)
     }
 
-    /// Cancels an operation with this context that can still be taken back: a receive that no message has
-    /// matched, or a multi-receive buffer that takes messages, else a send of which no link has taken a byte,
-    /// and which was not offered. It ends with [`OperationError::Cancelled`]. Of several receives
-    /// of one kind, or sends to one peer, the oldest is taken.
+    /// Cancels an operation with this context that has not gone too far: a receive that no message
+    /// has matched, or a multi-receive buffer that takes messages; else a send that was not
+    /// offered, and of which no link has taken a byte. It ends with [`OperationError::Cancelled`].
+    /// Of several receives of one kind, or sends to one peer, this cancels the oldest.
     ///
     /// # Errors
     ///
@@ -373,8 +376,8 @@ impl Engine {
         Err(Misuse::NotFound(Missing::Operation).into())
     }
 
-    /// Reports an operation that was accepted before it could be posted, and then was refused. That
-    /// is the caller's to count.
+    /// Reports an operation that was accepted before it could be posted, and then was refused. The
+    /// caller counts it.
     #[cold]
     pub fn report_refused_operation(&mut self, failure: FailedOperation, sink: &mut impl Sink) {
         if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
@@ -409,9 +412,9 @@ impl Engine {
         }
     }
 
-    /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent)
-    /// knows of. Operations that have not ended stay as they are; the engine is to be dropped next.
-    /// From now on no peer can read the memory of a send.
+    /// Ends all links, after the transport has taken all frames that
+    /// [`has_unsent`](Self::has_unsent) knows of. Operations that have not ended stay as they are;
+    /// the caller drops the engine next. From now on no peer can read the memory of a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
         for condemned in self.condemned.drain(..) {
             transport.close(condemned.link, condemned.how);

@@ -14,7 +14,7 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = $text] pub const $name: Errno = Errno($value);)*
 
-            /// The constant's name (`"EAGAIN"`), if this number has one.
+            /// Returns the constant's name (`"EAGAIN"`), if this number has one.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -22,7 +22,7 @@ macro_rules! errnos {
                 }
             }
 
-            /// What `fi_strerror(3)` would say of this number.
+            /// Returns the text of `fi_strerror(3)` for this number.
             pub const fn description(self) -> &'static str {
                 match self.0 {
                     $($value => $text,)*
@@ -100,15 +100,15 @@ impl Errno {
         Errno(raw)
     }
 
-    /// The positive error number.
+    /// Returns the positive error number.
     pub const fn raw(self) -> i32 {
         self.0
     }
 }
 
 impl From<io::Error> for Errno {
-    /// The number of the system, or the one nearest to an error that the standard library has made
-    /// itself; `EIO` for any other.
+    /// Returns the system's number, or the nearest one for an error that the standard library has
+    /// made; `EIO` for any other.
     fn from(error: io::Error) -> Errno {
         if let Some(raw) = error.raw_os_error() {
             return Errno(raw);

@@ -1,5 +1,5 @@
 //! Errors by their cause: the caller, the system, or a lack of room. They become an error number
-//! only at the C edge.
+//! only at the C interface.
 
 mod argument;
 mod bad_memory;
@@ -33,18 +33,18 @@ const _: () = assert!(size_of::<Result<(), Error>>() <= 32);
 // Each failure has one, and a sink without room hands failures back by value.
 const _: () = assert!(size_of::<OperationError>() <= 24);
 
-/// Why a call failed. Nothing was changed by a call that returns one of these.
+/// Why a call failed. A call that returns one of these has changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller asked for something that cannot be; repeating the call will not help.
+    /// A mistake of the caller, or an unsupported request; repeating the call does not help.
     #[error(transparent)]
     Misuse(#[from] Misuse),
-    /// The system or the transport beneath refused.
+    /// The system or the transport refused.
     #[error("{call}: {errno}")]
     System {
-        /// What was attempted.
+        /// The attempted call.
         call: &'static str,
-        /// What the system answered.
+        /// The error number of the system.
         errno: Errno,
     },
     /// Try again after reading completions.
@@ -52,7 +52,7 @@ pub enum Error {
     Again(#[from] Again),
 }
 
-/// What the caller did wrong, or asked for that homespun does not offer.
+/// A mistake of the caller, or a request for something that homespun does not offer.
 ///
 /// ```
 /// use homespun_engine::error::{Error, InUse, Misuse};
@@ -71,23 +71,23 @@ pub enum Misuse {
     /// More bytes than the operation may have.
     #[error("{len_bytes} bytes are more than the {max_bytes} that this operation may have")]
     TooLong {
-        /// What was asked for.
+        /// The requested length.
         len_bytes: u64,
-        /// What is possible.
+        /// The largest possible length.
         max_bytes: u64,
     },
     /// More segments than `iov_limit`.
     #[error("{count} segments are more than the {max} that one operation may have")]
     TooManySegments {
-        /// What was asked for.
+        /// The requested number of segments.
         count: usize,
-        /// What is possible.
+        /// The largest possible number.
         max: usize,
     },
     /// A flag that this call does not know or this object does not support.
     #[error("flags {0:#x} are not supported here")]
     Flags(u64),
-    /// The object must be enabled, or must not be, for this call.
+    /// The object's state does not permit this call.
     #[error("not permitted in this state: {0}")]
     State(ObjectState),
     /// An endpoint was enabled without a completion queue that it needs.
@@ -99,41 +99,41 @@ pub enum Misuse {
     /// An endpoint was enabled without an event queue that it needs.
     #[error("no event queue is bound")]
     NoEventQueue,
-    /// The endpoint has no connection, or no longer.
+    /// The endpoint is not connected, or no longer connected.
     #[error("the endpoint is not connected")]
     NotConnected,
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks {}", FiCaps(*.0))]
     NoCapability(Caps),
-    /// An atomic operation that is not offered for such elements, or not by such a call.
+    /// An atomic operation that homespun does not offer for these elements, or not by this call.
     #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
     NoAtomic {
-        /// Which of the sets of calls.
+        /// The set of calls.
         kind: AtomicKind,
-        /// What was to be done with each element.
+        /// The operation on each element.
         op: AtomicOp,
-        /// What the elements are.
+        /// The type of the elements.
         datatype: Datatype,
     },
-    /// Objects of two domains were to be used together.
+    /// The call combines objects of two domains.
     #[error("the object belongs to another domain")]
     OtherDomain,
-    /// The object is still used by another.
+    /// Another object still uses this one.
     #[error("still in use: {0}")]
     Busy(InUse),
-    /// Nothing of what is offered meets the request.
+    /// Nothing that homespun offers meets the request.
     #[error("nothing offers this: {0}")]
     NoData(Unmet),
-    /// homespun does not have this.
+    /// homespun does not support this.
     #[error("not supported: {0}")]
     NotSupported(Unsupported),
-    /// No such thing exists (an operation to cancel, a domain by that name).
+    /// The object of the call does not exist (an operation to cancel, a domain by that name).
     #[error("not found: {0}")]
     NotFound(Missing),
     /// Another memory region has this key.
     #[error("the key {0:#x} belongs to another memory region")]
     KeyInUse(u64),
-    /// A value outside its range, or an object that does not go with another.
+    /// A value outside its range, or an object that does not fit another.
     #[error("invalid argument: {0}")]
     Invalid(Argument),
     /// Memory that cannot be used as it is described.
@@ -159,17 +159,17 @@ impl fmt::Display for Direction {
     }
 }
 
-/// What has to get free first.
+/// The resource that must become free first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Again {
-    /// As many operations are outstanding as the endpoint's depth allows; those count whose
+    /// The endpoint has as many outstanding operations as its depth allows, with those whose
     /// completions wait for room in a queue.
     #[error("the endpoint's queue is full")]
     QueueFull,
 }
 
 impl Error {
-    /// The error number that a C caller gets, positive.
+    /// Returns the positive error number that a C caller gets.
     pub fn errno(&self) -> Errno {
         match self {
             Error::Misuse(misuse) => misuse.errno(),
@@ -180,7 +180,7 @@ impl Error {
 }
 
 impl Misuse {
-    /// The error number that a C caller gets, positive.
+    /// Returns the positive error number that a C caller gets.
     pub fn errno(&self) -> Errno {
         match self {
             Misuse::UnknownAddress(_)
@@ -205,10 +205,10 @@ impl Misuse {
     }
 }
 
-/// Why an operation that was accepted ended without success: the `err` of a completion error.
+/// Why an accepted operation failed: the `err` of a completion error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
-    /// The message was longer than the receive buffer; what did not fit is lost.
+    /// The message was longer than the receive buffer; the bytes that did not fit are lost.
     #[error("the message was {overflow_bytes} bytes longer than the buffer")]
     Truncated {
         /// How many bytes did not fit (`olen`).
@@ -217,35 +217,37 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
-    /// No message that a peek asked for has arrived.
+    /// No message that the peek asked for has arrived.
     #[error("no such message has arrived")]
     NoMessage,
-    /// The sender's memory, where the message was to be fetched from, could not be read. Both sides
-    /// get this error.
+    /// The receiver could not read the sender's memory to fetch the message. Both sides get this
+    /// error.
     #[error("the memory of the message could not be read")]
     Fault,
-    /// The target refused access to its memory. It did not happen, or only in part if the region
-    /// was closed meanwhile.
+    /// The target refused access to its memory. The access did not happen, or only in part if the
+    /// region was closed meanwhile.
     #[error("refused by the target: {0}")]
     Refused(Refusal),
-    /// It was written, but the target could not make it durable, so a loss of power may lose it.
+    /// The target has written the data, but could not make it durable, so a loss of power may lose
+    /// it.
     #[error("written, but not made durable")]
     NotDurable,
-    /// The operation was deferred, and refused when it was due: the reason is what a call would have got.
+    /// The deferred operation was refused when it was due, with the error that a direct call would
+    /// have got.
     #[error("refused when it was due: {0}")]
     Deferred(Box<Misuse>),
     /// The link to the peer ended, or could not be made.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The receive has succeeded, but the sender is not in the address vector, and the application
-    /// asked for such senders' addresses (`FI_SOURCE_ERR`). The endpoint reports it, not the
+    /// asked for the addresses of such senders (`FI_SOURCE_ERR`). The endpoint reports it, not the
     /// engine, which knows no address vector. The address is that of the failure's peer.
     #[error("the sender is not in the address vector")]
     UnknownSource,
 }
 
 impl OperationError {
-    /// The positive `err` of the completion error.
+    /// Returns the positive `err` of the completion error.
     pub fn errno(&self) -> Errno {
         match self {
             OperationError::Truncated { .. } => Errno::ETRUNC,

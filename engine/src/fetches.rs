@@ -1,4 +1,5 @@
-//! The receiving side of a rendezvous: payload that is fetched from where it is, or asked for.
+//! The receiving side of a rendezvous: it pulls payload from the sender's memory, or has the sender
+//! send it.
 //!
 //! ```text
 //!  offered --> Waiting (its owner has no use or no room for it yet)
@@ -12,8 +13,9 @@
 //!             +--> Gone: left to the end of the link
 //! ```
 //!
-//! What is fetched, where it goes and what is answered is the owner's to know: a receiver fetches messages, a
-//! target what peers write to regions. Each of them has a table like this one.
+//! The owner of such a table knows what a payload is, where it goes, and what to answer. A receiver
+//! fetches messages; a target fetches the data that peers write to regions. Each has a table of its
+//! own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSliceMut;
@@ -26,16 +28,16 @@ use crate::operation::FetchId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Pull, RemotePayload};
 
-/// What peers have offered, by the places where it goes.
+/// The payloads that peers have offered. `P` is the place where a payload goes.
 #[derive(Debug)]
 pub(crate) struct Fetches<P> {
-    // In boxes, since a table keeps the size that it once had, and these may have been very many.
+    // Boxed, since a table never shrinks, and it may have held very many fetches.
     by_id: SlotMap<FetchId, Box<Fetch<P>>>,
-    /// By the link and the sender's number.
+    /// Fetches by the link and the sender's number.
     by_offer: BTreeMap<(LinkId, u64), FetchId>,
-    /// What is to be pulled, in turn. Some of it may have ended meanwhile.
+    /// Fetches to pull, in turn. Some may have ended meanwhile.
     pulling: VecDeque<FetchId>,
-    /// Links on which this side has found out that it cannot pull.
+    /// Links on which a pull was refused: this side cannot pull there.
     unpullable: BTreeSet<LinkId>,
     /// See [`PULL_STEP_MAX_BYTES`].
     step_max_bytes: usize,
@@ -53,22 +55,22 @@ pub(crate) struct Fetch<P> {
 
 #[derive(Debug)]
 enum FetchStage {
-    /// Its owner has no use or no room for it yet.
+    /// The owner does not need it yet, or has no room for it.
     Waiting(RemotePayload),
-    /// It is pulled step by step.
+    /// This side pulls it step by step.
     Pulling(RemotePayload),
-    /// Its sender was asked for it.
+    /// This side has asked the sender to send it.
     Cleared,
     /// Its sender is gone, and the link is about to end.
     Gone,
 }
 
-/// The memory where payload goes.
+/// The memory for payload.
 pub(crate) trait Memory<P> {
-    /// How much of it is wanted there.
+    /// Returns how many bytes of the payload the memory takes.
     fn wanted_bytes(&mut self, filling: &Reassembly<P>) -> u64;
 
-    /// Has the next `step_bytes` copied there.
+    /// Copies the next `step_bytes` there, with `copy`.
     fn pull(
         &mut self,
         filling: &Reassembly<P>,
@@ -76,20 +78,20 @@ pub(crate) trait Memory<P> {
         copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull;
 
-    /// Forgets what was pulled: the payload comes again from its beginning.
+    /// Forgets the pulled bytes: the payload comes again from its beginning.
     fn forget_pulled(&mut self, place: &P);
 }
 
-/// The result of a step.
+/// The result of a pull step.
 #[derive(Debug)]
 pub(crate) enum FetchStep<P> {
-    /// This many more bytes were pulled, and the rest may follow.
+    /// The step pulled this many bytes, and the rest may follow.
     Pulled(usize),
-    /// The last `pulled_bytes` that are wanted are there, or none is any more.
+    /// The step pulled the last `pulled_bytes`, or the memory takes no more.
     Ended { fetch: Box<Fetch<P>>, pulled_bytes: usize },
     /// The sender's memory could not be read.
     Faulted(Box<Fetch<P>>),
-    /// Its sender is to be asked for it.
+    /// The caller must ask the sender to send the payload.
     Asked { link: LinkId, op: u64, cannot_pull: bool },
 }
 
@@ -111,7 +113,7 @@ impl<P> Fetches<P> {
         self.step_max_bytes = step_max_bytes;
     }
 
-    /// The numbers of what a link's peer has offered.
+    /// Returns the numbers of the offers of a link's peer.
     #[cfg(test)]
     pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
         self.by_offer.range((link, 0)..=(link, u64::MAX)).map(|((_, op), _)| *op).collect()
@@ -121,7 +123,7 @@ impl<P> Fetches<P> {
         self.by_id.len()
     }
 
-    /// Whether a link's peer has offered something under this number.
+    /// Whether a link's peer has an open offer with this number.
     pub(crate) fn has_offer(&self, link: LinkId, op: u64) -> bool {
         self.by_offer.contains_key(&(link, op))
     }
@@ -131,24 +133,24 @@ impl<P> Fetches<P> {
         self.by_id.contains_key(id)
     }
 
-    /// The payload of a fetch, as far as it is there.
+    /// Returns the payload of a fetch that has not ended.
     pub(crate) fn reassembly_mut(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         self.by_id.get_mut(id).map(|fetch| &mut fetch.filling)
     }
 
-    /// The payload of a fetch that waits, if it does.
+    /// Returns the payload of a fetch, if it is waiting.
     pub(crate) fn waiting_reassembly(&self, id: FetchId) -> Option<&Reassembly<P>> {
         let fetch = self.by_id.get(id)?;
         matches!(fetch.stage, FetchStage::Waiting(_)).then_some(&fetch.filling)
     }
 
-    /// The payload of a fetch whose sender was asked for it, if it was.
+    /// Returns the payload of a fetch, if this side has asked the sender to send it.
     pub(crate) fn cleared_reassembly(&mut self, id: FetchId) -> Option<&mut Reassembly<P>> {
         let fetch = self.by_id.get_mut(id)?;
         matches!(fetch.stage, FetchStage::Cleared).then_some(&mut fetch.filling)
     }
 
-    /// Keeps an offer until it is [wanted](Self::begin).
+    /// Keeps an offer until [`begin_fetch`](Self::begin_fetch).
     pub(crate) fn add_offer(
         &mut self,
         link: LinkId,
@@ -161,7 +163,7 @@ impl<P> Fetches<P> {
         id
     }
 
-    /// Begins to fetch what waits.
+    /// Begins to pull a waiting offer.
     pub(crate) fn begin_fetch(&mut self, id: FetchId) {
         if let Some(fetch) = self.by_id.get_mut(id)
             && let FetchStage::Waiting(remote) = &mut fetch.stage
@@ -171,19 +173,18 @@ impl<P> Fetches<P> {
         }
     }
 
-    /// How many steps bring everything that is pulled one further.
+    /// Returns how many steps it takes to advance every fetch once.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.pulling.len()
     }
 
-    /// The links on which something is to be pulled.
+    /// Returns the links with fetches to pull.
     pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
         self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
     }
 
-    /// Puts what is next on a link like this before everything else that is to be pulled. Returns whether
-    /// there is anything.
+    /// Rotates the queue to the next fetch whose link `is_meant`. Returns whether there is one.
     pub(crate) fn bring_forward(&mut self, is_meant: impl Fn(LinkId) -> bool) -> bool {
         let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| is_meant(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
@@ -191,7 +192,7 @@ impl<P> Fetches<P> {
         true
     }
 
-    /// Goes a step further with what is next. `pull` copies from where a link's peer has its payload.
+    /// Pulls one step of the next fetch. `pull` copies from memory that a link's peer has exposed.
     pub(crate) fn pull_step(
         &mut self,
         memory: &mut impl Memory<P>,
@@ -242,7 +243,7 @@ impl<P> Fetches<P> {
         }
     }
 
-    /// Has the sender send it, all of it: what was pulled before is not believed.
+    /// Has the sender send the whole payload: the bytes pulled before are not trusted.
     fn request_payload(
         &mut self,
         id: FetchId,
@@ -256,7 +257,8 @@ impl<P> Fetches<P> {
         FetchStep::Asked { link: fetch.link, op: fetch.op, cannot_pull }
     }
 
-    /// The fetch that a payload belongs to which a link's peer says it was asked for, if it was.
+    /// Returns the fetch of a payload that a link's peer sends. `None` if this side has not asked
+    /// for it, or for another length.
     pub(crate) fn cleared_fetch(&self, link: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
         let id = *self.by_offer.get(&(link, op))?;
         let fetch = self.by_id.get(id)?;
@@ -271,15 +273,15 @@ impl<P> Fetches<P> {
         Some(fetch)
     }
 
-    /// Ends the offer of a link's peer that has the lowest number, if there is any. To be called until there
-    /// is none.
+    /// Ends the link's fetch with the lowest number, if there is one. Call this until it returns
+    /// `None`.
     pub(crate) fn remove_next_of_link(&mut self, link: LinkId) -> Option<Box<Fetch<P>>> {
         self.unpullable.remove(&link);
         let (_, id) = self.by_offer.range((link, 0)..=(link, u64::MAX)).next()?;
         self.remove(*id)
     }
 
-    /// How much a link's peer has offered, and how much of that has arrived.
+    /// Returns how many offers of a link's peer are open, and how many of their bytes have arrived.
     pub(crate) fn progress_counts(&self, link: LinkId) -> (usize, u64) {
         let of_link = self.by_offer.range((link, 0)..=(link, u64::MAX));
         of_link.filter_map(|(_, id)| self.by_id.get(*id)).fold((0, 0), |(count, arrived_bytes), fetch| {
@@ -289,7 +291,7 @@ impl<P> Fetches<P> {
 }
 
 impl<P> FetchStep<P> {
-    /// How many bytes the step has copied.
+    /// Returns how many bytes the step has copied.
     pub(crate) fn pulled_bytes(&self) -> usize {
         match self {
             FetchStep::Pulled(pulled_bytes) | FetchStep::Ended { pulled_bytes, .. } => *pulled_bytes,

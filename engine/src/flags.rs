@@ -4,15 +4,16 @@
 //! `from_bits_retain`. Libfabric reuses some bits in different places (bit 59 is `FI_DIRECTED_RECV`
 //! as a capability and `FI_CLAIM` on an operation); separate types keep those apart.
 //!
-//! With the feature `serde` flags are written by their names in texts (`"MSG | TAGGED"`), bits
-//! without a name as a hexadecimal number, and as their bits in formats that are not for people.
+//! With the feature `serde`, text formats hold the names of flags (`"MSG | TAGGED"`) and bits
+//! without a name as a hexadecimal number; binary formats hold the bits.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// What an endpoint, domain or provider is able to do: `fi_getinfo(3)`, "Capabilities".
+    /// The capabilities of an endpoint, domain or provider: `fi_getinfo(3)`, "Capabilities".
     ///
-    /// Only what homespun knows about is named; a request for any other bit is answered with ENODATA.
+    /// Only the bits that homespun knows have names; `getinfo` answers a request for any other bit
+    /// with ENODATA.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Caps: u64 {
@@ -44,7 +45,7 @@ bitflags! {
         const FENCE = 1 << 21;
         /// Device memory.
         const HMEM = 1 << 47;
-        /// What is written to persistent memory can be waited for until it is durable.
+        /// A write to persistent memory can complete when its data is durable.
         const RMA_PMEM = 1 << 49;
         /// An unmapped source is reported as an error that carries its address.
         const SOURCE_ERR = 1 << 50;
@@ -52,11 +53,11 @@ bitflags! {
         const LOCAL_COMM = 1 << 51;
         /// Reaches endpoints of other hosts.
         const REMOTE_COMM = 1 << 52;
-        /// What peers do with its memory is counted.
+        /// Counters can count the accesses of peers to its memory.
         const RMA_EVENT = 1 << 56;
         /// Completions of receives name their sender.
         const SOURCE = 1 << 57;
-        /// A receive may accept messages from one sender alone.
+        /// A receive may accept messages from one sender only.
         const DIRECTED_RECV = 1 << 59;
     }
 }
@@ -70,7 +71,7 @@ impl Caps {
         .union(Caps::DIRECTED_RECV)
         .union(Caps::HMEM);
 
-    /// The primary modifiers: none given means all that apply.
+    /// The primary modifiers. A request that names none gets all that apply.
     pub const MODIFIERS: Caps = Caps::READ
         .union(Caps::WRITE)
         .union(Caps::RECV)
@@ -93,7 +94,7 @@ bitflags! {
         const MORE = 1 << 18;
         /// Look for an unexpected message without receiving it.
         const PEEK = 1 << 19;
-        /// Defer until a counter has reached a threshold, which the context says: `fi_trigger(3)`.
+        /// Defer until a counter has reached a threshold, which the context names: `fi_trigger(3)`.
         const TRIGGER = 1 << 20;
         /// Defer until every earlier operation to the peer has completed.
         const FENCE = 1 << 21;
@@ -111,7 +112,7 @@ bitflags! {
         const COMMIT_COMPLETE = 1 << 30;
         /// Complete when the peer's application has matched the message.
         const MATCH_COMPLETE = 1 << 31;
-        /// Throw a message away that a peek finds, or has claimed.
+        /// Discard a message that a peek finds, or has claimed.
         const DISCARD = 1 << 58;
         /// Receive a message that was claimed by a peek.
         const CLAIM = 1 << 59;
@@ -119,7 +120,7 @@ bitflags! {
 }
 
 impl CompletionFlags {
-    /// What only operations of the transmit side have.
+    /// The flags that only transmit operations have.
     pub const TRANSMITTED: CompletionFlags =
         CompletionFlags::SEND.union(CompletionFlags::READ).union(CompletionFlags::WRITE);
 }
@@ -134,7 +135,7 @@ impl OpFlags {
 }
 
 bitflags! {
-    /// What a completion entry says of its operation: `fi_cq(3)`, "Completion flags".
+    /// The flags of a completion entry: `fi_cq(3)`, "Completion flags".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct CompletionFlags: u64 {
@@ -166,19 +167,19 @@ bitflags! {
 }
 
 impl CompletionFlags {
-    /// The completion of a send.
+    /// Returns the flags of a send's completion.
     #[inline(always)]
     pub const fn of_send(is_tagged: bool) -> CompletionFlags {
         CompletionFlags::SEND.union(CompletionFlags::tagged_or_msg(is_tagged))
     }
 
-    /// The completion of a receive, apart from what the message adds.
+    /// Returns the flags of a receive's completion, without those that the message adds.
     #[inline(always)]
     pub const fn of_receive(is_tagged: bool) -> CompletionFlags {
         CompletionFlags::RECV.union(CompletionFlags::tagged_or_msg(is_tagged))
     }
 
-    /// The completion of an access to a region, at the side that began it.
+    /// Returns the flags of an access's completion at the initiator.
     #[inline(always)]
     pub const fn of_access(is_atomic: bool, reads: bool) -> CompletionFlags {
         let interface = if is_atomic { CompletionFlags::ATOMIC } else { CompletionFlags::RMA };
@@ -192,7 +193,7 @@ impl CompletionFlags {
 }
 
 bitflags! {
-    /// What may be done with a memory region: `fi_mr(3)`, "access".
+    /// The permitted uses of a memory region: `fi_mr(3)`, "access".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     pub struct MrAccess: u64 {
         /// The buffer of an RMA read.
@@ -225,34 +226,34 @@ bitflags! {
 }
 
 bitflags! {
-    /// What a counter counts: `fi_ep_bind` of `fi_endpoint(3)`, and of a memory region `fi_mr_bind`
-    /// of `fi_mr(3)`.
+    /// The events that a counter counts: `fi_ep_bind` of `fi_endpoint(3)`; for a memory region,
+    /// `fi_mr_bind` of `fi_mr(3)`.
     ///
-    /// Those that have completed increment its value; those that have failed, its error value.
+    /// An operation that completes increments the counter's value; one that fails, its error value.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct CounterEvents: u64 {
-        /// Reads, and atomic operations that fetch, which were begun here.
+        /// Reads and fetching atomic operations that this side has initiated.
         const READ = 1 << 8;
-        /// Writes, and atomic operations that do not fetch, which were begun here.
+        /// Writes and atomic operations without fetching that this side has initiated.
         const WRITE = 1 << 9;
         /// Messages that were received, tagged or not.
         const RECV = 1 << 10;
         /// Messages that were sent, tagged or not.
         const SEND = 1 << 11;
-        /// Reads, and atomic operations that fetch, by peers.
+        /// Reads and fetching atomic operations by peers.
         const REMOTE_READ = 1 << 12;
-        /// Writes by peers. An endpoint counts their atomic operations that do not fetch as well; a memory
-        /// region, all of theirs that may change it.
+        /// Writes by peers. An endpoint also counts their atomic operations without fetching; a
+        /// memory region also counts all their atomic operations that may change it.
         const REMOTE_WRITE = 1 << 13;
     }
 }
 
 impl CounterEvents {
-    /// What can happen to a memory region.
+    /// The events of a memory region.
     pub const OF_REGION: CounterEvents = CounterEvents::REMOTE_READ.union(CounterEvents::REMOTE_WRITE);
 
-    /// What the end of an operation with these completion flags is.
+    /// Returns the event for the end of an operation with these completion flags.
     #[inline]
     pub const fn of_completion(flags: CompletionFlags) -> CounterEvents {
         CounterEvents::from_bits_truncate(flags.bits())
@@ -264,9 +265,9 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrFlags: u64 {
-        /// The region will be bound to counters, and may be accessed only once it was enabled.
+        /// The region will be bound to counters, and accepts accesses only once it is enabled.
         const RMA_EVENT = 1 << 56;
-        /// The memory is persistent: what is written there can be made durable.
+        /// The memory is persistent: data written there can be made durable.
         const RMA_PMEM = 1 << 49;
     }
 }
@@ -276,7 +277,7 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct InfoFlags: u64 {
-        /// Only the provider's attributes are wanted: addresses and hints are not looked at.
+        /// Return only the provider's attributes; ignore addresses and hints.
         const PROV_ATTR_ONLY = 1 << 54;
         /// The node is a numeric address; no name is looked up.
         const NUMERIC_HOST = 1 << 55;
@@ -286,7 +287,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// What a provider may demand of its application: `fi_getinfo(3)`, "Mode". Homespun demands nothing.
+    /// The demands of a provider on its application: `fi_getinfo(3)`, "Mode". homespun has none.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Mode: u64 {
@@ -306,7 +307,8 @@ bitflags! {
 }
 
 bitflags! {
-    /// Which operations are processed in the order of their posting: `fi_endpoint(3)`, "Message ordering".
+    /// The pairs of operations that are processed in posting order: `fi_endpoint(3)`, "Message
+    /// ordering".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Order: u64 {
@@ -328,29 +330,28 @@ bitflags! {
         const SAW = 1 << 7;
         /// Send after send.
         const SAS = 1 << 8;
-        /// As [`RAR`](Self::RAR), of reads that are no atomic operations.
+        /// As [`RAR`](Self::RAR), for reads that are not atomic operations.
         const RMA_RAR = 1 << 32;
-        /// As [`RAW`](Self::RAW), of reads and writes that are no atomic operations.
+        /// As [`RAW`](Self::RAW), for reads and writes that are not atomic operations.
         const RMA_RAW = 1 << 33;
-        /// As [`WAR`](Self::WAR), of reads and writes that are no atomic operations.
+        /// As [`WAR`](Self::WAR), for reads and writes that are not atomic operations.
         const RMA_WAR = 1 << 34;
-        /// As [`WAW`](Self::WAW), of writes that are no atomic operations.
+        /// As [`WAW`](Self::WAW), for writes that are not atomic operations.
         const RMA_WAW = 1 << 35;
-        /// As [`RAR`](Self::RAR), of atomic operations alone.
+        /// As [`RAR`](Self::RAR), for atomic operations only.
         const ATOMIC_RAR = 1 << 36;
-        /// As [`RAW`](Self::RAW), of atomic operations alone.
+        /// As [`RAW`](Self::RAW), for atomic operations only.
         const ATOMIC_RAW = 1 << 37;
-        /// As [`WAR`](Self::WAR), of atomic operations alone.
+        /// As [`WAR`](Self::WAR), for atomic operations only.
         const ATOMIC_WAR = 1 << 38;
-        /// As [`WAW`](Self::WAW), of atomic operations alone.
+        /// As [`WAW`](Self::WAW), for atomic operations only.
         const ATOMIC_WAW = 1 << 39;
     }
 }
 
 impl Order {
     /// As a completion order: operations complete in the order of their posting
-    /// (`FI_ORDER_STRICT`). As a message order: whatever kind of operation comes after whatever
-    /// other.
+    /// (`FI_ORDER_STRICT`). As a message order: every operation stays after every earlier one.
     pub const STRICT: Order = Order::RAR
         .union(Order::RAW)
         .union(Order::RAS)

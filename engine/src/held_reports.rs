@@ -1,14 +1,14 @@
-//! Ends of operations that wait for room in the application's queue.
+//! Reports of ended operations that wait for room in the application's queue.
 
 use std::collections::VecDeque;
 
 use crate::completion::{EndedOperation, FailedOperation};
 
-/// The end of an operation, as it is reported.
+/// The report of an ended operation: its completion or its failure.
 pub(crate) type ReportOutcome = Result<EndedOperation, Box<FailedOperation>>;
 
-/// Keeps what the queue had no room for, in order, so that nothing is lost and no link has to wait. What
-/// waits here still counts as outstanding.
+/// The reports that the queue had no room for, in order. None is lost, and no link has to wait for
+/// room. Their operations still count as outstanding.
 #[derive(Debug, Default)]
 pub(crate) struct HeldReports {
     outcomes: VecDeque<ReportOutcome>,
@@ -24,7 +24,7 @@ impl HeldReports {
         self.outcomes.is_empty()
     }
 
-    /// Reports what has succeeded, or keeps it behind what waits already.
+    /// Reports a success, or keeps it behind the reports that already wait.
     #[inline(always)]
     pub(crate) fn report(
         &mut self,
@@ -40,12 +40,12 @@ impl HeldReports {
         }
     }
 
-    /// Keeps the end of an operation behind what waits already.
+    /// Keeps a report behind those that already wait.
     pub(crate) fn keep(&mut self, outcome: ReportOutcome) {
         self.outcomes.push_back(outcome);
     }
 
-    /// As [`report`](Self::report), of a failure.
+    /// As [`report`](Self::report), for a failure.
     pub(crate) fn report_failure(
         &mut self,
         failure: FailedOperation,
@@ -60,7 +60,7 @@ impl HeldReports {
         }
     }
 
-    /// Reports what waits, as far as there is room now: `report` hands back what it has no room for.
+    /// Passes the waiting reports to `report`, until it hands one back for lack of room.
     pub(crate) fn deliver(&mut self, mut report: impl FnMut(ReportOutcome) -> Result<(), ReportOutcome>) {
         while let Some(outcome) = self.outcomes.pop_front() {
             if let Err(refused) = report(outcome) {

@@ -12,7 +12,7 @@
 //!
 //! Like the [receiver](crate::receiver) it gets events and answers with small [`InitiatorEffects`].
 //! It knows neither links nor transports: the coordinator decides which link takes an operation,
-//! and keeps what a [link](crate::link) has taken.
+//! and keeps, for each [link](crate::link), the operations that it has taken.
 
 mod answers;
 mod effects;
@@ -34,17 +34,18 @@ use crate::operation::{CancelKey, RmaRequest, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::wire::AwaitedReply;
 
-/// Where operations on peers wait, and end.
+/// The operations of an endpoint on its peers, until they end.
 #[derive(Debug)]
 pub(crate) struct Initiator {
-    /// Operations that have not ended, but for those that ended when they were posted.
+    /// Operations that have not ended. One that ends when it is posted is never here.
     sends: SlotMap<SendId, Send>,
     queues: PeerQueues,
     reports: Reports,
 }
 
 impl Initiator {
-    /// Without operations. Those to one peer complete in the order of posting, or as they end.
+    /// Creates an empty initiator. Operations to one peer complete in posting order, or as they
+    /// end.
     pub(crate) fn new(completes_in_order: bool) -> Initiator {
         Initiator {
             sends: SlotMap::with_key(),
@@ -53,13 +54,13 @@ impl Initiator {
         }
     }
 
-    /// How many operations have not ended or not been reported yet.
+    /// Returns how many operations have not ended or not been reported yet.
     #[inline(always)]
     pub(crate) fn outstanding(&self) -> usize {
         self.sends.len() + self.reports.unreported_ops()
     }
 
-    /// The turn of an operation that is posted now, if it has one.
+    /// Returns the turn of an operation that is posted now. `None` if completions keep no order.
     #[inline(always)]
     pub(crate) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
         self.reports.take_turn(to)
@@ -71,8 +72,8 @@ impl Initiator {
         self.sends.insert(send)
     }
 
-    /// Keeps an operation until it ends, behind those that wait for the link to its peer.
-    // An operation is written where it stays: it is large.
+    /// Keeps an operation until it ends, and queues it behind the others for its peer.
+    // Inlined, so that an operation, which is large, is written in its place.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, to: PeerId, send: Send) -> SendId {
         let id = self.sends.insert(send);
@@ -80,19 +81,19 @@ impl Initiator {
         id
     }
 
-    /// An operation that has not ended.
+    /// Returns an operation that has not ended.
     #[inline]
     pub(crate) fn get(&self, id: SendId) -> Option<&Send> {
         self.sends.get(id)
     }
 
-    /// As [`get`](Self::get), to be changed.
+    /// As [`get`](Self::get), mutable.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: SendId) -> Option<&mut Send> {
         self.sends.get_mut(id)
     }
 
-    /// All operations that have not ended.
+    /// Returns all operations that have not ended.
     #[cfg(test)]
     pub(crate) fn sends(&self) -> impl Iterator<Item = (SendId, &Send)> {
         self.sends.iter()
@@ -109,48 +110,49 @@ impl Initiator {
         self.queues.is_empty(peer)
     }
 
-    /// The operation that is the next for a peer.
+    /// Returns the next queued operation for a peer.
     #[inline]
     pub(crate) fn first_queued(&self, peer: PeerId) -> Option<SendId> {
         self.queues.first(peer)
     }
 
-    /// The link has begun to take the operation that was the next for a peer, or it has ended.
+    /// Removes a peer's next operation from the queue: the link has begun to take it, or it has
+    /// ended.
     #[inline]
     pub(crate) fn unqueue_first(&mut self, peer: PeerId) {
         self.queues.pop(peer);
     }
 
-    /// Something is left for a peer, which is to be looked at in the next pass.
+    /// Lists a peer that has work for the next pass.
     pub(crate) fn activate(&mut self, peer: PeerId) {
         self.queues.activate(peer);
     }
 
-    /// How many peers are to be looked at.
+    /// Returns how many peers are listed.
     #[inline]
     pub(crate) fn active_len(&self) -> usize {
         self.queues.active_len()
     }
 
-    /// The peer that is to be looked at next. [`requeue_or_deactivate`](Self::requeue_or_deactivate) follows.
+    /// Takes the next listed peer. [`requeue_or_deactivate`](Self::requeue_or_deactivate) follows.
     #[inline]
     pub(crate) fn pop_active(&mut self) -> Option<PeerId> {
         self.queues.pop_active()
     }
 
-    /// A peer was looked at, and something is left for it or not.
+    /// Lists a peer again after its pass, if it still has work.
     #[inline]
     pub(crate) fn requeue_or_deactivate(&mut self, peer: PeerId, is_active: bool) {
         self.queues.requeue_or_deactivate(peer, is_active);
     }
 
-    /// The answer that an operation awaits before it ends.
+    /// Returns the answer that an operation awaits before it ends.
     #[inline]
     pub(crate) fn awaited_reply(&self, id: SendId) -> AwaitedReply {
         self.sends.get(id).map_or(AwaitedReply::Nothing, |send| send.message.awaits)
     }
 
-    /// An operation has succeeded, and ends.
+    /// Ends an operation that has succeeded.
     #[inline]
     pub(crate) fn completed(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {
         if let Some(send) = self.sends.remove(id) {
@@ -158,13 +160,13 @@ impl Initiator {
         }
     }
 
-    /// An operation has succeeded as it was posted, and was never kept.
+    /// Reports an operation that succeeded when it was posted, and was never kept.
     #[inline(always)]
     pub(crate) fn completed_at_once(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         self.reports.send_completed(send, effects);
     }
 
-    /// As [`completed_at_once`](Self::completed_at_once), of an access.
+    /// As [`completed_at_once`](Self::completed_at_once), for an access.
     pub(crate) fn access_completed_at_once(
         &mut self,
         request: RmaRequest,
@@ -173,18 +175,18 @@ impl Initiator {
         self.reports.completed_at_once(request, effects);
     }
 
-    /// An operation of which its caller has counted the end completes.
+    /// Reports the success of an operation whose end the caller has counted.
     pub(crate) fn report(&mut self, completion: EndedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report(completion, effects);
     }
 
-    /// An operation has failed of which its caller has counted the end.
+    /// Reports the failure of an operation whose end the caller has counted.
     #[cold]
     pub(crate) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
         self.reports.report_failure(failure, effects);
     }
 
-    /// Operations on this peer, if it is known, have failed, and end.
+    /// Ends operations that have failed. `target` is their peer, if it is known.
     pub(crate) fn fail_sends(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
@@ -199,7 +201,7 @@ impl Initiator {
         }
     }
 
-    /// The operations that wait for the link to a peer fail.
+    /// Fails the operations that wait for the link to a peer.
     pub(crate) fn fail_queued(
         &mut self,
         peer: PeerId,
@@ -210,8 +212,8 @@ impl Initiator {
         self.fail_sends(queued, Some(peer), error, effects);
     }
 
-    /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns
-    /// whether there was one.
+    /// Cancels the first queued operation that matches `meant`; no link has taken a byte of it.
+    /// Returns whether there was one.
     pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
         let is_meant = |id: SendId| {
@@ -222,8 +224,8 @@ impl Initiator {
         true
     }
 
-    /// Whether an operation that ends as soon as it was posted can be reported at once: no earlier
-    /// completion waits.
+    /// Whether an operation that ends when it is posted can be reported at once: no completion
+    /// waits, and completions keep no order.
     #[inline(always)]
     pub(crate) fn can_report_at_once(&self) -> bool {
         self.reports.can_report_at_once()
@@ -235,7 +237,7 @@ impl Initiator {
         self.reports.has_held()
     }
 
-    /// Reports the completions that wait, as far as there is room now.
+    /// Reports the waiting completions, as far as there is room now.
     #[cold]
     pub(crate) fn deliver_held(&mut self, effects: &mut impl InitiatorEffects) {
         self.reports.deliver_held(effects);

@@ -1,4 +1,5 @@
-//! What the coordinator keeps of each link: what is being written to it, and what is being read from it.
+//! The coordinator's state of each link: the frames that are written to it, and those that are read
+//! from it.
 //!
 //! ```text
 //!              +-- LinkTx ---------------------------------+   +-- LinkRx ------------------------+
@@ -9,7 +10,7 @@
 //!              +-------------------------------------------+   +----------------------------------+
 //! ```
 //!
-//! Both get events, and return the numbers of the operations that these concern. They hold no
+//! Both halves get events, and return the numbers of the operations concerned. They hold no
 //! operation, no transport and no completion queue.
 
 mod debts;

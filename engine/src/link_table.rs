@@ -2,8 +2,7 @@
 
 use crate::transport::LinkId;
 
-/// What a transport keeps of its links, by number. Small numbers are given out, and given out again
-/// once they are free.
+/// A transport's links, by number. Numbers are small, and are used again once they are free.
 #[derive(Debug)]
 pub struct LinkTable<T> {
     slots: Vec<Option<T>>,
@@ -17,7 +16,7 @@ impl<T> Default for LinkTable<T> {
 }
 
 impl<T> LinkTable<T> {
-    /// Enters a link under a number that is free.
+    /// Adds a link under a free number.
     pub fn insert(&mut self, link: T) -> LinkId {
         let id = self.free.pop().unwrap_or_else(|| {
             let id = u32::try_from(self.slots.len()).expect("fewer links than there can be descriptors");
@@ -28,13 +27,13 @@ impl<T> LinkTable<T> {
         id
     }
 
-    /// The link of this number, if there is one.
+    /// Returns the link with this number, if there is one.
     #[inline]
     pub fn get(&self, id: LinkId) -> Option<&T> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// The link of this number, if there is one.
+    /// As [`get`](Self::get), mutable.
     #[inline]
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut T> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
@@ -47,7 +46,7 @@ impl<T> LinkTable<T> {
         Some(link)
     }
 
-    /// The numbers that are not free.
+    /// Returns the numbers in use.
     pub fn ids(&self) -> impl Iterator<Item = LinkId> + '_ {
         let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
         taken.map(|(at, _)| LinkId(at as u32))

@@ -1,9 +1,8 @@
-//! A network inside the process: seeded, deterministic, and as faulty as is asked for.
+//! A network inside the process: seeded, deterministic, and with the faults that its user sets.
 //!
-//! Everything that speaks of "the loopback" runs on it: the engine's tests, the examples in the
-//! documentation, and simulation. It carries the same bytes as a stream over TCP does. It has no
-//! clock and no thread, and draws no randomness from the system: a program that makes the same
-//! calls in the same order on a network with the same seed sees the same things happen.
+//! The engine's tests, the examples in the documentation and simulation run on it. It carries the
+//! same bytes as a stream over TCP. It has no clock and no thread, and draws no randomness from the
+//! system: the same calls in the same order on a network with the same seed have the same results.
 //!
 //! ```text
 //!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
@@ -34,11 +33,11 @@ pub use crate::loopback::transport::LoopbackTransport;
 /// A network inside the process, and the [`Provider`] of endpoints on it. Clones are handles to the
 /// same network.
 ///
-/// An endpoint that is opened at a wildcard gets the loopback address of its format, and where no
-/// port is asked for, ports are given out in order. Any other address may be had too, as if every
-/// host were on this network.
+/// An endpoint that is opened at a wildcard gets the loopback address of its format. Without a port
+/// in its address it gets the next free port. Any other address works too, as if every host were on
+/// this network.
 ///
-/// Without faults, what was flushed is there at the peer's next
+/// Without faults, flushed bytes arrive at the peer's next
 /// [`receive`](crate::transport::Transport::receive). A connection is made in the connector's next
 /// `receive`, whether or not the peer ever calls its own.
 ///
@@ -96,26 +95,26 @@ pub use crate::loopback::transport::LoopbackTransport;
 pub struct Network {
     state: Arc<Mutex<State>>,
     memories: Arc<SharedMemories>,
-    /// How much was ever reported.
+    /// How many frames, pieces and events were reported.
     reported: Arc<AtomicU64>,
 }
 
 impl Network {
-    /// A network without endpoints. The seed decides everything that is left to chance.
+    /// Creates a network without endpoints. The seed decides everything that is random.
     pub fn new(seed: u64, faults: Faults) -> Network {
         let state = Arc::new(Mutex::new(State::new(seed, faults)));
         Network { state, memories: Arc::default(), reported: Arc::default() }
     }
 
-    /// Changes how the network misbehaves from now on. What is delayed already stays delayed.
+    /// Changes the faults from now on. Bytes and connections that are already delayed stay delayed.
     pub fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    /// Makes an endpoint vanish as if its process had died. Its peers see their links go down with
-    /// ECONNRESET after what was in flight ([`Faults::lose_per_mille`]: or less), connecting to it
-    /// is refused until another endpoint is opened at its address, and its own transport does
-    /// nothing any more. Returns whether there was such an endpoint.
+    /// Removes an endpoint as if its process had died. Its peers see their links go down with
+    /// ECONNRESET after the bytes in flight, or a part of them ([`Faults::lose_per_mille`]).
+    /// Connections to it are refused until another endpoint is opened at its address, and its own
+    /// transport does nothing any more. Returns whether there was such an endpoint.
     pub fn kill(&self, address: Address) -> bool {
         let mut state = self.lock();
         let endpoint = state.endpoint_at(address);
@@ -125,9 +124,9 @@ impl Network {
         endpoint.is_some()
     }
 
-    /// Breaks all links between two endpoints, whichever connected: both see them go down with
-    /// ECONNRESET after what was in flight ([`Faults::lose_per_mille`]: or less). Returns how many
-    /// links there were; a link counts once.
+    /// Breaks all links between two endpoints, whichever connected. Both see them go down with
+    /// ECONNRESET after the bytes in flight, or a part of them ([`Faults::lose_per_mille`]).
+    /// Returns how many links there were; a link counts once.
     pub fn break_link(&self, a: Address, b: Address) -> usize {
         let mut state = self.lock();
         match (state.endpoint_at(a), state.endpoint_at(b)) {
@@ -138,8 +137,8 @@ impl Network {
 
     /// Whether nothing is in flight anywhere: no bytes between a call to send and the peer's
     /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits
-    /// to be accepted, no end of a link that is still to be reported. What a sender has kept after
-    /// [`Sent::Full`] or [`Sent::Partial`] is not known here.
+    /// to be accepted, no unreported end of a link. The network does not know of frames that a
+    /// sender has kept after [`Sent::Full`] or [`Sent::Partial`].
     ///
     /// [`Sent::Full`]: crate::transport::Sent::Full
     /// [`Sent::Partial`]: crate::transport::Sent::Partial
@@ -147,15 +146,15 @@ impl Network {
         self.lock().is_quiet()
     }
 
-    /// How many frames, pieces of frames and link events all endpoints together have
+    /// Returns how many frames, pieces of frames and link events all endpoints together have
     /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing
     /// happens on the network.
     pub fn received_count(&self) -> u64 {
         self.reported.load(Ordering::Relaxed)
     }
 
-    /// A thread that panicked while it held the lock was about to fail its test; the others still
-    /// get to see why.
+    /// Locks the network. A thread that panicked with the lock fails its test; the other threads
+    /// can still show why.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,13 @@
-//! The matching of messages that arrive with receives that are posted: `fi_msg(3)`, `fi_tagged(3)`.
+//! Matches messages that arrive with posted receives: `fi_msg(3)`, `fi_tagged(3)`.
 //!
-//! A message takes the earliest posted receive that accepts it; a receive takes the earliest message that has
-//! arrived before it and that it accepts. What finds no partner waits in one of two queues, in order.
+//! A message takes the earliest posted receive that accepts it; a receive takes the earliest
+//! message that has arrived before it and that it accepts. Messages and receives without a match
+//! wait in two queues, in order.
 //!
-//! Short queues, and matches near the front of long ones, are found by looking through a dense array. Only
-//! when a match lies deeper is an index built and kept up, until the queue is short again. With it a look-up
-//! costs the logarithm of the queue's length, for each of the few ignore masks that receives use, however
-//! many tags and sources there are.
+//! A search first scans the front of a queue, which is a dense array. Only if the match lies deeper
+//! does it build an index, which is kept until the queue is short again. With the index a search
+//! costs the logarithm of the queue's length, for each of the few ignore masks that receives use,
+//! however many tags and sources there are.
 
 mod index;
 mod queue;
@@ -32,7 +33,7 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Accepts every message.
+    /// Returns criteria that accept every message.
     pub const fn any() -> Criteria {
         Criteria { source: None, tag: 0, ignore: u64::MAX }
     }
@@ -43,7 +44,7 @@ impl Criteria {
     }
 }
 
-/// What matching knows of a message. Untagged ones have tag 0.
+/// The properties of a message that matching uses. Untagged messages have tag 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Envelope {
     source: PeerId,
@@ -61,9 +62,9 @@ impl Envelope {
 ///
 /// `R` names a receive and `U` a message. A name is unique among those that wait.
 ///
-/// A message that arrives is to be matched with the posted receives first
-/// ([`take_posted`](Self::take_posted)) and added to the unexpected ones only if none accepts it; a
-/// receive is to be matched with the unexpected messages first
+/// The caller first matches a message that arrives with the posted receives
+/// ([`take_posted`](Self::take_posted)), and adds it to the unexpected messages only if no receive
+/// accepts it. It first matches a new receive with the unexpected messages
 /// ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
 /// accepts, unless the receiver sets messages aside for it.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Default for Matching<R, U> {
 }
 
 impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
-    /// A space where nothing waits.
+    /// Creates an empty space.
     pub fn new() -> Matching<R, U> {
         Matching { posted: IndexedQueue::new(), unexpected: IndexedQueue::new() }
     }
@@ -90,13 +91,14 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take_earliest(&Envelope { source, tag })
     }
 
-    /// The earliest posted receive that accepts a message with this sender and tag. It stays where it is.
+    /// Returns the earliest posted receive that accepts a message with this sender and tag, and
+    /// leaves it where it is.
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.peek_earliest(&Envelope { source, tag })
     }
 
-    /// Adds a message that no posted receive accepts, or that none is to take yet, behind all others.
+    /// Adds a message behind all others. No posted receive accepts it, or none may take it yet.
     pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) {
         self.unexpected.push(Envelope { source, tag }, message);
     }
@@ -107,40 +109,40 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.take_earliest(criteria)
     }
 
-    /// The earliest unexpected message that the criteria accept (`FI_PEEK`). It stays where it is; what may
-    /// change is how fast the next one is found.
+    /// Returns the earliest unexpected message that the criteria accept (`FI_PEEK`), and leaves it
+    /// where it is. Only the speed of the next search may change.
     pub fn peek_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
         self.unexpected.peek_earliest(criteria)
     }
 
-    /// Posts a receive that accepts none of the unexpected messages, or is to take none yet, behind
-    /// all others.
+    /// Posts a receive behind all others. It accepts no unexpected message, or may take none yet.
     #[inline]
     pub fn add_posted(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
     }
 
-    /// Takes a posted receive back. Returns whether it was there.
+    /// Removes a posted receive. Returns whether it was there.
     pub fn remove_posted(&mut self, receive: R) -> bool {
         self.posted.remove(receive)
     }
 
-    /// Takes all posted receives that accept messages from this source alone, the earliest first.
+    /// Takes all posted receives that accept messages only from this source, the earliest first.
     pub fn take_all_directed_posted(&mut self, source: PeerId) -> Vec<R> {
         self.posted.take_all_where(|criteria, _| criteria.source == Some(source))
     }
 
-    /// The posted receives that accept messages from this source alone, the earliest first.
+    /// Returns the posted receives that accept messages only from this source, the earliest first.
     pub fn directed_posted(&self, source: PeerId) -> impl Iterator<Item = R> {
         self.posted.iter_where(move |criteria| criteria.source == Some(source))
     }
 
-    /// The sources that posted receives accept messages from alone. One may be named several times.
+    /// Returns the sources of posted receives that accept only one. A source may come several
+    /// times.
     pub fn directed_sources(&self) -> impl Iterator<Item = PeerId> {
         self.posted.keys().filter_map(|criteria| criteria.source)
     }
 
-    /// Drops all unexpected messages that are like this, in one pass.
+    /// Drops all unexpected messages that `is_meant` selects, in one pass.
     pub fn remove_unexpected_where(&mut self, is_meant: impl Fn(U) -> bool) {
         self.unexpected.take_all_where(|_, message| is_meant(message));
     }
@@ -150,22 +152,22 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.remove(message)
     }
 
-    /// The posted receives, the earliest first.
+    /// Returns the posted receives, the earliest first.
     pub fn posted(&self) -> impl Iterator<Item = R> {
         self.posted.iter()
     }
 
-    /// The unexpected messages, the earliest first.
+    /// Returns the unexpected messages, the earliest first.
     pub fn unexpected(&self) -> impl Iterator<Item = U> {
         self.unexpected.iter()
     }
 
-    /// How many receives are posted.
+    /// Returns how many receives are posted.
     pub fn posted_len(&self) -> usize {
         self.posted.len()
     }
 
-    /// How many unexpected messages wait.
+    /// Returns how many unexpected messages wait.
     pub fn unexpected_len(&self) -> usize {
         self.unexpected.len()
     }

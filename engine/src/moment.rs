@@ -24,12 +24,12 @@ use std::time::Duration;
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment this many milliseconds after the beginning.
+    /// Returns the moment this many milliseconds after the beginning.
     pub const fn from_ms(ms: u64) -> Moment {
         Moment(ms)
     }
 
-    /// How much later this is than another moment; nothing, if it is earlier.
+    /// Returns how much later this is than another moment; zero if it is earlier.
     pub const fn saturating_duration_since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

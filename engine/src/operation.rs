@@ -1,4 +1,4 @@
-//! Operations: what an application posts, and what the engine keeps of it until it ends.
+//! Operations: the requests of an application, and the engine's state of each until it ends.
 
 mod id;
 mod level;
@@ -18,17 +18,17 @@ use crate::matching::Criteria;
 use crate::peer_id::PeerId;
 use crate::wire::{AtomicForm, Durable, Message};
 
-/// How an operation that is to be cancelled is known.
+/// The key of an operation to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelKey {
-    /// As an operation of the application's, by its context.
+    /// The context of an operation of the application.
     Context(u64),
-    /// As deferred work, by its number, which may be the context of another operation.
+    /// The number of deferred work, which may be the context of another operation.
     Work(u64),
 }
 
 impl CancelKey {
-    /// Whether it is an operation with this context, reported in this way.
+    /// Whether the key matches an operation with this context that is reported in this way.
     pub(crate) fn matches_operation(self, context: u64, signalled: Signalled) -> bool {
         match self {
             CancelKey::Context(meant) => context == meant && signalled != Signalled::Deferred,
@@ -37,7 +37,7 @@ impl CancelKey {
     }
 }
 
-/// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
+/// The request for a send: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct SendRequest {
     /// The receiver.
@@ -61,23 +61,24 @@ pub struct SendRequest {
     pub fence: bool,
 }
 
-/// An access to a region of a peer, to be posted: `fi_rma(3)`.
+/// The request for an access to a region of a peer: `fi_rma(3)`.
 #[derive(Debug)]
 pub struct RmaRequest {
     /// The endpoint through which the region is reached.
     pub to: PeerId,
-    /// The memory at this side, as long as the access.
+    /// The memory at this side, which has the length of the access.
     pub local: RmaLocal,
     /// The region's key.
     pub key: u64,
-    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
+    /// The start of the access, as an [address](crate::region::RegionAttr::base_address) in the
+    /// region.
     pub address: u64,
     /// Given back in the completion.
     pub context: u64,
-    /// What a [fence](Self::fence) waits for. The access itself completes when its target has
-    /// answered, whatever its level: until then it may still be refused. For a write of
-    /// [`Level::Commit`] the target answers when the result is durable, and if the write is fenced,
-    /// all that was written to persistent memory before it.
+    /// The level that a [fence](Self::fence) waits for. The access itself completes when its target
+    /// has answered, whatever its level: until then the target may still refuse it. For a write of
+    /// [`Level::Commit`] the target answers when the result is durable; for a fenced one, when all
+    /// earlier writes to persistent memory are durable, too.
     pub level: Level,
     /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
@@ -88,7 +89,7 @@ pub struct RmaRequest {
 }
 
 impl RmaRequest {
-    /// The completion of an access that ends as soon as it was posted.
+    /// Returns the completion of an access that ends when it is posted.
     pub(crate) fn into_immediate_completion(self) -> EndedOperation {
         EndedOperation {
             context: self.context,
@@ -105,9 +106,9 @@ impl RmaRequest {
 /// The initiator's memory of an access to a region.
 #[derive(Debug)]
 pub enum RmaLocal {
-    /// Where what is read goes.
+    /// The memory for the data that is read.
     Read(Destination),
-    /// What is to be written.
+    /// The data to write.
     Write {
         /// The bytes.
         source: Source,
@@ -117,7 +118,7 @@ pub enum RmaLocal {
 }
 
 impl RmaLocal {
-    /// How long the access is.
+    /// Returns the length of the access.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         match self {
@@ -126,7 +127,7 @@ impl RmaLocal {
         }
     }
 
-    /// Takes it out, and leaves nothing that is to be written.
+    /// Takes the memory out, and leaves an empty write.
     pub fn take(&mut self) -> RmaLocal {
         mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
@@ -140,13 +141,13 @@ impl RmaLocal {
         }
     }
 
-    /// The flags of the access's completion.
+    /// Returns the flags of the access's completion.
     #[inline]
     pub fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_access(false, matches!(self, RmaLocal::Read(_)))
     }
 
-    /// The application's memory, to be handed back.
+    /// Returns the application's memory, to hand it back.
     pub fn into_buffer(self) -> Buffer {
         match self {
             RmaLocal::Read(destination) => destination.into_buffer(),
@@ -155,20 +156,21 @@ impl RmaLocal {
     }
 }
 
-/// An atomic operation on a region of a peer, to be posted: `fi_atomic(3)`.
+/// The request for an atomic operation on a region of a peer: `fi_atomic(3)`.
 #[derive(Debug)]
 pub struct AtomicRequest {
     /// The endpoint through which the region is reached.
     pub to: PeerId,
-    /// The memory at this side. Its variant says which set of calls it belongs to.
+    /// The memory at this side. Its variant selects the set of calls.
     pub local: AtomicLocal,
-    /// What is done with each element.
+    /// The operation on each element.
     pub op: AtomicOp,
-    /// What the elements are.
+    /// The type of the elements.
     pub datatype: Datatype,
     /// The region's key.
     pub key: u64,
-    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
+    /// The start of the access, as an [address](crate::region::RegionAttr::base_address) in the
+    /// region.
     pub address: u64,
     /// Given back in the completion.
     pub context: u64,
@@ -176,14 +178,15 @@ pub struct AtomicRequest {
     pub level: Level,
     /// Whether success is reported. Failure always is.
     pub signalled: Signalled,
-    /// Whether operands, and what elements are compared with, may be reused as soon as the request
-    /// was accepted (`FI_INJECT`).
+    /// Whether operands and comparands may be reused as soon as the request was accepted
+    /// (`FI_INJECT`).
     pub inject: bool,
     /// As [`SendRequest::fence`].
     pub fence: bool,
 }
 
-/// The initiator's memory of an atomic operation. Each part is as long as the elements are together.
+/// The initiator's memory of an atomic operation. Each part has the length of all elements
+/// together.
 #[derive(Debug)]
 pub enum AtomicLocal {
     /// Nothing comes back.
@@ -191,26 +194,26 @@ pub enum AtomicLocal {
         /// The operands.
         operand: Source,
     },
-    /// What the elements were before comes back.
+    /// The previous elements come back.
     Fetch {
-        /// The operands. [`AtomicOp::Read`] does not look at them.
+        /// The operands. [`AtomicOp::Read`] ignores them.
         operand: Source,
-        /// Where the elements go.
+        /// The memory for the previous elements.
         result: Destination,
     },
-    /// The elements are compared with something, and what they were before comes back.
+    /// The elements are compared with others, and the previous elements come back.
     Compare {
         /// The operands.
         operand: Source,
-        /// What the elements are compared with.
+        /// The comparands: the elements to compare with.
         compare: Source,
-        /// Where the elements go.
+        /// The memory for the previous elements.
         result: Destination,
     },
 }
 
 impl AtomicLocal {
-    /// Which of the sets of calls it is for.
+    /// Returns the set of calls that it is for.
     pub fn kind(&self) -> AtomicKind {
         match self {
             AtomicLocal::Base { .. } => AtomicKind::Base,
@@ -219,12 +222,12 @@ impl AtomicLocal {
         }
     }
 
-    /// Takes it out, and leaves an operation of nothing.
+    /// Takes the memory out, and leaves an operation without elements.
     pub fn take(&mut self) -> AtomicLocal {
         mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
 
-    /// How long the longest buffer is that is read, in bytes.
+    /// Returns the length of the longest buffer that is read, in bytes.
     pub fn longest_source_bytes(&self) -> usize {
         match self {
             AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.len_bytes(),
@@ -232,7 +235,7 @@ impl AtomicLocal {
         }
     }
 
-    /// What is to be done with it.
+    /// Checks the operation, and returns its form.
     ///
     /// # Errors
     ///
@@ -263,7 +266,8 @@ impl AtomicLocal {
         AtomicForm::new(kind, op, datatype, len_bytes / size_bytes).ok_or(too_long)
     }
 
-    /// The application's memory, to be handed back: [`Buffer::Fetched`] where there is room for results.
+    /// Returns the application's memory, to hand it back: [`Buffer::Fetched`] if there is memory
+    /// for results.
     pub fn into_buffer(self) -> Buffer {
         match self {
             AtomicLocal::Base { operand } => operand.into_buffer(),
@@ -275,21 +279,22 @@ impl AtomicLocal {
     }
 }
 
-/// What is handed back of an operation that fetches: nothing if all of it was posted through the raw tier.
+/// Returns the memory of a fetching operation, to hand it back: none if all of it was posted
+/// through the raw tier.
 fn fetched_buffer(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
     let compare = compare.map_or(Buffer::None, Source::into_buffer);
     let fetched = Fetched { result, operand: operand.into_buffer(), compare };
     if fetched == Fetched::default() { Buffer::None } else { Buffer::Fetched(Box::new(fetched)) }
 }
 
-/// A receive to be posted: `fi_msg(3)`, `fi_tagged(3)`.
+/// The request for a receive: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct ReceiveRequest {
-    /// Where the message goes.
+    /// The memory for the message.
     pub destination: Destination,
-    /// Whether a tagged message is wanted. Tagged and untagged messages never match each other.
+    /// Whether it receives a tagged message. Tagged and untagged messages never match each other.
     pub tagged: bool,
-    /// Which messages are wanted; for an untagged one only the source counts.
+    /// The messages that it accepts; for an untagged one only the source counts.
     pub criteria: Criteria,
     /// Given back in the completion.
     pub context: u64,
@@ -297,12 +302,12 @@ pub struct ReceiveRequest {
     pub signalled: Signalled,
 }
 
-/// A look at the unexpected messages: `FI_PEEK`, `fi_tagged(3)`.
+/// The request for a peek at the unexpected messages: `FI_PEEK`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct PeekRequest {
-    /// Whether a tagged message is wanted.
+    /// Whether it looks for a tagged message.
     pub tagged: bool,
-    /// Which messages are wanted; for an untagged one only the source counts.
+    /// The messages that it looks for; for an untagged one only the source counts.
     pub criteria: Criteria,
     /// Given back in the completion. It names the message that was claimed.
     pub context: u64,
@@ -313,11 +318,11 @@ pub struct PeekRequest {
 /// What a peek does with the message that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeekAction {
-    /// It stays where it is.
+    /// The message stays where it is.
     Keep,
-    /// It is claimed for the caller, and no other receive takes it (`FI_CLAIM`).
+    /// The message is claimed for the caller, and no other receive takes it (`FI_CLAIM`).
     Claim,
-    /// It is thrown away (`FI_DISCARD`).
+    /// The message is discarded (`FI_DISCARD`).
     Discard,
 }
 
@@ -328,13 +333,13 @@ pub(crate) struct Send {
     pub(crate) message: Message,
     pub(crate) context: u64,
     pub(crate) signalled: Signalled,
-    /// Whether the peer may fetch it from the source, which then is read long after the post.
+    /// Whether the peer may fetch the payload from the source, long after the post.
     pub(crate) may_be_fetched: bool,
     /// Whether it waits for all sends before it.
     pub(crate) fence: bool,
     /// Its turn to be reported, if completions keep an order.
     pub(crate) turn: Option<Turn>,
-    /// What it is if it is no message. Its length and its data are those of the message all the same.
+    /// The access, if it is no message. `message` has its length and its data all the same.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
 
@@ -343,16 +348,16 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) key: u64,
     pub(crate) address: u64,
-    /// Where what is read or fetched goes, and how much of it is there. `None` for what brings nothing back.
+    /// The memory for read or fetched data, and how many bytes are there. `None` if nothing comes
+    /// back.
     pub(crate) read: Option<(Destination, u64)>,
-    /// What is done with the elements there, if it is an atomic operation. The operands are the
-    /// source, together with what the elements are compared with.
+    /// The form of an atomic operation. The source holds its operands and comparands.
     pub(crate) atomic: Option<AtomicForm>,
-    /// What is to be durable when it is answered.
+    /// The writes that must be durable before the target answers.
     pub(crate) durable: Durable,
-    /// Whether its target knows of it and will do it after later operations.
+    /// Whether the target has the request and may do it after later operations.
     pub(crate) is_deferred: bool,
-    /// What the link had taken of messages before it.
+    /// The messages that the link had taken before it.
     pub(crate) after: MessageMark,
 }
 
@@ -366,28 +371,29 @@ pub(crate) struct Receive {
     pub(crate) role: ReceiveRole,
 }
 
-/// What a receive is to a multi-receive buffer.
+/// The relation of a receive to a multi-receive buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveRole {
-    /// Nothing: it is an ordinary one.
+    /// None: it is an ordinary receive.
     Single,
     /// The buffer, with the room that is left in it.
     Buffer,
-    /// A message that the buffer has taken, with its place in it. Whether it is signalled is the
-    /// buffer's to say, so it is not as far as the way of ordinary receives is concerned.
+    /// A message that the buffer has taken, with its place in it. The buffer decides whether it is
+    /// signalled, so its own [`signalled`](Receive::signalled) is [`Signalled::No`].
     Part,
-    /// A single one or a part that has a turn. The turn knows which, and whether it is signalled.
+    /// A single receive or a part that has a turn. The turn knows which, and whether it is
+    /// signalled.
     InTurn,
 }
 
 impl Send {
-    /// How much it fetches, if it is an atomic operation.
+    /// Returns how many bytes it fetches as an atomic operation.
     pub(crate) fn fetch_len_bytes(&self) -> usize {
         let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
         fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
     }
 
-    /// The counter event that its end is.
+    /// Returns the counter event of its end.
     #[cold]
     pub(crate) fn counter_event(&self) -> CounterEvents {
         self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| {
@@ -420,7 +426,7 @@ impl OneSided {
         let flags = self.completion_flags();
         let buffer = match self.read {
             Some((mut destination, arrived_bytes)) => {
-                // As much as there was room for, which is what was asked for, unless it failed.
+                // All of the requested bytes, unless the operation failed.
                 let arrived_bytes = usize::try_from(arrived_bytes).unwrap_or(usize::MAX);
                 let read = destination.take_buffer(arrived_bytes);
                 if self.atomic.is_some() {
@@ -437,7 +443,7 @@ impl OneSided {
 }
 
 impl Receive {
-    /// Receives nothing.
+    /// Returns a receive that receives nothing.
     #[inline]
     pub(crate) fn vacant() -> Receive {
         Receive {
@@ -449,10 +455,10 @@ impl Receive {
         }
     }
 
-    /// The completion of a receive that was given `message`, of which `placed_bytes` fitted; also of a peek
-    /// that has found it.
-    // Inlined for good, and so is its way to the application: each time that a completion is moved
-    // costs more than it does to make it.
+    /// Returns the completion of a receive that got `message`, of which `placed_bytes` fitted, or
+    /// of a peek that has found it.
+    // Inlined, as is its way to the application: each move of a completion costs more than making
+    // it.
     #[inline(always)]
     pub(crate) fn complete_with_message(
         &mut self,
@@ -473,7 +479,8 @@ impl Receive {
         }
     }
 
-    /// The failure of a receive that was given nothing, or only the first `placed_bytes` of a message.
+    /// Returns the failure of a receive that got nothing, or only the first `placed_bytes` of a
+    /// message.
     pub(crate) fn into_failure(
         mut self,
         source: Option<PeerId>,

@@ -15,23 +15,23 @@ pub struct Peers {
     by_address: HashMap<Address, PeerId>,
 }
 
-/// What is kept of one peer.
+/// The state of one peer.
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The number in the peer's hello, while any link to it is up, and the moment when it was met,
-    /// as links count it.
+    /// The instance number in the peer's hello, while any link to it is up, and how many links
+    /// had been created when it first arrived.
     pub(crate) instance: Option<(u64, u64)>,
-    /// The link that messages to the peer travel on. Only ever one at a time, for their order.
+    /// The link that carries messages to the peer: one at a time, to keep their order.
     pub(crate) transmit: Option<LinkId>,
-    /// All links that are up or being made.
+    /// All links that are up or connecting.
     pub(crate) links: SmallVec<[LinkId; 2]>,
     /// How many attempts to connect were cut short in a row.
     pub(crate) connect_retries: u32,
 }
 
 impl Peers {
-    /// The peer at `address`; it gets a number when it is named first.
+    /// Returns the peer at `address`. A new address gets the next number.
     pub(crate) fn intern(&mut self, address: Address) -> PeerId {
         *self.by_address.entry(address).or_insert_with(|| {
             self.known.push(Peer {
@@ -45,7 +45,7 @@ impl Peers {
         })
     }
 
-    /// The address of a peer.
+    /// Returns the address of a peer.
     pub fn address_of(&self, peer: PeerId) -> Address {
         self.peer(peer).address
     }
@@ -60,7 +60,7 @@ impl Peers {
         &mut self.known[peer.index()]
     }
 
-    /// How many peers are known.
+    /// Returns the number of known peers.
     pub fn len(&self) -> usize {
         self.known.len()
     }

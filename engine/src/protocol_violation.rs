@@ -1,8 +1,8 @@
-//! What ends a link whose peer misbehaves.
+//! The error that ends a link whose peer breaks the protocol.
 
 use std::fmt;
 
-/// How a peer has broken the protocol: its link is to be ended.
+/// How a peer has broken the protocol. The engine ends its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProtocolViolation(pub(crate) &'static str);
 

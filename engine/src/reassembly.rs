@@ -1,40 +1,40 @@
-//! Payload on its way into memory.
+//! Payload that arrives in pieces.
 
-/// Payload that arrives in pieces, and the place where they are put.
+/// A payload that arrives in pieces, and its destination.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reassembly<P> {
-    /// The length of all of it.
+    /// The length of the whole payload.
     pub(crate) len_bytes: u64,
-    /// How much of it has arrived. Where there is less room than that, the rest was dropped.
+    /// How many bytes have arrived. Bytes that the destination has no room for were dropped.
     pub(crate) arrived_bytes: u64,
-    /// Where it goes.
+    /// The destination.
     pub(crate) place: P,
 }
 
 impl<P> Reassembly<P> {
-    /// Payload of which nothing has arrived.
+    /// Creates a payload of which no byte has arrived.
     pub(crate) fn new(len_bytes: u64, place: P) -> Reassembly<P> {
         Reassembly { len_bytes, arrived_bytes: 0, place }
     }
 
-    /// How many bytes are still to arrive.
+    /// Returns how many bytes are still to arrive.
     pub(crate) fn left_bytes(&self) -> u64 {
         self.len_bytes - self.arrived_bytes
     }
 
-    /// The beginning of `bytes` that belongs to this payload.
+    /// Returns the part of `bytes` that belongs to this payload: its first bytes.
     pub(crate) fn clip_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[..bytes.len().min(clamp_to_usize(self.left_bytes()))]
     }
 
-    /// Counts bytes that are in their place. Returns whether all of them are.
+    /// Counts bytes that are in place. Returns whether the payload is complete.
     pub(crate) fn advance(&mut self, count_bytes: usize) -> bool {
         self.arrived_bytes += count_bytes as u64;
         self.arrived_bytes >= self.len_bytes
     }
 }
 
-/// A length as memory counts it.
+/// Converts a length to `usize`, at most `usize::MAX`.
 #[inline(always)]
 pub(crate) fn clamp_to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)

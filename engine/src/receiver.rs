@@ -1,5 +1,5 @@
-//! The receiver of an endpoint: receives that wait for messages, messages that wait for receives, and what
-//! brings them together.
+//! The receiver of an endpoint: it matches messages with posted receives, and keeps the messages
+//! and receives that still wait for each other.
 //!
 //! ```text
 //!  message, offered, put, ... +----------------------------------------------+  complete, fail, count
@@ -10,8 +10,9 @@
 //!                             +----------------------------------------------+
 //! ```
 //!
-//! It gets events and answers with small [`ReceiverEffects`], which its caller carries out. It holds no
-//! transport and no completion queue, and knows a link by its number alone, so it works without an endpoint.
+//! Events go in, and the receiver answers with small [`ReceiverEffects`], which its caller carries
+//! out. It holds no transport and no completion queue, and knows a link by its number alone, so it
+//! works without an endpoint.
 
 mod credit;
 mod effects;
@@ -55,10 +56,10 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
-/// A message that was claimed, or why it is gone.
+/// A claimed message, or the error that has ended it.
 type Claimed = Result<UnexpectedId, OperationError>;
 
-/// Where messages become receives.
+/// Matches messages with posted receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     /// How many receives may be outstanding.
@@ -67,31 +68,32 @@ pub(crate) struct Receiver {
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
     multi_receives: MultiReceives,
-    /// Where receives complete in order.
+    /// The receives that complete in order.
     turns: ReceiveTurns,
-    /// Whether [buffers](MultiReceives::may_claim_untagged) or [turns](ReceiveTurns::has_turns) are to be looked
-    /// at: all that the way of an ordinary message looks at.
+    /// Whether there are [buffers](MultiReceives::may_claim_untagged) or
+    /// [turns](ReceiveTurns::has_turns). The path of an ordinary message checks only this flag.
     has_special_cases: bool,
-    // In boxes, since a table keeps the size that it once had, and these may have been very many.
+    // Boxed: a table never shrinks, and it may once have held very many messages.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    /// Messages that a peek has claimed, by whether they are tagged and the context of the peek.
+    /// Messages that a peek has claimed, by whether they are tagged and by the peek's context.
     claimed: HashMap<(bool, u64), Claimed>,
     links: ReceiverLinks,
     fetches: Fetches<Arriving>,
-    /// Offers that no receive has matched and that the budget had no room for, in the order of their arrival.
-    /// Some may have been matched meanwhile.
+    /// Offers that no receive had matched and the budget had no room for, in order of arrival.
+    /// Receives may have matched some since.
     deferred: VecDeque<FetchId>,
-    /// What unexpected messages take, and may take.
+    /// The memory for unexpected messages: used, and the limit.
     budget: Budget,
-    /// Links for which no credit was left when it was time to give them some.
+    /// Links that are due credit, and wait until the budget has some.
     starved: BTreeSet<LinkId>,
     held: HeldReports,
-    /// What receives end with that nothing can arrive for any more, once the connection has ended.
+    /// The error of receives posted after the connection has ended: no message can reach them.
     over: Option<Box<OperationError>>,
 }
 
 impl Receiver {
-    /// A receiver without links, with a depth in receives and a budget for unexpected messages.
+    /// Creates a receiver without links, with a depth in receives and a budget for unexpected
+    /// messages.
     pub(crate) fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Receiver {
         Receiver {
             depth_ops,
@@ -113,40 +115,41 @@ impl Receiver {
         }
     }
 
-    /// How many receives have not ended or not been reported yet.
+    /// Returns how many receives have not ended, or have not been reported.
     #[inline(always)]
     pub(crate) fn outstanding_receives(&self) -> usize {
         self.receives.len() + self.held.len()
     }
 
-    /// How many payloads are to be pulled.
+    /// Returns how many payloads the receiver is pulling.
     pub(crate) fn pulling_len(&self) -> usize {
         self.fetches.pulling_len()
     }
 
-    /// Whether a pass would move something on although nothing has arrived.
+    /// Whether the next pass has work even if no frame arrives.
     pub(crate) fn wants_pass(&self) -> bool {
         self.fetches.pulling_len() > 0 || self.can_share_freed_room()
     }
 
-    /// Whether the budget has room for what waits for it.
+    /// Whether the budget has room for a starved link or a deferred offer.
     pub(crate) fn can_share_freed_room(&self) -> bool {
         (!self.starved.is_empty() && self.budget.can_grant_starved()) || self.can_fetch_deferred()
     }
 
-    /// How much there is that few passes have to do: offers to fetch, payload to pull, credit to give. Only
-    /// whether it is 0 means something.
+    /// Counts rare work: offers to fetch, payload to pull, credit to grant. Callers only compare it
+    /// with 0.
     #[inline(always)]
     pub(crate) fn rare_work_count(&self) -> usize {
         self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
     }
 
-    /// Posts a receive. A message that is waiting for it is taken at once, the earliest first.
+    /// Posts a receive. If unexpected messages match it, it takes the earliest of them at once.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] beyond the depth; [`Misuse::NotConnected`]
-    /// if [nothing more can arrive](Self::end_all) for it.
+    /// With the destination of the receive: [`Again::QueueFull`] beyond the depth;
+    /// [`Misuse::NotConnected`] if [the connection has ended](Self::fail_all_and_close) and no
+    /// message waits for the receive.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -181,8 +184,7 @@ impl Receiver {
                 self.fail_if_ended(id, effects);
             }
             None => {
-                // Written where it stays: made elsewhere and moved, it would be read before its bytes have
-                // left the processor's store buffer one by one.
+                // Filled in place: a move would read bytes that are still in the store buffer.
                 let id = self.receives.insert(Receive::vacant());
                 if let Some(receive) = self.receives.get_mut(id) {
                     receive.destination = destination;
@@ -196,8 +198,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Cancels the oldest receive that is meant and that no message has matched, or multi-receive buffer that
-    /// takes messages. Returns whether there was one.
+    /// Cancels the oldest receive with this key that no message has matched, or multi-receive
+    /// buffer with this key that still takes messages. Returns whether there was one.
     pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
@@ -222,13 +224,13 @@ impl Receiver {
         true
     }
 
-    /// Messages of this peer arrive on a link of a member from now on. The link begins with a little credit.
+    /// Adds a link of a member, on which this peer sends. It begins with a little credit.
     pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId, member: MemberId) {
         self.links.insert(id, peer, member, &mut self.budget);
     }
 
-    /// A link has ended. Receives that were being filled from it fail, and beginnings of unexpected messages
-    /// vanish; what has arrived in whole stays.
+    /// Removes a link that has ended. Receives that it was filling fail, and partial unexpected
+    /// messages are dropped. Messages that have arrived whole stay.
     pub(crate) fn link_ended(
         &mut self,
         id: LinkId,
@@ -241,7 +243,7 @@ impl Receiver {
         if let Some(links::IncomingMessage::Eager { filling, .. }) = link.reading {
             self.abandon_partial_message(peer, &filling, member, error, effects);
         }
-        // One by one: the end of one may have a buffer take others that were kept aside.
+        // One by one: when one ends, a buffer may take others that were kept aside.
         while let Some(fetch) = self.fetches.remove_next_of_link(id) {
             self.budget.release(fetch.filling.place.held_bytes);
             self.abandon_partial_message(peer, &fetch.filling, member, error, effects);
@@ -249,14 +251,14 @@ impl Receiver {
         self.starved.remove(&id);
     }
 
-    /// Whether the messages of ended links overdraw the budget, so that no other link may come up.
+    /// Whether messages of ended links overdraw the budget, so that no new link may come up.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.budget.is_overdrawn()
     }
 
-    /// A member leaves, whose links end next. Messages that it has received and no receive has taken are lost
-    /// now, so that the end of a link gives none of them to a receive. Receives that wait for their turn fail
-    /// as the links end.
+    /// Prepares for a member that leaves, whose links end next. Its unexpected messages are dropped
+    /// now, so that the end of a link gives none of them to a receive. Receives that wait for their
+    /// turn fail as the links end.
     pub(crate) fn member_leaves(
         &mut self,
         member: MemberId,
@@ -285,7 +287,7 @@ impl Receiver {
         self.turns.member_leaves(member, error);
     }
 
-    /// Gives room in the budget that has become free to offers and links that wait for it.
+    /// Gives freed room in the budget to the offers and links that wait for it.
     pub(crate) fn share_freed_room(&mut self, effects: &mut impl ReceiverEffects) {
         for _ in 0..self.deferred.len().div_ceil(DEFERRED_STEP_MAX_FETCHES) {
             self.fetch_deferred();
@@ -298,13 +300,13 @@ impl Receiver {
         self.links.has_link_to(peer)
     }
 
-    /// Who sends on a link.
+    /// Returns the peer that sends on a link.
     pub(crate) fn peer_of_link(&self, id: LinkId) -> Option<PeerId> {
         self.links.get(id).map(|link| link.peer)
     }
 
-    /// The peers that links lead to, that receives accept messages of alone, or whose messages are there. One
-    /// may be named several times.
+    /// Returns the peers that have a link, that a receive names as its only source, or whose
+    /// messages are here. It may name a peer several times.
     pub(crate) fn peers_in_use(&self) -> impl Iterator<Item = PeerId> {
         let posted = self.untagged.directed_sources().chain(self.tagged.directed_sources());
         let waiting = self.unexpected.values().map(|unexpected| unexpected.source);
@@ -312,8 +314,8 @@ impl Receiver {
         self.links.linked_peers().chain(posted).chain(waiting).chain(ended)
     }
 
-    /// How far a link is: messages that have arrived, offers, and bytes that have arrived of a message and of
-    /// offers. Whatever of a message comes changes it.
+    /// Returns the progress of a link: messages that have arrived, offers, and the bytes that have
+    /// arrived of the message being read and of the offers. Every byte of a message changes it.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
         let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
         let reading_bytes = match &link.reading {
@@ -324,7 +326,7 @@ impl Receiver {
         (link.received_messages, offers, reading_bytes, fetched_bytes)
     }
 
-    /// How many eager messages of a link have arrived in whole.
+    /// Returns how many eager messages of a link have arrived whole.
     pub(crate) fn received_message_count(&self, id: LinkId) -> u64 {
         self.links.get(id).map_or(0, |link| link.received_messages)
     }

@@ -1,17 +1,17 @@
-//! Registered memory: what peers read and write without a receive, `fi_mr(3)`.
+//! Registered memory, which peers read and write without a receive: `fi_mr(3)`.
 //!
-//! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the
-//! endpoints of a domain look keys up. There are two tiers. Memory that a region owns is made of
+//! A [`Region`] is memory with a key and access rights. [`Regions`] is the table in which the
+//! endpoints of a domain look up keys. There are two tiers. Memory that a region owns is made of
 //! atomic words, so that the application may copy to and from it while peers do, and peers that can
-//! map it need no engine for it. Raw memory belongs to the application, which has promised to keep
-//! it; frames are read straight into it and written straight from it.
+//! map it need no engine for it. Raw memory belongs to the application, which promises to keep it.
+//! Frames are read straight into it and written straight from it.
 //!
 //! # How a region ends
 //!
-//! [`Regions::close`] takes the region out of the table and marks it. An engine looks at the mark
-//! before it touches memory, and none of the slices that it makes of raw memory outlives the call
-//! in which it was made. So once every call of an engine with this table that was under way when
-//! the region was closed has returned, nothing touches it any more.
+//! [`Regions::close`] takes the region out of the table and marks it closed. An engine checks the
+//! mark before it touches memory, and drops every slice of raw memory before the call that made it
+//! returns. So once all engine calls that were running when the region was closed have returned,
+//! nothing touches its memory.
 
 mod atomics;
 mod table;
@@ -45,24 +45,23 @@ pub struct Region {
     /// Whether peers may access it yet.
     is_enabled: AtomicBool,
     is_closed: AtomicBool,
-    /// What counts writes, and what counts reads.
+    /// The counter of writes, and that of reads.
     counters: [OnceLock<Arc<dyn CountAccess>>; 2],
-    /// What makes it durable, if the memory is persistent.
+    /// What makes the memory durable, if it is persistent.
     persistence: Option<Box<dyn Persist>>,
-    /// Whether that has failed once.
+    /// Whether making it durable has ever failed.
     has_failed: AtomicBool,
 }
 
-/// Makes what was written to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How is up to
-/// what the memory is.
+/// Makes writes to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How depends on the memory.
 pub trait Persist: Send + Sync {
     /// Makes a range of the region durable, however it was written, and returns when it is. Engines
-    /// with this region call it, while its memory may be touched.
+    /// with this region call it only while its memory may be touched.
     ///
     /// # Errors
     ///
-    /// The system's error. Then none of the region's bytes is known to be durable: the system may
-    /// have dropped pages that it could not write, and reports that once. So the engine does not
+    /// The system's error. Then no byte of the region is known to be durable: the system may have
+    /// dropped pages that it could not write, and reports that only once. So the engine does not
     /// ask the region to persist again.
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
@@ -72,59 +71,59 @@ pub trait Words: Send + Sync {
     /// The words, always the same ones.
     fn words(&self) -> &[AtomicU64];
 
-    /// A number for the place of the first word, by which atomic operations exclude each other that
-    /// the processor has no instruction for: that of each following byte is one more. Memory that
-    /// is kept in two ways, as a file is that is mapped twice, has the same number in both. No
-    /// number is larger than half of the largest.
+    /// A number for the address of the first word; each following byte has the next number. Atomic
+    /// operations that the processor has no instruction for take their locks by it. Memory that is
+    /// mapped twice, such as a file, must have the same number in both mappings. No number may
+    /// exceed half of `usize::MAX`.
     fn lock_address(&self) -> usize {
         self.words().as_ptr().addr()
     }
 }
 
-/// Counts what peers do with a region: `fi_mr_bind`, `fi_mr(3)`.
+/// Counts accesses of peers to a region: `fi_mr_bind`, `fi_mr(3)`.
 pub trait CountAccess: Send + Sync {
-    /// Peers have done this once more. It is called while an endpoint is locked.
+    /// Counts one more access of this kind. The caller holds the lock of an endpoint.
     fn count(&self, event: CounterEvents);
 }
 
-/// The places of [`Region::counters`].
+/// The events that the entries of [`Region::counters`] count.
 const REGION_EVENTS: [CounterEvents; 2] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ];
 
 enum Memory {
-    /// Whole words, of which the last may be in part only.
+    /// Whole words. The region may end within the last one.
     Owned(Box<[AtomicU64]>),
-    /// The same, and peers may map them.
+    /// Words that peers may map.
     Shared(Arc<dyn SharedMemory>),
-    /// The same, which another object keeps.
+    /// Words that another object keeps.
     Kept(Box<dyn Words>),
     Raw(SmallVec<[SegmentMut; 1]>),
 }
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-// SAFETY: the segments of raw memory are addresses; they are used by `copy_in`, `copy_out`, `space`
-// and `slices` alone, and the caller of `Region::raw` has promised that the memory may be used so,
-// from any thread at any time until the region has ended.
+// SAFETY: the segments of raw memory are addresses. Only `copy_in`, `copy_out`, `slices_mut`,
+// `slices` and `update_natively` use them, and the caller of `Region::raw` has promised that the
+// memory may be used so, from any thread at any time until the region has ended.
 unsafe impl Sync for Region {}
 
-/// What is asked for when a region is made.
+/// The attributes of a new region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionAttr {
     /// The key by which peers name the region.
     pub key: u64,
-    /// What may be done with it.
+    /// The access rights.
     pub access: MrAccess,
-    /// The address of its first byte, as peers know it: 0 where they count from the start of the
-    /// region, else what the region's own address is.
+    /// The address of the first byte, as peers know it: 0 if they count from the start of the
+    /// region, else the region's own address.
     pub base_address: u64,
 }
 
 impl Region {
-    /// A region that owns its memory, all zeros at first.
+    /// Creates a region that owns its memory, which is all zeros at first.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, or for more memory than there is.
+    /// [`Misuse::Memory`] for a length of 0, or for more memory than is available.
     pub fn owned(len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         let mut words = Vec::new();
         let count = len_bytes.div_ceil(WORD_BYTES);
@@ -135,8 +134,8 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Owned(words.into()), attr)
     }
 
-    /// A region of the caller's memory. Several segments follow each other as if they were one, and
-    /// may be empty. One at the null address that is the only one is the address space from its
+    /// Creates a region of the caller's memory. Several segments follow each other as if they were
+    /// one, and may be empty. A single segment at the null address is the address space from its
     /// beginning on, where most addresses have no memory.
     ///
     /// # Errors
@@ -148,10 +147,10 @@ impl Region {
     /// # Safety
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write,
-    /// from any thread, until the region has [ended](self#how-a-region-ends). Until then nothing
-    /// holds a Rust reference to it, other than to atomics or cells; what a peer and another thread
-    /// access at the same time has no particular value. Of the address space that must hold, of all
-    /// that peers access while they do.
+    /// from any thread, until the region has [ended](self#how-a-region-ends). Until then no Rust
+    /// reference to it may exist, other than to atomics or cells. Bytes that a peer and another
+    /// thread access at the same time have no particular value. For the address space, all this
+    /// must hold for the memory that peers access, while they access it.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
@@ -168,12 +167,12 @@ impl Region {
         Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
-    /// A region of memory that peers may map, and access then without the help of an engine. It
-    /// ends with the region.
+    /// Creates a region of memory that peers may map, and then access without the help of an
+    /// engine. The memory is retired when the region ends.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, or more than there is.
+    /// [`Misuse::Memory`] for a length of 0, or for one that exceeds the memory.
     pub fn shareable(
         memory: Arc<dyn SharedMemory>,
         len_bytes: usize,
@@ -185,11 +184,11 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Shared(memory), attr)
     }
 
-    /// A region of words that another object keeps, until the region is dropped.
+    /// Creates a region of words that another object keeps until the region is dropped.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] for a length of 0, or more than there is.
+    /// [`Misuse::Memory`] for a length of 0, or for one that exceeds the memory.
     pub fn kept_by(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
             return Err(Misuse::Memory(BadMemory::RegionTooLarge));
@@ -197,13 +196,13 @@ impl Region {
         Region::new_non_empty(len_bytes, Memory::Kept(keeper), attr)
     }
 
-    /// The region, of memory that can be made durable.
+    /// Returns the region with memory that can be made durable.
     #[must_use]
     pub fn with_persistence(self, persistence: Box<dyn Persist>) -> Region {
         Region { persistence: Some(persistence), ..self }
     }
 
-    /// Whether what is written to it can be made durable.
+    /// Whether writes to it can be made durable.
     pub fn is_persistent(&self) -> bool {
         self.persistence.is_some()
     }
@@ -231,7 +230,7 @@ impl Region {
         }
     }
 
-    /// The region, which peers may access only once it was [enabled](Self::enable).
+    /// Returns the region, closed to peers until it is [enabled](Self::enable).
     #[must_use]
     pub fn into_disabled(mut self) -> Region {
         *self.is_enabled.get_mut() = false;
@@ -248,12 +247,13 @@ impl Region {
         self.is_enabled.load(Ordering::Acquire)
     }
 
-    /// Has these events counted, as far as they concern endpoints that have events ([`rma_events`]).
+    /// Binds a counter to these events, as far as they concern endpoints that have events
+    /// ([`rma_events`]).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one of them is counted already. Nothing has changed then, unless others
-    /// bind at the same time.
+    /// [`Misuse::Busy`] if one of them has a counter already. Nothing has changed then, unless
+    /// other threads bind at the same time.
     ///
     /// [`rma_events`]: crate::engine::Config::rma_events
     pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
@@ -269,7 +269,7 @@ impl Region {
             return Err(BUSY);
         }
         places().try_for_each(|place| place.set(counter.clone()).map_err(|_| BUSY))?;
-        // Peers that have mapped it use frames from now on, which are seen.
+        // Peers that have mapped it use frames from now on, which can be counted.
         if let Some(memory) = self.shareable_memory() {
             memory.retire();
         }
@@ -294,24 +294,24 @@ impl Region {
         persisted.is_ok()
     }
 
-    /// The key by which peers name it.
+    /// Returns the key by which peers name it.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// What may be done with it.
+    /// Returns its access rights.
     pub fn access(&self) -> MrAccess {
         self.access
     }
 
-    /// The address of its first byte, as peers know it.
+    /// Returns the address of its first byte, as peers know it.
     pub fn base_address(&self) -> u64 {
         self.base_address
     }
 
-    /// Where its memory begins in this process: that of the first segment, where it has several.
-    /// Code that accesses the memory by it does so as peers do, at any time, until the region has
-    /// [ended](self#how-a-region-ends).
+    /// Returns where its memory begins in this process: the start of the first segment, if it has
+    /// several. Code that accesses the memory through this pointer does so as peers do, at any
+    /// time, until the region has [ended](self#how-a-region-ends).
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
             Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
@@ -321,13 +321,13 @@ impl Region {
         }
     }
 
-    /// The region, which peers know by the [address](Self::as_ptr) of its memory.
+    /// Returns the region with the [address](Self::as_ptr) of its memory as its base address.
     #[must_use]
     pub fn with_own_base_address(self) -> Region {
         Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
     }
 
-    /// How long it is.
+    /// Returns its length.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
@@ -337,12 +337,12 @@ impl Region {
         self.shareable_memory().is_some()
     }
 
-    /// Copies from the region into all of `into`. What a peer writes meanwhile may be there in part.
+    /// Copies from the region into all of `into`. Of a peer's concurrent write, it may copy a part.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the region does not reach so far, or is the address space. Nothing is
-    /// copied then.
+    /// [`Misuse::Memory`] if the range exceeds the region, or if the region is the address space.
+    /// Nothing is copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, into.len())?;
         if self.is_address_space() {
@@ -352,13 +352,13 @@ impl Region {
         Ok(())
     }
 
-    /// Copies all of `from` into the region. A peer that reads meanwhile may get a part of it.
+    /// Copies all of `from` into the region. A peer's concurrent read may get a part of it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Memory`] if the region does not reach so far, is the address space, or is the
-    /// caller's memory that peers may not write, and that need not be writable. Nothing is copied
-    /// then.
+    /// [`Misuse::Memory`] if the range exceeds the region, or if the region is the address space,
+    /// or the caller's memory that peers may not write and that need not be writable. Nothing is
+    /// copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
         if self.is_address_space() {
@@ -385,7 +385,7 @@ impl Region {
         !self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Copies `bytes` to a place; what is beyond the end is left out.
+    /// Copies `bytes` into the region, and leaves out bytes beyond its end.
     fn copy_in(&self, offset_bytes: usize, mut bytes: &[u8]) {
         match &self.memory {
             Memory::Owned(words) => self.store_to_words(words, offset_bytes, bytes),
@@ -394,9 +394,9 @@ impl Region {
             Memory::Raw(segments) => {
                 for piece in segments_in_range(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
-                    // SAFETY: a piece lies in a segment, which is writable, says the caller of
-                    // `raw`, if peers may write: a window was made for that, or `write_at` has
-                    // checked it. No Rust reference to it exists, and `copy` minds no overlap.
+                    // SAFETY: a piece lies in a segment. The caller of `raw` promises that it is
+                    // writable if peers may write, and a window was made for that, or `write_at`
+                    // has checked it. No Rust reference to it exists, and `copy` allows overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
                 }
@@ -404,7 +404,7 @@ impl Region {
         }
     }
 
-    /// Copies from a place into `into`; what would come from beyond the end is left as it is.
+    /// Copies from the region into `into`, and leaves bytes beyond the region's end as they are.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
             Memory::Owned(words) => self.load_from_words(words, offset_bytes, into),
@@ -414,7 +414,8 @@ impl Region {
                 let mut copied_bytes = 0;
                 for piece in segments_in_range(segments, offset_bytes, into.len()) {
                     let here = &mut into[copied_bytes..copied_bytes + piece.len_bytes];
-                    // SAFETY: a piece lies in a segment, which is readable, says the caller of `raw`.
+                    // SAFETY: a piece lies in a segment, which the caller of `raw` promises is
+                    // readable.
                     unsafe { ptr::copy(piece.address, here.as_mut_ptr(), here.len()) };
                     copied_bytes += piece.len_bytes;
                 }
@@ -434,7 +435,7 @@ impl Region {
         words::load_bytes(words, offset_bytes, &mut into[..room_bytes]);
     }
 
-    /// The memory, if peers may map it: not any more once its accesses are counted, or it has ended.
+    /// Returns the memory while peers may map it: until its accesses are counted, or it has ended.
     pub(crate) fn shareable_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.memory {
             Memory::Shared(memory) => Some(&**memory).filter(|memory| !memory.is_retired()),
@@ -443,7 +444,7 @@ impl Region {
     }
 }
 
-/// The parts of segments that make up a range of bytes, or as much of it as there is.
+/// Returns the pieces of segments that make up a range of bytes, as far as it exists.
 fn segments_in_range(
     segments: &[SegmentMut],
     offset_bytes: usize,
@@ -455,8 +456,8 @@ fn segments_in_range(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for
-        // it. What is in the address space is reached by its address alone.
+        // Within the segment, so the address does not wrap, and `wrapping_add` needs no promise.
+        // The address space is accessed by the address alone.
         let address = match segment.address.is_null() {
             true => ptr::with_exposed_provenance_mut(skipped_bytes),
             false => segment.address.wrapping_add(skipped_bytes),
@@ -503,7 +504,7 @@ mod tests {
         let place = word.as_ptr().expose_provenance() as u64;
         let all = SegmentMut { address: ptr::null_mut(), len_bytes: usize::MAX };
         let regions = Regions::default();
-        // SAFETY: what is accessed is an atomic that outlives the region.
+        // SAFETY: only an atomic that outlives the region is accessed.
         let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
         let refused = Err(Misuse::Memory(BadMemory::AddressSpace));
         assert_eq!((region.read_at(1, &mut [0]), region.write_at(1, &[0])), (refused.clone(), refused));
@@ -542,8 +543,7 @@ mod tests {
     }
 
     proptest! {
-        /// Both tiers are as a vector of bytes, whatever the places, and raw memory however it is
-        /// cut into segments.
+        /// Both tiers behave as a byte vector, at all offsets, and for raw memory in any segments.
         #[test]
         fn owned_and_raw_regions_behave_as_byte_vector(
             segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),
@@ -558,7 +558,8 @@ mod tests {
                 .collect();
             let regions = [
                 Region::owned(len_bytes, ATTR).unwrap(),
-                // SAFETY: the memory outlives the region, and is not looked at before that has gone.
+                // SAFETY: the memory outlives the region, and no code reads it before the region
+                // has ended.
                 unsafe { Region::raw(&segments, ATTR) }.unwrap(),
             ];
             let mut model = vec![0; len_bytes];

@@ -1,13 +1,13 @@
-//! What a call hands back when it refuses an operation.
+//! The error of a call that refuses an operation, with the caller's buffer.
 
 use std::{error, fmt};
 
 use crate::errno::Errno;
 use crate::error::Error;
 
-/// A call was refused, and this hands back what it was given. Nothing has changed.
+/// The error of a refused call, with what the caller handed over. Nothing has changed.
 ///
-/// `?` turns it into the [`Error`]. A caller that tries again has everything for that:
+/// `?` turns it into the [`Error`]. A caller that tries again has all that it needs:
 ///
 /// ```
 /// # use homespun_engine::error::{Again, Error};
@@ -27,19 +27,20 @@ use crate::error::Error;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Rejected<B> {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// What was handed over: a buffer, several, a whole request, or an object that cannot be closed yet.
+    /// What the caller handed over: a buffer, several, a whole request, or an object that cannot be
+    /// closed yet.
     pub returned: B,
 }
 
 impl<B> Rejected<B> {
-    /// The error number that a C caller gets, positive.
+    /// Returns the error number that a C caller gets, positive.
     pub fn errno(&self) -> Errno {
         self.error.errno()
     }
 
-    /// The same refusal of something else.
+    /// Keeps the error, and changes what is returned.
     #[must_use]
     pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Rejected<C> {
         Rejected { error: self.error, returned: change(self.returned) }
@@ -58,7 +59,7 @@ impl<B> fmt::Display for Rejected<B> {
     }
 }
 
-/// Leaves out what was handed back, which may be long: a `main` that returns an error prints it so.
+/// Leaves out `returned`, which may be long: a `main` that returns an error prints it so.
 impl<B> fmt::Debug for Rejected<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected").field("error", &self.error).finish_non_exhaustive()

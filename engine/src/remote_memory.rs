@@ -1,9 +1,10 @@
-//! Memory of a peer, as operations name it.
+//! The address of memory in a peer's region.
 
-/// A place in a region of a peer's memory: `struct fi_rma_iov` without its length.
+/// An address in a region of a peer: `struct fi_rma_iov` without its length.
 ///
-/// The owner of the region tells it to its peers, by a message for example
-/// ([`MemoryRegion::remote`](https://docs.rs/homespun)); they name it in reads, writes and atomic operations.
+/// The owner of the region sends it to its peers, for example in a message
+/// ([`MemoryRegion::remote`](https://docs.rs/homespun)). They name it in reads, writes and atomic
+/// operations.
 ///
 /// ```
 /// use homespun_engine::remote_memory::RemoteMemory;
@@ -15,8 +16,8 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RemoteMemory {
-    /// Where in the region: its [base address](crate::region::RegionAttr::base_address) plus an
-    /// offset in bytes.
+    /// The address in the region: its [base address](crate::region::RegionAttr::base_address) plus
+    /// an offset in bytes.
     pub address: u64,
     /// The key of the region.
     pub key: u64,
@@ -26,19 +27,19 @@ impl RemoteMemory {
     /// The length of [`to_bytes`](Self::to_bytes).
     pub const LEN_BYTES: usize = 16;
 
-    /// The place `bytes` further on in the same region. It wraps around at the end of the address
-    /// space, where no region is.
+    /// Returns the address `bytes` further on in the same region. It wraps around at the end of the
+    /// address space, where no region is.
     #[must_use]
     pub fn offset(self, bytes: u64) -> RemoteMemory {
         RemoteMemory { address: self.address.wrapping_add(bytes), ..self }
     }
 
-    /// The place in a form for a message, the same on every host.
+    /// Returns the address as bytes for a message, the same on every host.
     pub fn to_bytes(self) -> [u8; Self::LEN_BYTES] {
         (u128::from(self.address) | u128::from(self.key) << 64).to_le_bytes()
     }
 
-    /// The place that [`to_bytes`](Self::to_bytes) has written.
+    /// Returns the address that [`to_bytes`](Self::to_bytes) has written.
     pub fn from_bytes(bytes: [u8; Self::LEN_BYTES]) -> RemoteMemory {
         let both = u128::from_le_bytes(bytes);
         RemoteMemory { address: both as u64, key: (both >> 64) as u64 }

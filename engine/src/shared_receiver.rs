@@ -7,11 +7,11 @@
 //!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
-//! The receiver is the same type that an endpoint has to itself. It names links and peers by
-//! numbers that are the same for all members; this module translates them. Effects at the calling
-//! member are carried out in the call. Effects at another member become *mail*, since the links and
-//! the queue of that member are behind a lock that the caller does not hold. The caller then has
-//! each member with mail [fetch it](crate::Engine::fetch_mail), holding no lock. See
+//! The receiver has the same type as one that belongs to a single endpoint. It knows links and
+//! peers by ids that are the same for all members; this module translates them. Effects at the
+//! calling member are carried out in the call. Effects at another member become *mail*, since the
+//! caller does not hold the lock of that member's links and queue. The caller then makes each
+//! member with mail [fetch it](crate::Engine::fetch_mail), holding no lock. See
 //! `docs/decisions/shared-context-mail.md`.
 
 mod distribution;
@@ -39,16 +39,16 @@ use crate::receiver::{Receiver, ReceiverEffects};
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
 
-/// Receives, and messages that wait for some, of all endpoints that are its members.
+/// The receives, and the unexpected messages, of all endpoints that are its members.
 ///
-/// Any thread may use it. It is locked behind the lock of whatever holds an engine that is a member, so
-/// nothing may be called with a member's lock held that takes another member's.
+/// Any thread may use it. Its lock comes after the lock of any member's engine, so a caller that
+/// holds a member's lock must not call anything that takes another member's.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
-    /// Whether a member has mail that it does not know of yet.
+    /// Whether a member has mail that it was not notified of yet.
     has_news: AtomicBool,
-    /// [`Receiver::rare_work_count`], for members to know without the lock.
+    /// [`Receiver::rare_work_count`], for members to read without the lock.
     rare_work: AtomicUsize,
 }
 
@@ -57,13 +57,14 @@ struct State {
     depth_ops: usize,
     receiver: Receiver,
     peers: SharedPeers,
-    /// The members' links, by the numbers that the receiver knows them under.
+    /// The members' links, by the receiver's numbers.
     links: LinkTable<(MemberId, LinkId)>,
     mailboxes: Mailboxes,
 }
 
 impl SharedReceiver {
-    /// A receiver without members, with a depth in receives and a budget for unexpected messages.
+    /// Creates a receiver without members, with a depth in receives and a budget for unexpected
+    /// messages.
     pub fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Arc<SharedReceiver> {
         Arc::new(SharedReceiver {
             state: Mutex::new(State {
@@ -78,12 +79,12 @@ impl SharedReceiver {
         })
     }
 
-    /// As [`Engine::post_receive`](crate::Engine::post_receive), for messages of the peer at `from` alone if
-    /// there is one. The criteria of the request name no source.
+    /// As [`Engine::post_receive`](crate::Engine::post_receive), but only for messages of the peer
+    /// at `from`, if that is given. The criteria of the request name no source.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when as many receives are outstanding as the receiver has places.
+    /// [`Again::QueueFull`] when as many receives are outstanding as the depth allows.
     pub fn post_receive(
         &self,
         from: Option<Address>,
@@ -92,8 +93,8 @@ impl SharedReceiver {
         self.post_with(from, request, |receiver, request, effects| receiver.post(request, effects))
     }
 
-    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive), for messages of the
-    /// peer at `from` alone if there is one.
+    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive), but only for messages
+    /// of the peer at `from`, if that is given.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ impl SharedReceiver {
         self.post_with(None, request, |receiver, request, effects| receiver.receive_claimed(request, effects))
     }
 
-    /// As [`Engine::peek`](crate::Engine::peek), for messages of the peer at `from` alone if there
-    /// is one. What was not found is reported to the oldest member.
+    /// As [`Engine::peek`](crate::Engine::peek), but only for messages of the peer at `from`, if
+    /// that is given. A peek that finds no message is reported to the oldest member.
     ///
     /// # Errors
     ///
@@ -129,7 +130,7 @@ impl SharedReceiver {
         if state.is_queue_full() {
             return Err(Again::QueueFull.into());
         }
-        // Under the lock under which it is used: a peer that nothing names may be forgotten.
+        // Interned under the same lock as its use: an unused peer may be forgotten.
         request.criteria.source = from.map(|from| state.intern_peer(from));
         state.act_for_application(|receiver, effects| receiver.peek(request, effects), self)
     }
@@ -148,8 +149,8 @@ impl SharedReceiver {
             .act_for_application(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
     }
 
-    /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest
-    /// member. Returns whether there was one.
+    /// Cancels the oldest receive with this context that no message has matched. The oldest member
+    /// reports it. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
         let mut state = self.lock();
         state.act_for_application(
@@ -164,14 +165,14 @@ impl SharedReceiver {
         self.has_news.load(Ordering::Acquire)
     }
 
-    /// The members with new mail. The caller has them fetch it, holding no member's lock.
+    /// Returns the members with new mail. The caller makes them fetch it, holding no member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_news.store(false, Ordering::Release);
         state.mailboxes.take_members_with_new_mail()
     }
 
-    /// Changes whether a member reports the success of receives alone that ask for it.
+    /// Sets whether a member reports the success of only those receives that ask for it.
     pub fn set_selective(&self, member: MemberId, is_selective: bool) {
         self.lock().mailboxes.set_selective(member, is_selective);
     }
@@ -194,39 +195,39 @@ impl SharedReceiver {
         state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
     }
 
-    /// Whether nothing of the budget is used. Uses all of it.
+    /// Reserves the whole budget. Returns whether all of it was free.
     #[cfg(test)]
     pub(crate) fn try_reserve_whole_budget(&self, limit_bytes: u64) -> bool {
         self.lock().receiver.try_reserve_budget(limit_bytes)
     }
 
-    /// How many reports wait, as it is known, and counted anew.
+    /// Returns how many reports wait, as kept, and as counted anew.
     #[cfg(test)]
     pub(crate) fn unreported_counts(&self) -> (usize, usize) {
         let mailboxes = &self.lock().mailboxes;
         (mailboxes.unreported_count(), mailboxes.recount_unreported())
     }
 
-    /// How many peers are known.
+    /// Returns the number of known peers.
     #[cfg(test)]
     pub(crate) fn peers_len(&self) -> usize {
         self.lock().peers.len()
     }
 
-    // A thread that has panicked here has left what it was about, and others are to be able to go on.
+    // After a panic in one thread, other threads must be able to go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Whether anything is to be pulled on a link of a member.
+    /// Whether a payload is being pulled on a link of a member.
     fn is_pulling_for(&self, member: MemberId) -> bool {
         let mut owners = self.receiver.pulling_links().filter_map(|link| self.links.get(link));
         owners.any(|(owner, _)| *owner == member)
     }
 
-    /// The name of the peer at an address. Others may be forgotten, but for those that something names.
+    /// Returns the id of the peer at an address. This may forget other peers that are not in use.
     fn intern_peer(&mut self, address: Address) -> PeerId {
         if self.peers.get(address).is_none() && self.peers.is_sweep_due() {
             self.forget_unused_peers();
@@ -234,20 +235,20 @@ impl State {
         self.peers.intern(address)
     }
 
-    /// Forgets the peers that no link leads to, no receive accepts messages of, and no message or report has
-    /// come from.
+    /// Forgets the peers that have no link, that no receive names, and that no message or report
+    /// came from.
     fn forget_unused_peers(&mut self) {
         let named = self.receiver.peers_in_use().chain(self.mailboxes.report_sources());
         self.peers.retain_only(&named.collect());
     }
 
-    /// Whether no more receives may be posted. The receiver knows of those that have not ended, and the
-    /// mailboxes of those that were not reported.
+    /// Whether no more receives may be posted. The receiver counts those that have not ended, and
+    /// the mailboxes those that were not reported.
     fn is_queue_full(&self) -> bool {
         self.receiver.outstanding_receives() + self.mailboxes.unreported_count() >= self.depth_ops
     }
 
-    /// Has the receiver do something on behalf of no member.
+    /// Runs an action of the receiver on behalf of no member.
     fn act_without_member<R>(
         &mut self,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
@@ -256,7 +257,7 @@ impl State {
         self.act_for_caller(None, act, shared)
     }
 
-    /// Has the receiver do something that the application asks for, and gives the room that this
+    /// Runs an action of the receiver that the application asks for, and gives the room that this
     /// frees to members that may be asleep.
     fn act_for_application<R>(
         &mut self,
@@ -270,7 +271,7 @@ impl State {
         result
     }
 
-    /// Has the receiver do something on behalf of a member, whose effects are carried out at once.
+    /// Runs an action of the receiver on behalf of a member, whose effects are carried out at once.
     fn act_for_caller<R, E: ReceiverEffects>(
         &mut self,
         caller: Option<(MemberId, &mut E)>,
@@ -283,7 +284,7 @@ impl State {
         let mut distribution = Distribution { caller, links, mailboxes };
         let result = act(receiver, &mut distribution);
         if receiver.pulling_len() > pulling_before {
-            // What is fetched now is fetched by the member whose link it is on.
+            // The member that owns the link fetches the payload.
             let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
             owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_has_mail(owner));
         }
@@ -294,8 +295,8 @@ impl State {
         result
     }
 
-    /// Ends what only peers can match that were said to be gone, and have no link any more: under the lock
-    /// under which that was found, since a member may get a new link to such a peer at any other time.
+    /// Fails the receives that only a gone peer without a link can match. This needs the lock under
+    /// which the peer was found gone, since a member may get a new link to it at any other time.
     fn end_silent_peers<E: ReceiverEffects>(
         &mut self,
         mut caller: Option<(MemberId, &mut E)>,

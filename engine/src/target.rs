@@ -1,4 +1,4 @@
-//! The target of an endpoint: regions, and what peers do with them.
+//! The target of an endpoint: its regions, and the accesses of peers to them.
 //!
 //! ```text
 //!  write, begin_write, write_offered, put, ...  +--------------------------------+   owe, owe_read, count, complete
@@ -17,12 +17,13 @@
 //!  Read  --> ReadData, piece by piece --> Answer
 //! ```
 //!
-//! The results of [atomic operations](atomics) leave with what is read; they are answered by it.
+//! Results of [atomic operations](atomics) are sent as a read's payload is, and are the answer.
 //!
-//! An access with an unknown key, a missing right or a range that is too long is refused by an
-//! answer, and its payload is dropped. So is an access whose region is closed in the middle of it.
+//! The target refuses an access with an unknown key, a missing right or a range that exceeds the
+//! region: it sends an answer and drops the payload. It also refuses an access whose region closes
+//! in the middle of it.
 //!
-//! Like the [receiver](crate::receiver) it gets events, answers with small [`TargetEffects`], and
+//! Like the [receiver](crate::receiver) it takes events, answers with small [`TargetEffects`], and
 //! knows a link by its number alone.
 
 mod atomics;
@@ -56,34 +57,34 @@ use crate::region::{Regions, Window};
 use crate::transport::LinkId;
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 
-/// Where accesses of peers become reads and writes of regions.
+/// Carries out accesses of peers as reads and writes of regions.
 #[derive(Debug)]
 pub(crate) struct Target {
     regions: Arc<Regions>,
-    /// What peers may do with regions by reads and writes.
+    /// The access that peers have to regions by reads and writes.
     access: MrAccess,
-    /// What they may do by atomic operations.
+    /// The access that they have by atomic operations.
     atomics: MrAccess,
-    /// Whether what peers do is counted.
+    /// Whether accesses of peers are counted.
     counts: bool,
-    /// Whether a short read is copied as it arrives, because what comes after it must not change it.
+    /// Whether a short read is copied as it arrives, because later operations must not change it.
     copies_reads: bool,
-    /// Whether peers are to access regions by frames alone.
+    /// Whether peers must access regions by frames only.
     observes_accesses: bool,
     links: TargetLinks,
-    // In boxes, since a table keeps the size that it once had, and these may have been very many.
+    // Boxed: a table never shrinks, and it may once have held very many writes.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
-    /// What peers have offered to write.
+    /// The writes that peers have offered.
     fetches: Fetches<InboundId>,
-    /// What peers have written to persistent memory without waiting for it to be durable.
+    /// Writes of peers to persistent memory that did not wait to be durable.
     unpersisted: HashMap<PeerId, Unpersisted>,
-    /// Completions of writes that bring data, which the queue had no room for, in order.
+    /// Completions of writes with remote data that the queue had no room for, in order.
     events: VecDeque<HeldEvent>,
 }
 
 impl Target {
-    /// A target without links, whose peers may access these regions: by reads and writes as
-    /// `access` says, by atomic operations as `atomics` does. `order` is what it has agreed to keep
+    /// Creates a target without links, whose peers may access these regions: by reads and writes as
+    /// `access` allows, by atomic operations as `atomics` allows. `order` is the agreed order
     /// between operations of one peer.
     pub(crate) fn new(
         regions: Arc<Regions>,
@@ -97,7 +98,7 @@ impl Target {
             access,
             atomics,
             counts,
-            // What comes after a read may also be an atomic operation that fetches, which is a read.
+            // A fetching atomic operation is a read, too, and may come after a read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
             observes_accesses: false,
             links: TargetLinks::default(),
@@ -108,12 +109,12 @@ impl Target {
         }
     }
 
-    /// Accesses of this peer arrive on a link from now on.
+    /// Adds a link, on which accesses of this peer arrive.
     pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId) {
         self.links.insert(id, peer);
     }
 
-    /// A link has ended. What was being written stays as far as it had come; nothing of it is answered.
+    /// Removes a link that has ended. Bytes that were written stay, and no write gets an answer.
     pub(crate) fn link_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.remove(id) else { return };
         if let Some(writes::IncomingWrite::Sent(filling)) = link.writing {
@@ -124,8 +125,8 @@ impl Target {
         }
     }
 
-    /// How far a link is: offers, and bytes that have arrived of a write and of offers. Whatever of
-    /// a write comes changes it.
+    /// Returns the progress of a link: offers, and the bytes that have arrived of the write being
+    /// received and of the offers. Every byte of a write changes it.
     pub(crate) fn progress_counts(&self, id: LinkId) -> (usize, u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
@@ -135,11 +136,11 @@ impl Target {
         (offers, writing_bytes, fetched_bytes)
     }
 
-    /// An access of a link's peer begins.
+    /// Counts an access of a link's peer that begins.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if too many of them are not answered.
+    /// A [`ProtocolViolation`] if too many of the peer's accesses are not answered.
     fn admit_access(&mut self, id: LinkId) -> Result<(), ProtocolViolation> {
         let Some(link) = self.links.get_mut(id) else { return Ok(()) };
         if link.unanswered_ops >= RMA_LINK_MAX_OPS {
@@ -149,7 +150,7 @@ impl Target {
         Ok(())
     }
 
-    /// The part of a region that a peer names, if it may access it so through this endpoint.
+    /// Returns the part of a region that a peer names, if this endpoint allows the access.
     fn checked_window(
         &mut self,
         id: LinkId,
@@ -161,7 +162,7 @@ impl Target {
             return Err(Refusal::Access);
         }
         let Rma { key, address, len_bytes, durable, .. } = *rma;
-        // Of no bytes, too, it matters on which device earlier ones are to be durable.
+        // Even an empty write names the device on which earlier writes must be durable.
         let window = if durable == Durable::Nothing {
             self.regions.checked_window_or_empty(key, address, len_bytes, access)?
         } else {
@@ -174,9 +175,9 @@ impl Target {
         Ok(window)
     }
 
-    /// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event,
-    /// `of_endpoint`, and so does the region, which distinguishes by what happened to its memory:
-    /// `of_region`. A refused access is no event.
+    /// Counts an access that has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event,
+    /// `of_endpoint`. The region counts what happened to its memory: `of_region`. A refused access
+    /// is no event.
     fn count_access(
         &self,
         window: &Window,
@@ -190,7 +191,7 @@ impl Target {
         }
     }
 
-    /// The link has taken the answer to an access.
+    /// Records that the link has taken the answer to an access.
     #[inline]
     pub(crate) fn answer_sent(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
@@ -199,7 +200,7 @@ impl Target {
     }
 }
 
-/// A peer has more under way than it may.
+/// The peer has more accesses under way than it may.
 const TOO_MANY: ProtocolViolation = ProtocolViolation("has more accesses under way than it may");
 
 fn owe_answer(id: LinkId, op: u64, outcome: Outcome, effects: &mut impl TargetEffects) {

@@ -1,11 +1,11 @@
-//! Limits of silence: see docs/decisions/limits-are-times.md.
+//! Limits on silence: see docs/decisions/limits-are-times.md.
 
 use std::time::Duration;
 
 use crate::limits::TIMEOUT_GRACE_MS;
 use crate::moment::Moment;
 
-/// How long something may be silent. The time runs from the first [`check_expired`](Self::check_expired) on.
+/// A limit on silence. The time runs from the first [`check_expired`](Self::check_expired) on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeout {
     deadline: Option<Moment>,
@@ -13,11 +13,11 @@ pub(crate) struct Timeout {
 }
 
 impl Timeout {
-    /// It is `now`, and still silent. Returns whether the limit is exceeded.
+    /// Returns whether the limit is exceeded at `now`. Callers call this while the silence lasts.
     ///
-    /// It is not when the deadline is found past for the first time: an application that makes no
-    /// passes for long has not received what arrived meanwhile. So it has a little longer, in which
-    /// its passes, or its sleep, have to find nothing either.
+    /// When the deadline is found past for the first time, the limit is not exceeded yet: an
+    /// application that makes no passes for long has not received frames that arrived meanwhile. It
+    /// gets a grace period, in which its passes, or its sleep, must find nothing either.
     pub(crate) fn check_expired(&mut self, now: Moment, limit_ms: u64) -> bool {
         let deadline = *self.deadline.get_or_insert(now + Duration::from_millis(limit_ms));
         if now < deadline {
@@ -31,7 +31,7 @@ impl Timeout {
         true
     }
 
-    /// When the limit is reached, if the time runs.
+    /// Returns when the limit is reached, if the time runs.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         self.deadline
     }

@@ -1,4 +1,4 @@
-//! What a backend implements: [`Provider`] opens a [`Transport`], and the transport moves frames.
+//! The interface of a backend: [`Provider`] opens a [`Transport`], and the transport moves frames.
 //!
 //! A transport knows sockets or rings, never a completion queue, an operation or an `fi_addr_t`. No raw
 //! pointer crosses this interface: payload to send arrives as borrowed slices, and payload that was
@@ -45,26 +45,26 @@ pub struct Full;
 /// How to end a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or
-    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped. The
-    /// endpoint must live until the link is no longer [draining](Transport::draining_count).
+    /// Frames taken so far still reach the peer, which then sees [`LinkError::Closed`], or
+    /// ECONNRESET if a frame was taken in part only. Later frames of the peer are read and dropped.
+    /// The endpoint must live until the link is no longer [draining](Transport::draining_count).
     Drain,
-    /// At once; what is buffered is lost.
+    /// Ends the link at once. Buffered frames are lost.
     Abort,
 }
 
-/// How large payload may be to be treated in some way on a link.
+/// The payload sizes up to which, or from which, a link can do certain things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkCaps {
     /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
     pub inline_max_bytes: usize,
     /// From this size on, in bytes, it pays to have the peer [`pull`](Transport::pull) payload
-    /// instead of sending it; `usize::MAX` on a link that has no such way.
+    /// instead of sending it. `usize::MAX` on a link that cannot pull.
     pub pull_min_bytes: usize,
 }
 
-/// Where the peer finds payload that was [exposed](Transport::expose) to it: bytes that mean
-/// something to the transports at both ends, and nothing to what is between them.
+/// The description of payload that was [exposed](Transport::expose) to a peer: bytes that only the
+/// transports at both ends interpret.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RemotePayload(SmallVec<[u8; REMOTE_MAX_BYTES]>);
 
@@ -74,7 +74,7 @@ impl RemotePayload {
         (bytes.len() <= REMOTE_MAX_BYTES).then(|| RemotePayload(SmallVec::from_slice(bytes)))
     }
 
-    /// What it holds.
+    /// Returns the bytes of the description.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -85,32 +85,31 @@ impl RemotePayload {
 pub enum Pull {
     /// The bytes are in place.
     Done,
-    /// This process may not, or cannot, reach the peer's memory. It will not be able to later; the
-    /// peer has to send what it exposed.
+    /// This process may not, or cannot, access the peer's memory, now or later. The peer has to
+    /// send the payload that it exposed.
     Refused,
-    /// What the peer named is not memory of the peer, or not all of it. The link is sound.
+    /// The memory that the peer named is not its own, or not all of it is. The link is sound.
     Fault,
-    /// The peer is gone, or no longer exposes anything. Nothing that was put in place is to be
-    /// believed. That the link is down is reported by one of the next calls of
-    /// [`receive`](Transport::receive).
+    /// The peer is gone, or no longer exposes anything. Bytes already put in place are not valid.
+    /// One of the next calls of [`receive`](Transport::receive) reports the link as down.
     Gone,
 }
 
-/// Whether the descriptor of [`Transport::wake_fd`] wakes the caller for the next thing to do.
+/// Whether the descriptor of [`Transport::wake_fd`] wakes the caller for the next event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armed {
     /// There may be something to do right now: call [`receive`](Transport::receive) instead of sleeping.
     Ready,
-    /// Whatever happens next makes the descriptor readable.
+    /// The next event makes the descriptor readable.
     Asleep {
-        /// Something that wakes no descriptor, such as room in a peer's backlog. The caller calls
-        /// [`receive`](Transport::receive) after this time at the latest.
+        /// The time after which the caller must call [`receive`](Transport::receive) at the latest,
+        /// for an event that wakes no descriptor, such as room in a peer's backlog.
         look_again_after: Option<Duration>,
     },
 }
 
 impl Armed {
-    /// The same, but to be looked at again after this time at the latest.
+    /// Returns the same, but with a call of [`receive`](Transport::receive) due within this time.
     #[must_use]
     pub fn look_again_within(self, time: Duration) -> Armed {
         match self {
@@ -122,7 +121,7 @@ impl Armed {
     }
 }
 
-/// Something that happened to a link.
+/// An event of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
     /// The peer's hello has arrived. Comes once, before the first frame of the link, for links that
@@ -151,13 +150,13 @@ pub enum LinkError {
     /// This process may not communicate with the endpoint at this address, or the other way round.
     #[error("refused: {0}")]
     Denied(&'static str),
-    /// The peer sent something that no correct peer sends.
+    /// The peer sent bytes that no correct peer sends.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),
 }
 
 impl LinkError {
-    /// The error number that operations on this link end with.
+    /// Returns the error number that operations on this link end with.
     pub fn errno(&self) -> Errno {
         match self {
             LinkError::Closed => Errno::ESHUTDOWN,
@@ -168,18 +167,18 @@ impl LinkError {
     }
 }
 
-/// Memory that several processes have mapped: of one that has
-/// [allocated](Provider::allocate_shareable) it, and of peers that have [mapped](Transport::map_peer_memory)
-/// it. The system frees it once no process has it mapped.
+/// Memory that several processes have mapped: the process that has
+/// [allocated](Provider::allocate_shareable) it, and peers that have
+/// [mapped](Transport::map_peer_memory) it. The system frees it once no process has it mapped.
 pub trait SharedMemory: fmt::Debug + Send + Sync {
     /// The memory. Any process may change any of it at any time.
     fn words(&self) -> &[AtomicU64];
 
-    /// Where it is, for peers to [map](Transport::map_peer_memory) it. `None` for memory that a peer allocated.
+    /// Returns its description, for peers to [map](Transport::map_peer_memory) it. `None` for
+    /// memory that a peer allocated.
     fn describe(&self) -> Option<RemotePayload>;
 
-    /// Tells every process that has mapped it that it has ended. What peers write to it from now on
-    /// is lost.
+    /// Tells every process that has mapped it that it has ended. Later writes of peers are lost.
     fn retire(&self);
 
     /// Whether it has ended.
@@ -209,27 +208,28 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 /// [`resume`](Self::resume), and nothing else is sent on that link. Methods that name a link must
 /// be given one that was returned by `connect` or reported [`Up`](LinkEvent::Up), and that neither
 /// was reported [`Down`](LinkEvent::Down) nor closed. From inside [`receive`](Self::receive) the
-/// [`FrameHandler`] cannot call the transport; what follows from a frame is done afterwards.
+/// [`FrameHandler`] cannot call the transport. The engine acts on a frame afterwards.
 ///
 /// # Room to grow
 ///
-/// The methods without a default are what every transport needs, and will not change. Whatever is
-/// added has a default that says "this transport does not do that", and the engine does without.
+/// Every transport needs the methods without a default, and they will not change. A new method gets
+/// a default that means "this transport does not do that", and the engine works without it.
 pub trait Transport: Send + 'static {
     /// The address that peers reach this endpoint under, fit to be given to them (`fi_getname`). Where the
     /// endpoint was bound to a wildcard, it names an interface of this host. Never changes.
     fn address(&self) -> Address;
 
-    /// What this link can do. May shrink while the link lives, never grow.
+    /// Returns what this link can do. It may lose capabilities while it lives, but never gain any.
     fn caps(&self, link: LinkId) -> LinkCaps;
 
-    /// Starts to connect to a peer. Never fails at once: failure is reported as [`LinkEvent::Down`] by
-    /// [`receive`](Self::receive). Sending is possible from now on; it gets [`Sent::Full`] while the
-    /// connection is being made, and until [`Up`](LinkEvent::Up) what was taken may get lost with the link.
+    /// Starts to connect to a peer. Never fails at once: [`receive`](Self::receive) reports a
+    /// failure as [`LinkEvent::Down`]. Sending is possible from now on. It gets [`Sent::Full`]
+    /// while the link is connecting, and until [`Up`](LinkEvent::Up), frames that were taken may be
+    /// lost with the link.
     fn connect(&mut self, to: Address) -> LinkId;
 
-    /// Copies a small frame in whole, or takes nothing of it. `payload` is as long as the header says and at
-    /// most [`LinkCaps::inline_max_bytes`].
+    /// Copies a small frame whole, or takes nothing of it. `payload` is as long as the header says
+    /// and at most [`LinkCaps::inline_max_bytes`].
     ///
     /// # Errors
     ///
@@ -239,23 +239,23 @@ pub trait Transport: Send + 'static {
     /// Sends a frame of any size. The slices together are as long as the header says and may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
-    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload
-    /// not yet taken, at least one byte. [`Sent::Partial`] counts from there.
+    /// Continues the frame that [`send`](Self::send) took in part. The slices are the payload not
+    /// yet taken, at least one byte. [`Sent::Partial`] counts from there.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
 
-    /// Makes payload readable to the peer of this link and says where it is, or `None` if the peer
-    /// cannot be let in.
+    /// Makes payload readable to the peer of this link and returns its description, or `None` if
+    /// the peer cannot access it.
     ///
-    /// The memory must stay as it is until the peer has said that it is done, the link was reported
-    /// down, or [`close`](Self::close) was called for it: from these moments on, no
-    /// [`pull`](Self::pull) of the peer succeeds. Nothing has to be undone.
+    /// The memory must stay as it is until the peer reports that it is done, the link is reported
+    /// down, or [`close`](Self::close) is called for it. After that no [`pull`](Self::pull) of the
+    /// peer succeeds. The caller need not undo anything.
     fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<RemotePayload> {
         let _ = (link, payload);
         None
     }
 
     /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of
-    /// `into`. Where it answers anything but [`Pull::Done`], `into` holds no particular bytes.
+    /// `into`. On any result but [`Pull::Done`], `into` holds no particular bytes.
     fn pull(
         &mut self,
         link: LinkId,
@@ -267,9 +267,9 @@ pub trait Transport: Send + 'static {
         Pull::Refused
     }
 
-    /// Maps memory that the peer of this link has [allocated](Provider::allocate_shareable), of
-    /// this length, or `None` if what the peer names is not such memory, or cannot be reached. Then
-    /// it is accessed by frames.
+    /// Maps memory of this length that the peer of this link has
+    /// [allocated](Provider::allocate_shareable). `None` if the peer names other memory, or memory
+    /// that cannot be reached. Then accesses go by frames.
     fn map_peer_memory(
         &mut self,
         link: LinkId,
@@ -280,8 +280,8 @@ pub trait Transport: Send + 'static {
         None
     }
 
-    /// Puts everything that was taken on its way, as far as it goes. Frames that were taken may be held back
-    /// until this call, so that many of them travel together.
+    /// Sends frames that were taken, as far as there is room. A transport may hold them back until
+    /// this call, so that many of them travel together.
     fn flush(&mut self);
 
     /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the
@@ -289,23 +289,23 @@ pub trait Transport: Send + 'static {
     /// 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// A descriptor that becomes readable when an [armed](Self::arm) transport has something to do.
-    /// It can be nested in `epoll(7)`, and only the transport reads it. `None`, for ever, for a
-    /// transport that has to be polled.
+    /// A descriptor that becomes readable when an [armed](Self::arm) transport has an event. It can
+    /// be nested in `epoll(7)`, and only the transport reads it. A transport that has to be polled
+    /// always returns `None`.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// To be called before sleeping on [`wake_fd`](Self::wake_fd): asks the peers and the kernel to
-    /// wake this transport, then looks once more for things to do. Lasts until the next call of a
-    /// method that takes `&mut self`. Things to do are frames and links that arrive or end, and
-    /// room on a link whose last answer was [`Sent::Full`] or [`Sent::Partial`].
+    /// Asks the peers and the kernel to wake this transport, then checks once more for events. Call
+    /// this before sleeping on [`wake_fd`](Self::wake_fd). It lasts until the next call of a method
+    /// that takes `&mut self`. Events are frames and links that arrive or end, and room on a link
+    /// whose last answer was [`Sent::Full`] or [`Sent::Partial`].
     ///
-    /// A frame or an event of a link keeps the transport awake until `receive` has reported it, however often
-    /// the transport is armed, and whichever call has found it: a connect may be refused at once. Room keeps
-    /// it awake once, since the caller then sends again. What no descriptor announces needs
-    /// [`look_again_after`](Armed::Asleep::look_again_after): a retry of a connect, or the progress of a link
-    /// that is [draining](Self::draining_count).
+    /// A frame or an event of a link keeps the transport awake until `receive` has reported it,
+    /// however often the transport is armed, and whichever call has found it: a connect may be
+    /// refused at once. Room keeps it awake once, since the caller then sends again. An event that
+    /// no descriptor announces needs [`look_again_after`](Armed::Asleep::look_again_after): a retry
+    /// of a connect, or the progress of a link that is [draining](Self::draining_count).
     fn arm(&mut self) -> Armed {
         Armed::Ready
     }
@@ -316,44 +316,47 @@ pub trait Transport: Send + 'static {
     /// Stops accepting new links, for an endpoint that is being closed.
     fn stop_accepting(&mut self);
 
-    /// How many links closed with [`Close::Drain`] still need this endpoint: if it was dropped now, the peer
-    /// might miss frames that were taken, or see another end than [`LinkError::Closed`]. An endpoint that is
-    /// being closed is dropped once this is 0, or when its time is over.
+    /// Returns how many links closed with [`Close::Drain`] still need this endpoint: if it was
+    /// dropped now, the peer might miss frames that were taken, or see another end than
+    /// [`LinkError::Closed`]. An endpoint that is being closed is dropped once this is 0, or when
+    /// its time limit has passed.
     ///
-    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without any call
-    /// of the peer: it counts neither frames that wait to be read at the peer nor the peer's answer. Only if
-    /// there was no room for all that was taken, the peer must first read some of it, or end.
+    /// The number falls inside [`receive`](Self::receive) and [`flush`](Self::flush), to 0 without
+    /// any call of the peer: it counts neither frames that wait to be read at the peer nor the
+    /// peer's answer. Only if there was no room for all frames that were taken, the peer must first
+    /// read some of them, or end.
     fn draining_count(&self) -> usize;
 }
 
-/// What a transport reports to. Implemented by the engine.
+/// Takes the reports of a transport. The engine implements it.
 ///
-/// A frame arrives either whole, by [`frame`](Self::frame), or by [`frame_begun`](Self::frame_begun) followed
-/// by its payload in order, each piece by [`bytes_placed`](Self::bytes_placed) or [`chunk`](Self::chunk) as the
-/// transport likes. The frame ends with its last byte.
+/// A frame arrives either whole, by [`frame`](Self::frame), or by
+/// [`frame_begun`](Self::frame_begun) followed by its payload in order. The transport reports each
+/// piece by [`bytes_placed`](Self::bytes_placed) or by [`chunk`](Self::chunk), as it chooses. The
+/// frame ends with its last byte.
 pub trait FrameHandler {
-    /// A whole frame; `payload` is as long as the header says.
+    /// Takes a whole frame. `payload` is as long as the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
-    /// The header of a frame whose payload, at least one byte, follows.
+    /// Takes the header of a frame whose payload follows, at least one byte.
     fn frame_begun(&mut self, link: LinkId, header: &Header);
 
-    /// Where the next payload bytes of the link's unfinished frame belong, so that they can be read straight
-    /// into place. Never longer than what is left of the frame; empty where there is no such place, and then
-    /// the bytes are to be given to [`chunk`](Self::chunk).
+    /// Returns the space for the next payload bytes of the link's unfinished frame, so that they
+    /// can be read straight into place. It is never longer than the rest of the frame. If it is
+    /// empty, the transport gives the bytes to [`chunk`](Self::chunk).
     fn payload_space(&mut self, link: LinkId) -> Space<'_>;
 
-    /// The next `count_bytes` of the payload were put at the start of [`payload_space`](Self::payload_space).
+    /// Counts payload bytes that were put at the start of [`payload_space`](Self::payload_space).
     fn bytes_placed(&mut self, link: LinkId, count_bytes: usize);
 
-    /// The next bytes of the payload.
+    /// Takes the next bytes of the payload.
     fn chunk(&mut self, link: LinkId, bytes: &[u8]);
 
-    /// Something happened to a link.
+    /// Takes an event of a link.
     fn link_event(&mut self, link: LinkId, event: LinkEvent);
 }
 
-/// What a provider can do and how much: the source of everything that `getinfo` advertises for its domain.
+/// The capabilities and limits of a provider: the source of all that `getinfo` says of its domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderAttr {
     /// The domain's name (`"tcp"`).
@@ -369,7 +372,7 @@ pub struct ProviderAttr {
 }
 
 impl ProviderAttr {
-    /// The address format of an endpoint whose hints name none.
+    /// Returns the address format of an endpoint whose hints name none.
     pub fn preferred_format(&self) -> AddressFormat {
         self.formats.first().copied().unwrap_or(AddressFormat::SockaddrIn)
     }
@@ -380,11 +383,11 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The transport that this provider opens.
     type Transport: Transport;
 
-    /// What this provider can do. Asked for often, so it should cost little.
+    /// Returns what this provider can do. Called often, so it should cost little.
     fn attr(&self) -> ProviderAttr;
 
-    /// What the provider finds on this host that its users may want to know, such as a faster way
-    /// that is barred to it: one sentence each, for `homespun info`.
+    /// Returns facts about this host that users may want to know, such as a faster path that the
+    /// provider may not use: one sentence each, for `homespun info`.
     fn host_findings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -394,7 +397,7 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, EMFILE.
+    /// The system's error: ENOMEM, EMFILE.
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
         let _ = len_bytes;
         Ok(None)
@@ -406,6 +409,6 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the system says: EADDRINUSE, EADDRNOTAVAIL, EMFILE, EACCES.
+    /// The system's error: EADDRINUSE, EADDRNOTAVAIL, EMFILE, EACCES.
     fn open(&self, bind: Address, instance: u64) -> Result<Self::Transport, Errno>;
 }

@@ -1,10 +1,10 @@
-//! What travels between endpoints.
+//! The protocol between endpoints.
 //!
-//! [`Header`] says what a frame means; it is what transports and engine exchange. Each header is described in
-//! one file of `headers/`, with its number, flags, words and limits. Taken apart ([`Fields`]) it is laid out
-//! on a byte stream by [`frame`], and by shared memory in a line of its ring; neither knows any single
-//! header. What the two sides of a stream say first is in [`hello`], and [`stream`] takes a stream apart
-//! again.
+//! A [`Header`] is the meaning of a frame: transports and engine exchange headers. One file of
+//! `headers/` describes each header, with its number, flags, words and limits. [`Fields`] are a
+//! header's parts: [`frame`] lays them out on a byte stream, and shared memory in a line of its
+//! ring. Neither knows any single header. [`hello`] is the first data on a stream, from both sides,
+//! and [`stream`] parses a stream.
 
 pub mod checksum;
 mod error;

@@ -1,4 +1,4 @@
-//! The plugin as its host sees it: `struct fi_provider`, and `fi_getinfo(3)` below it.
+//! The plugin's `struct fi_provider`, and its `fi_getinfo(3)`.
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -24,8 +24,8 @@ const INTERFACE_VERSION: Version = Version::new(2, 6);
 /// The one `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
 
-// SAFETY: it is written by `fi_prov_ini`, which hosts call one at a time while they load providers, and by
-// the host. Nothing else here reads or writes it.
+// SAFETY: the host writes it, and so does `fi_prov_ini`, which hosts call one at a time while they
+// load providers. Nothing else here reads or writes it.
 unsafe impl Sync for Provider {}
 
 static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
@@ -38,17 +38,17 @@ static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
     cleanup,
 }));
 
-/// What a host looks for in a provider's library: `fi_provider(7)`.
+/// The function that a host looks up in a provider's library: `fi_provider(7)`.
 ///
-/// May be called again after [`FiProvider::cleanup`], by a host that was unloaded and loaded again.
+/// A host that was unloaded and loaded again calls it again, after [`FiProvider::cleanup`].
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
     let provider = PROVIDER.0.get();
     run_entry_point(|| {
         host::attach(provider);
         let host = host::current();
-        // A host skips a provider whose version is below what the application asks for, and lets the
-        // application ask for anything up to its own.
+        // A host skips a provider with a version below the application's, and accepts every
+        // application version up to its own.
         let host_version = host.map_or(INTERFACE_VERSION, |host| host.version());
         let fi_version = match host_version.major {
             major if major == INTERFACE_VERSION.major => host_version.max(INTERFACE_VERSION),
@@ -68,7 +68,7 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
 }
 
 extern "C" fn cleanup() {
-    // Even after a panic: nothing may call a host that has gone.
+    // Even after a panic: the plugin must not call an unloaded host.
     host::detach();
     run_entry_point(|| {
         log::forward_to_host();
@@ -108,7 +108,7 @@ unsafe extern "C" fn provider_getinfo(
             }
         }
         if let Some(hints) = &mut hints {
-            // The host has chosen by this name already, and may have made it longer by the names of layers.
+            // The host has already selected the provider by this name, and may have added layers.
             hints.fabric.prov_name = None;
             named.restrict_hints(hints)?;
         }
@@ -145,6 +145,6 @@ unsafe fn read_str<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> 
     }
     // SAFETY: not null, so a string.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
-    // No host or service has such a name.
+    // No host or service has a name that is not UTF-8.
     Ok(Some(text.map_err(|_| CMisuse::NotUtf8)?))
 }

@@ -86,7 +86,7 @@ entry_points! {
 ///
 /// # Safety
 ///
-/// The segments stay as they are until the completion was read (`fi_rma(3)`).
+/// The segments stay valid and unchanged until the completion is read (`fi_rma(3)`).
 #[inline(always)]
 unsafe fn post_write(
     endpoint: &Endpoint,
@@ -100,7 +100,7 @@ unsafe fn post_write(
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let write = WriteMsg { buffers: buffers.as_ref(), to, memory, data, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller promises it.
     unsafe {
         endpoint.post_write(&write).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Write(write))
@@ -112,7 +112,7 @@ unsafe fn post_write(
 ///
 /// # Safety
 ///
-/// Nothing else touches the segments until the completion was read (`fi_rma(3)`).
+/// Nothing else touches the segments until the completion is read (`fi_rma(3)`).
 #[inline(always)]
 unsafe fn post_read(
     endpoint: &Endpoint,
@@ -125,7 +125,7 @@ unsafe fn post_read(
     let (from, context, flags) =
         (FabricAddress(from), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let read = ReadMsg { buffers: buffers.as_ref(), from, memory, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller promises it.
     unsafe {
         endpoint.post_read(&read).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Read(read))
@@ -151,11 +151,11 @@ unsafe fn post_inject(
     endpoint.inject_write(bytes, FabricAddress(to), memory, data).map_err(Failure::from)
 }
 
-/// The place that a message names.
+/// Returns the remote memory of a message.
 ///
 /// # Safety
 ///
-/// What `msg` points to is valid.
+/// The pointers in `msg` are valid.
 pub(crate) unsafe fn rma_remote_memory(
     msg: &FiMsgRma,
     lens_bytes: impl Iterator<Item = usize>,

@@ -19,7 +19,7 @@ use crate::states::DomainState;
 use crate::unsupported::Unsupported;
 use crate::{atomic, connection, options, posting, rma, shared_receives};
 
-/// What stands behind a `struct fid_ep` that is a receive context.
+/// The state behind a `struct fid_ep` that is a receive context.
 pub(crate) struct SharedReceiveContextState {
     pub(crate) context: SharedReceiveContext,
     pub(crate) in_use: InUse,
@@ -34,7 +34,7 @@ unsafe impl State for SharedReceiveContextState {
 
 static FID_OPS: FiOps = FiOps {
     close,
-    // Queues and counters are its endpoints'.
+    // Queues and counters are bound to its endpoints.
     bind: Unsupported::STUB,
     control,
     ..FiOps::UNSUPPORTED
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
             ops: &OPS,
             msg: &shared_receives::MSG_OPS,
             tagged: &shared_receives::TAGGED_OPS,
-            // These refuse what is no endpoint.
+            // These refuse every object but an endpoint.
             cm: &connection::OPS,
             rma: &rma::OPS,
             atomic: &atomic::OPS,
@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn open_shared_receive_context(
     })
 }
 
-/// The context behind a pointer that C passed in.
+/// Returns the context behind a pointer that C passed in.
 ///
 /// # Errors
 ///
@@ -118,7 +118,7 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
         let context = unsafe { context_of(srx.cast())? };
         let flags: *mut u64 = arg.cast();
         match command {
-            // It takes receives from the beginning.
+            // A context accepts receives as soon as it is open.
             FI_ENABLE => {}
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             FI_GETOPSFLAG => {
@@ -135,7 +135,7 @@ unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// The flags of a command that is for receives, the only direction of a context.
+/// Returns the flags of a command for receives, the only direction of a context.
 fn parse_receive_flags(flags: u64) -> Result<OpFlags, Failure> {
     if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
         return Err(CMisuse::NotReceiving.into());

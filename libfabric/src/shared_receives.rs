@@ -1,5 +1,5 @@
-//! Receives that are posted to a context which endpoints share: `fi_msg(3)` and `fi_tagged(3)`. A
-//! context sends nothing.
+//! Posts receives to a shared receive context: `fi_msg(3)` and `fi_tagged(3)`. A context sends
+//! nothing.
 
 use homespun::{RecvMsg, SegmentMut, SharedReceiveContext, TagMatch};
 use libc::{c_void, iovec};
@@ -76,7 +76,7 @@ entry_points! {
     }
 }
 
-/// The context of a call.
+/// Returns the context of a call.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ unsafe fn receive_context<'a>(srx: *mut FidEp) -> Result<&'a SharedReceiveContex
 ///
 /// # Safety
 ///
-/// Nothing else touches the segments until the completion was read (`fi_msg(3)`).
+/// Nothing else touches the segments until the completion is read (`fi_msg(3)`).
 unsafe fn post_receive(
     srx: &SharedReceiveContext,
     buffers: impl AsRef<[SegmentMut]>,
@@ -106,6 +106,6 @@ unsafe fn post_receive(
     let (context, flags) = (context_number(ctx), flags_or_default(flags, srx.rx_op_flags()));
     let from = receive_source(from, srx.attr().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller promises it.
     unsafe { srx.post_receive(&receive) }.map_err(Failure::from)
 }

@@ -14,7 +14,7 @@ use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
 use crate::unsupported::Unsupported;
 
-/// What stands behind a `struct fid_stx`.
+/// The state behind a `struct fid_stx`.
 pub(crate) struct SharedTransmitContextState {
     pub(crate) context: SharedTransmitContext,
     pub(crate) in_use: InUse,
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn open_shared_transmit_context(
             return Err(Errno::EINVAL.into());
         }
         let api_version = domain.api_version;
-        // SAFETY: the attributes are null or as the application's headers have them.
+        // SAFETY: the attributes are null, or laid out as in the application's headers.
         let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
         let state = SharedTransmitContextState {
             context: domain.domain.shared_transmit_context(&attr)?,

@@ -11,7 +11,7 @@ use crate::edge::Failure;
 ///
 /// # Errors
 ///
-/// EINVAL for null, a length that is too small, and for a family other than IPv4 and IPv6.
+/// EINVAL for null, for a length that is too small, and for a family other than IPv4 and IPv6.
 ///
 /// # Safety
 ///
@@ -20,7 +20,7 @@ pub(crate) unsafe fn read(addr: *const c_void, len_bytes: usize) -> Result<Addre
     if addr.is_null() || len_bytes < size_of::<sa_family_t>() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: there are enough bytes for the family, which may lie anywhere.
+    // SAFETY: there are enough bytes for the family; it may be unaligned.
     let family = c_int::from(unsafe { addr.cast::<sa_family_t>().read_unaligned() });
     let address = match family {
         libc::AF_INET if len_bytes >= size_of::<sockaddr_in>() => {
@@ -70,7 +70,7 @@ impl CAddress {
         }
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         match self {
             CAddress::V4(raw) => size_of_val(raw),
@@ -78,19 +78,19 @@ impl CAddress {
         }
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub(crate) fn to_bytes(&self) -> Box<[u8]> {
         let mut bytes = vec![0; self.len_bytes()];
         let mut len_bytes = bytes.len();
-        // SAFETY: there is as much room as is said.
+        // SAFETY: `bytes` has `len_bytes` bytes.
         unsafe { self.copy_to(bytes.as_mut_ptr().cast(), &raw mut len_bytes) };
         bytes.into()
     }
 
-    /// Copies as much as fits to the caller, as `fi_getname(3)` and `fi_av_lookup` do: `*len_bytes` is the
-    /// room on input and the whole size on output.
+    /// Copies as much as fits into the caller's buffer, as `fi_getname(3)` and `fi_av_lookup` do:
+    /// `*len_bytes` is the room on input and the whole size on output.
     ///
-    /// Returns whether all of it fitted.
+    /// Returns whether the whole address fits.
     ///
     /// # Safety
     ///
@@ -104,8 +104,8 @@ impl CAddress {
         };
         let count_bytes = self.len_bytes().min(room_bytes);
         if count_bytes > 0 {
-            // SAFETY: `from` has `len_bytes()`, `to` has `room_bytes`, and ours is on this side's stack or
-            // heap.
+            // SAFETY: `from` has `len_bytes()`, `to` has `room_bytes`. They do not overlap, since
+            // `from` is on the plugin's stack or heap.
             unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), count_bytes) };
         }
         // SAFETY: the caller promises it.

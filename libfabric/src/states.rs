@@ -1,5 +1,4 @@
-//! What stands behind the objects that other objects are opened for, or work on: fabrics, domains
-//! and endpoints.
+//! The state of objects on which other objects depend: fabrics, domains and endpoints.
 
 use std::sync::Arc;
 
@@ -13,15 +12,16 @@ use crate::abi::fabric::FidFabric;
 use crate::abi::{FI_CLASS_DOMAIN, FI_CLASS_EP, FI_CLASS_FABRIC};
 use crate::object::{InUse, Lease, State};
 
-/// What stands behind a `struct fid_fabric`.
+/// The state behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
     pub(crate) fabric: Fabric,
-    /// What the application asked `fi_getinfo` for: how far its structures go.
+    /// The version that the application passed to `fi_getinfo`: it determines the length of the
+    /// application's structures.
     pub(crate) api_version: Version,
     pub(crate) in_use: InUse,
 }
 
-/// What stands behind a `struct fid_domain`.
+/// The state behind a `struct fid_domain`.
 pub(crate) struct DomainState {
     pub(crate) domain: Domain,
     /// The fabric's.
@@ -30,18 +30,18 @@ pub(crate) struct DomainState {
     _fabric: Lease,
 }
 
-/// What stands behind a `struct fid_ep`.
+/// The state behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
-    /// The only handle but for aliases: dropping it closes the endpoint. Comes first, so that it goes before
-    /// what it depends on.
+    /// The only handle apart from those of aliases; dropping it closes the endpoint. The first
+    /// field, so that it is dropped before the objects that it depends on.
     pub(crate) endpoint: Endpoint,
-    /// The request that it was opened for, as long as it was not accepted.
+    /// The connection request that the endpoint was opened for, until it is accepted.
     pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
-    /// What is bound to it.
+    /// The leases of the objects bound to the endpoint.
     bound: Arc<Mutex<Vec<Lease>>>,
-    /// Its aliases.
+    /// Leased by its aliases.
     pub(crate) in_use: InUse,
-    /// That of the domain, or of an alias's endpoint.
+    /// The lease of the domain, or of the original endpoint if this is an alias.
     _parent: Lease,
 }
 
@@ -67,7 +67,7 @@ impl EndpointState {
         }
     }
 
-    /// What stands behind an alias of the endpoint, which is this handle of it.
+    /// Returns the state of an alias whose handle is `endpoint`.
     pub(crate) fn new_alias_state(&self, endpoint: Endpoint) -> EndpointState {
         EndpointState {
             endpoint,
@@ -78,7 +78,7 @@ impl EndpointState {
         }
     }
 
-    /// Keeps an object that was bound to the endpoint.
+    /// Keeps the lease of an object that was bound to the endpoint.
     pub(crate) fn keep_bound(&self, bound: Lease) {
         self.bound.lock().push(bound);
     }

@@ -1,4 +1,4 @@
-//! Texts that C code reads.
+//! Texts for C code.
 
 use std::ffi::CString;
 use std::ptr;
@@ -7,16 +7,16 @@ use std::sync::LazyLock;
 use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// Beyond every number that has a meaning, be it the fabric's or homespun's; there the text is that
-/// of an unknown number.
+/// Greater than every known error number, libfabric's or homespun's. Its text is that of an unknown
+/// number.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
     (0..=ERRNO_END).map(|number| CString::new(strerror(number)).unwrap_or_default()).collect()
 });
 
-/// Describes an error number as `fi_cq_strerror` does: returns a text that is valid for ever, and puts as
-/// much of it as fits into the caller's buffer.
+/// Describes an error number, as `fi_cq_strerror` does: returns a static text, and copies as much
+/// of it as fits into the caller's buffer.
 ///
 /// # Safety
 ///
@@ -29,7 +29,7 @@ pub(crate) unsafe fn describe_errno(errno: c_int, buf: *mut c_char, len_bytes: u
     text.as_ptr()
 }
 
-/// Copies as much of a text as fits, and always a zero byte behind it, unless there is no room at all.
+/// Copies as much of a text as fits, and a zero byte after it. Copies nothing into an empty buffer.
 ///
 /// # Safety
 ///
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn describe_to_str(errno: c_int) -> &'static str {
-        // SAFETY: null is allowed, and the text is valid for ever.
+        // SAFETY: null is allowed, and the text is static.
         unsafe { CStr::from_ptr(describe_errno(errno, ptr::null_mut(), 0)) }.to_str().unwrap()
     }
 

@@ -15,11 +15,11 @@ use crate::edge::Failure;
 use crate::object;
 use crate::posting::deref_non_null;
 
-/// An operation with the caller's memory.
+/// An operation on the caller's memory.
 pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
 
-/// Posts an operation that was refused because its flags say that it is to be triggered, or passes
-/// the refusal on.
+/// Posts an operation as a triggered one if its flags have `FI_TRIGGER`, for which the plain post
+/// refused it. Otherwise returns the refusal, `error`.
 ///
 /// # Safety
 ///
@@ -45,15 +45,15 @@ pub(crate) unsafe fn post_if_triggered<'a>(
     // SAFETY: the counter of the context is open.
     let counter = unsafe { counter_from_fid(threshold.cntr)? }.clone();
     let trigger = Trigger { counter, threshold: threshold.threshold as u64 };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller promises it.
     unsafe { endpoint.post_triggered(&trigger, operation()) }.map_err(Failure::from)
 }
 
-/// A counter.
+/// Returns the counter behind a pointer that C passed in.
 ///
 /// # Errors
 ///
-/// EINVAL for a null pointer, or another object.
+/// EINVAL for a null pointer, or for another object.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
-//! What stands in the slots of a vtable that homespun has nothing for.
+//! Stubs for the vtable slots that homespun does not implement.
 //!
-//! A host calls most slots without looking, so none may be empty.
+//! A host calls most slots without a null check, so none may be null.
 
 use homespun::Errno;
 use libc::c_int;
@@ -9,12 +9,12 @@ use crate::abi::fid::FiOps;
 
 /// A function of the C interface that does nothing and answers `-FI_ENOSYS`.
 pub(crate) trait Unsupported {
-    /// That function.
+    /// The stub.
     const STUB: Self;
 }
 
 impl FiOps {
-    /// The functions of an object that has none of its own.
+    /// The functions of an object that implements none.
     pub(crate) const UNSUPPORTED: FiOps = FiOps {
         size: size_of::<FiOps>(),
         close: Unsupported::STUB,
@@ -26,9 +26,9 @@ impl FiOps {
     };
 }
 
-/// How a function of the C interface reports an error.
+/// The result type of a function of the C interface.
 pub(crate) trait Status {
-    /// Success, or a count, or a negative error number.
+    /// Returns the result that reports `errno`: a negative number or null.
     fn failure(errno: Errno) -> Self;
 }
 
@@ -45,7 +45,7 @@ impl Status for isize {
     }
 }
 
-/// Implements [`Unsupported`] for functions with as many parameters as there are names, and with fewer.
+/// Implements [`Unsupported`] for functions with one parameter per name, and for those with fewer.
 macro_rules! unsupported {
     () => {};
     ($first:ident $($rest:ident)*) => {
@@ -72,7 +72,7 @@ mod tests {
     fn a_stub_says_enosys_in_the_width_of_its_result() {
         let narrow: unsafe extern "C" fn(u32) -> c_int = Unsupported::STUB;
         let wide: unsafe extern "C" fn(*mut u8, u64, usize) -> isize = Unsupported::STUB;
-        // SAFETY: a stub looks at no argument.
+        // SAFETY: a stub reads no argument.
         let answers = unsafe { (narrow(1), wide(std::ptr::null_mut(), 2, 3)) };
         assert_eq!(answers, (-38, -38));
     }

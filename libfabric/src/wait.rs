@@ -28,7 +28,7 @@ use crate::wait_set::WaitSetState;
 ///
 /// # Errors
 ///
-/// EINVAL for a number that is none.
+/// EINVAL for an unknown number.
 pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
     Ok(match raw {
         FI_WAIT_NONE => WaitObject::None,
@@ -42,15 +42,15 @@ pub(crate) fn parse_wait_object(raw: u32) -> Result<WaitObject, Failure> {
     })
 }
 
-/// What a blocking read waits for, and how long.
+/// The threshold and the timeout of a blocking read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockingRead {
     pub(crate) threshold_entries: usize,
-    /// `None` for ever.
+    /// `None` waits without limit.
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How the `cond` of blocking reads is to be understood: an `enum fi_cq_wait_cond`.
+/// The meaning of `cond` in blocking reads: an `enum fi_cq_wait_cond`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitCondition {
     None,
@@ -60,7 +60,7 @@ pub(crate) enum WaitCondition {
 impl WaitCondition {
     /// # Errors
     ///
-    /// EINVAL for a number that is none.
+    /// EINVAL for an unknown number.
     pub(crate) fn from_raw(raw: u32) -> Result<WaitCondition, Failure> {
         match raw {
             FI_CQ_COND_NONE => Ok(WaitCondition::None),
@@ -69,7 +69,8 @@ impl WaitCondition {
         }
     }
 
-    /// A threshold is passed in place of a pointer; a negative timeout, in milliseconds, is none.
+    /// Returns the limits of a read. A threshold is passed as the pointer `cond`; the timeout is in
+    /// milliseconds, and a negative one waits without limit.
     pub(crate) fn wait_limits(self, cond: *const c_void, timeout: c_int) -> BlockingRead {
         let threshold_entries = match self {
             WaitCondition::None => 1,
@@ -79,16 +80,17 @@ impl WaitCondition {
     }
 }
 
-/// `fi_control` of what can be waited for, as far as it is about that. `wait_obj` is what it was opened with.
+/// Runs the `fi_control` commands for wait objects. `wait_obj` is the one that the queue, counter
+/// or set was opened with.
 ///
 /// # Errors
 ///
-/// ENOSYS for other commands; ENODATA where the wait object is not the application's to have;
-/// EINVAL without a place for the answer.
+/// ENOSYS for other commands; ENODATA for a wait object that the application cannot have;
+/// EINVAL if `arg` is null.
 ///
 /// # Safety
 ///
-/// `arg` is null or has room for what the command asks for.
+/// `arg` is null or has room for the answer to the command.
 pub(crate) unsafe fn control_wait(
     waitable: &impl Waitable,
     wait_obj: u32,
@@ -96,7 +98,7 @@ pub(crate) unsafe fn control_wait(
     arg: *mut c_void,
 ) -> Result<c_int, Failure> {
     match command {
-        // SAFETY: for this command it points to what belongs to the wait object.
+        // SAFETY: for this command `arg` has room for the wait object.
         FI_GETWAIT => unsafe { getwait(waitable, arg) },
         FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
         FI_GETWAITOBJ => {
@@ -112,24 +114,24 @@ pub(crate) unsafe fn control_wait(
 ///
 /// # Errors
 ///
-/// ENODATA where the wait object is not the application's to have, EINVAL without a place for it.
+/// ENODATA for a wait object that the application cannot have, EINVAL if `arg` is null.
 ///
 /// # Safety
 ///
-/// `arg` is null or has room for the wait object that it was opened with.
+/// `arg` is null or has room for the wait object of `waitable`.
 unsafe fn getwait(waitable: &impl Waitable, arg: *mut c_void) -> Result<c_int, Failure> {
     if arg.is_null() {
         return Err(Errno::EINVAL.into());
     }
     if let Some(fd) = waitable.wait_fd() {
-        // SAFETY: not null, and this is its wait object.
+        // SAFETY: not null, and the wait object is a descriptor.
         unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
         return Ok(0);
     }
     let Some(MutexCond { mutex, cond }) = waitable.wait_mutex_cond()? else {
         return Err(Errno::ENODATA.into());
     };
-    // SAFETY: as above.
+    // SAFETY: not null, and the wait object is a mutex and a condition.
     unsafe { arg.cast::<FiMutexCond>().write(FiMutexCond { mutex, cond }) };
     Ok(0)
 }
@@ -143,14 +145,14 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
         let fids = match (fids.is_null(), count) {
             (_, 0) => &[],
             (true, _) => return Err(Errno::EINVAL.into()),
-            // SAFETY: the caller passes as many objects as it says.
+            // SAFETY: the caller passes `count` objects.
             (false, _) => unsafe { slice::from_raw_parts(fids, count) },
         };
         for &fid in fids {
             if fid.is_null() {
                 return Err(Errno::EINVAL.into());
             }
-            // SAFETY: the caller passes open objects; what the class is decides which state it has.
+            // SAFETY: the caller passes open objects, and the class decides the type of the state.
             let waitable: &dyn Waitable = unsafe {
                 match (*fid).fclass {
                     FI_CLASS_CQ => &object::state::<CqState>(fid.cast())?.cq,

@@ -14,7 +14,7 @@ use crate::object::{self, InUse, Lease, State};
 use crate::states::FabricState;
 use crate::wait::{control_wait, parse_wait_object};
 
-/// What stands behind a `struct fid_wait`.
+/// The state behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
     pub(crate) set: WaitSet,
     /// The `FI_WAIT_*` that it was opened with.
@@ -33,7 +33,7 @@ static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsWait = FiOpsWait { size: size_of::<FiOpsWait>(), wait };
 
-/// How a queue or a counter is waited for, by its attributes.
+/// The wait attributes of a queue or a counter.
 pub(crate) struct WaitAttr {
     pub(crate) object: WaitObject,
     pub(crate) set: Option<WaitSet>,
@@ -42,11 +42,11 @@ pub(crate) struct WaitAttr {
 }
 
 impl WaitAttr {
-    /// Reads `wait_obj` and `wait_set`, which is ignored unless the former says so.
+    /// Reads `wait_obj` and, if it is `FI_WAIT_SET`, `wait_set`.
     ///
     /// # Errors
     ///
-    /// EINVAL for a number that is no wait object, and for a set that is none.
+    /// EINVAL for an unknown `wait_obj`, and for a `wait_set` that is null or another object.
     ///
     /// # Safety
     ///
@@ -105,7 +105,7 @@ unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void
     run_entry_point(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
-        // SAFETY: the caller passes what the command wants.
+        // SAFETY: the caller passes an argument that fits the command.
         unsafe { control_wait(&state.set, state.wait_obj, command, arg) }
     })
 }
@@ -115,7 +115,7 @@ unsafe extern "C" fn wait(waitset: *mut FidWait, timeout: c_int) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
-        // A negative timeout is none.
+        // A negative timeout waits without limit.
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         if state.set.wait(timeout) { Ok(0) } else { Err(Errno::ETIMEDOUT.into()) }
     })

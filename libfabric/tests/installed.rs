@@ -1,7 +1,8 @@
-//! The plugin in the installed libfabric, by its `fi_info` program (Debian: `libfabric-bin`).
+//! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian:
+//! `libfabric-bin`).
 //!
-//! Without that program the tests say so and pass; where `CI` is set they fail. `PATH` and `LD_LIBRARY_PATH`
-//! choose another libfabric.
+//! Without that program the tests report a skip and pass, or fail if `CI` is set. `PATH` and
+//! `LD_LIBRARY_PATH` choose another libfabric.
 
 use std::env;
 use std::io;
@@ -10,7 +11,7 @@ use std::process::Command;
 
 use homespun_suite::prerequisites::Prerequisite;
 
-/// Runs `fi_info` with the plugin alone in its provider path. Returns both outputs.
+/// Runs `fi_info` with the plugin alone in its provider path. Returns its stdout and stderr.
 fn run_fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.

@@ -1,7 +1,7 @@
 //! Compares the hand-written C interface with the installed headers: every size, offset and constant.
 //!
-//! Without a C compiler or without the headers (Debian: `libfabric-dev`) there is nothing to compare with,
-//! and the test says so and passes; where `CI` is set it fails. `C_INCLUDE_PATH` chooses other headers.
+//! Without a C compiler or the headers (Debian: `libfabric-dev`), the test reports a skip and
+//! passes, or fails if `CI` is set. `C_INCLUDE_PATH` chooses other headers.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -43,8 +43,8 @@ int main(void)
 {
 ";
 
-/// All constants by their C name: those of the plugin, and homespun's flags and errors, which have the same
-/// values.
+/// Returns all constants by their C name: the plugin's, and homespun's flags and errors, which have
+/// the same values.
 fn own_constants() -> BTreeMap<String, u64> {
     let mut all: BTreeMap<String, u64> =
         CONSTANTS.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
@@ -106,7 +106,7 @@ fn own_constants() -> BTreeMap<String, u64> {
     all
 }
 
-/// The names of flags and their values.
+/// Returns the names and values of flags.
 fn list_named_flags<F: bitflags::Flags<Bits = u64>>() -> Vec<(&'static str, u64)> {
     F::all().iter_names().map(|(name, flag)| (name, flag.bits())).collect()
 }
@@ -135,7 +135,7 @@ fn write_layout_program() -> String {
     text
 }
 
-/// Compiles a program, in a directory of its own. `None` if there is no compiler.
+/// Compiles a program in a directory of its own. Returns `None` if there is no compiler.
 fn compile(directory: &Path, source: &str) -> Option<Output> {
     fs::write(directory.join("layout.c"), source).expect("a temporary directory");
     let own = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
@@ -148,7 +148,7 @@ fn has_headers(directory: &Path) -> bool {
     probe.is_some_and(|output| output.status.success())
 }
 
-/// The values of the headers, by name.
+/// Returns the values in the headers by name, or `None` without headers.
 fn header_values() -> Option<BTreeMap<String, u64>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     if !has_headers(directory.path()) {

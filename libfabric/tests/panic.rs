@@ -1,4 +1,5 @@
-//! A panic inside the plugin reaches no C code. In a process of its own, since it closes the plugin.
+//! Tests that a panic inside the plugin reaches no C code. The test has a process of its own, since
+//! the panic closes the plugin.
 
 use std::panic;
 use std::ptr;
@@ -36,14 +37,14 @@ impl Subscriber for Bug {
     fn exit(&self, _: &Id) {}
 }
 
-/// Calls `fi_getinfo` with hints that cannot be met.
+/// Calls `fi_getinfo` with hints that no provider meets.
 fn call_getinfo(provider: *const FiProvider) -> i32 {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut hints, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
     ep.r#type = 2;
     hints.ep_attr = &raw mut ep;
     let mut list = ptr::null_mut();
-    // SAFETY: the provider is valid for ever, the hints are valid, and there is a place for the answer.
+    // SAFETY: the provider is static, the hints are valid, and there is room for the answer.
     unsafe {
         ((*provider).getinfo)(fi_version(1, 17), ptr::null(), ptr::null(), 0, &raw const hints, &raw mut list)
     }

@@ -11,14 +11,14 @@ impl AddressVector {
     /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count`
     /// services from `service` on, as `fi_av_insertsym(3)` does: all services of a node before the
     /// next node. The next node of `10.1.1.1` is `10.1.1.2`, that of `host09` is `host10`; the next
-    /// service of port 5000 is port 5001. Looking up names may block. What became of each address
-    /// is answered as by [`insert`](Self::insert).
+    /// service of port 5000 is port 5001. Lookups of names may block. Returns a result for each
+    /// address, as [`insert`](Self::insert).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`], with nothing inserted, if more than one node is asked for and the name does not
-    /// end in a number, more than one service and it is no number, or a range goes beyond the last address or
-    /// port. For each address as [`insert_svc`](Self::insert_svc).
+    /// [`Misuse::Invalid`], with nothing inserted: for several nodes if the name does not end in a
+    /// number, for several services if the service is not a number, and for a range beyond the last
+    /// address or port. For each address as [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,
         node: &str,
@@ -29,7 +29,7 @@ impl AddressVector {
         if node_count == 0 || service_count == 0 {
             return Ok(Vec::new());
         }
-        // The ends come first, so that a range without one costs nothing.
+        // Check the ends of the ranges first, so that a range that is too long costs nothing.
         let steps = |count: usize| count as u64 - 1;
         successor_of_node(node, steps(node_count)).ok_or(BEYOND)?;
         successor_of_service(service, steps(service_count)).ok_or(BEYOND)?;
@@ -41,7 +41,7 @@ impl AddressVector {
                 found.push(self.resolve_svc(&node, &service));
             }
         }
-        // The vector refuses a wildcard, which takes an index all the same.
+        // A failed lookup becomes a wildcard, which the vector refuses, but which takes an index.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
             found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();
@@ -52,7 +52,7 @@ impl AddressVector {
 
 const BEYOND: Misuse = Misuse::Invalid(Argument::AddressRange);
 
-/// The name of the node `steps` nodes later, if there is one.
+/// Returns the name of the node `steps` nodes later, if there is one.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());
@@ -75,7 +75,7 @@ fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     }
 }
 
-/// The name of the service `steps` services later, if there is one.
+/// Returns the name of the service `steps` services later, if there is one.
 fn successor_of_service(service: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(service.to_owned());

@@ -1,4 +1,4 @@
-//! The two directions of an address vector.
+//! The table of an address vector.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ pub(super) struct Table {
     free: BTreeSet<u64>,
     /// The lowest index of each address.
     lowest: HashMap<Address, u64>,
-    /// The other indices of the few addresses that were inserted more than once; never an empty set.
+    /// The other indices of addresses that were inserted more than once; no set is empty.
     further: HashMap<Address, BTreeSet<u64>>,
 }
 
@@ -25,27 +25,27 @@ impl Table {
         }
     }
 
-    /// How many indices are in use.
+    /// Returns the number of indices in use.
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The address at an index.
+    /// Returns the address at an index.
     pub(super) fn get(&self, index: u64) -> Option<Address> {
         *self.slots.get(usize::try_from(index).ok()?)?
     }
 
-    /// The lowest index of an address.
+    /// Returns the lowest index of an address.
     pub(super) fn lowest_index_of(&self, address: Address) -> Option<u64> {
         self.lowest.get(&address).copied()
     }
 
-    /// The lowest index that is not in use.
+    /// Returns the lowest index that is not in use.
     pub(super) fn lowest_vacant_index(&self) -> u64 {
         self.free.first().copied().unwrap_or(self.slots.len() as u64)
     }
 
-    /// The `count` lowest indices that are not in use, in order.
+    /// Returns the `count` lowest indices that are not in use, in order.
     pub(super) fn lowest_vacant_indices(&self, count: usize) -> Vec<u64> {
         self.free.iter().copied().chain(self.slots.len() as u64..).take(count).collect()
     }
@@ -72,7 +72,7 @@ impl Table {
         }
     }
 
-    /// Takes the address at an index out, if there is one.
+    /// Removes the address at an index, if there is one.
     pub(super) fn remove(&mut self, index: u64) -> Option<Address> {
         let address = self.slots.get_mut(usize::try_from(index).ok()?)?.take()?;
         self.free.insert(index);

@@ -149,7 +149,7 @@ fn addresses_are_printed_with_their_format() {
     assert_eq!(straddr(parse_address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
 }
 
-/// A step of a random program. Ports and indices are few, so that they meet often.
+/// A step of a random program. Ports and indices are few, so that they collide often.
 #[derive(Debug, Clone)]
 enum Step {
     /// Port 0 is refused.
@@ -165,7 +165,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..40)
 }
 
-/// The vector as a plain map, with everything found by search.
+/// A model of the vector: a plain map in which every lookup searches.
 #[derive(Default)]
 struct Model(BTreeMap<u64, Address>);
 

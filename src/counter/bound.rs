@@ -7,17 +7,17 @@ use homespun_engine::flags::CounterEvents;
 
 use super::{Counter, CounterShared};
 
-/// The counters that are bound to an endpoint, each with what it counts of it, which is nothing
-/// that another counts.
+/// The counters that are bound to an endpoint, each with the events that it counts. No event has
+/// two counters.
 #[derive(Default, Clone)]
 pub(crate) struct BoundCounters(Vec<(Arc<CounterShared>, CounterEvents)>);
 
 impl BoundCounters {
-    /// Adds one, or more events to one.
+    /// Binds a counter, or more events to a bound one.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one of these events is counted already.
+    /// [`Misuse::Busy`] if a counter counts one of these events already.
     pub(crate) fn bind(&mut self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         self.check_events_free(events)?;
         match self.0.iter_mut().find(|(bound, _)| Arc::ptr_eq(bound, counter.shared())) {
@@ -30,11 +30,11 @@ impl BoundCounters {
         Ok(())
     }
 
-    /// Whether none of these events is counted yet.
+    /// Checks that no counter counts any of these events.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if one is.
+    /// [`Misuse::Busy`] if one does.
     pub(crate) fn check_events_free(&self, events: CounterEvents) -> Result<(), Misuse> {
         if self.counted_events().intersects(events) {
             return Err(Misuse::Busy(InUse::CounterBound));
@@ -42,7 +42,7 @@ impl BoundCounters {
         Ok(())
     }
 
-    /// All that is counted.
+    /// Returns all counted events.
     pub(crate) fn counted_events(&self) -> CounterEvents {
         self.0.iter().fold(CounterEvents::empty(), |all, (_, events)| all | *events)
     }
@@ -52,18 +52,18 @@ impl BoundCounters {
         self.0.is_empty()
     }
 
-    /// Each of the counters, once.
+    /// Iterates over the counters, each once.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<CounterShared>> {
         self.0.iter().map(|(counter, _)| counter)
     }
 
-    /// Counts an event that has succeeded.
+    /// Counts the events of an operation that has succeeded.
     #[cold]
     pub(crate) fn count_success(&self, events: CounterEvents) {
         self.counters_of(events).for_each(CounterShared::count_success);
     }
 
-    /// Counts an operation that has failed.
+    /// Counts the events of an operation that has failed.
     #[cold]
     pub(crate) fn count_error(&self, events: CounterEvents) {
         self.counters_of(events).for_each(CounterShared::count_error);
@@ -74,7 +74,7 @@ impl BoundCounters {
         self.0.iter().any(|(bound, counted)| counted.intersects(events) && Arc::ptr_eq(bound, counter))
     }
 
-    /// The counters of some events.
+    /// Iterates over the counters of these events.
     fn counters_of(&self, events: CounterEvents) -> impl Iterator<Item = &CounterShared> {
         self.0.iter().filter(move |(_, counted)| counted.intersects(events)).map(|(counter, _)| &**counter)
     }

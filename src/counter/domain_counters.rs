@@ -1,5 +1,5 @@
-//! The counters that drive all endpoints of a domain that can be targets, or have works: those of
-//! memory regions, which peers access through any endpoint, and those that works depend on.
+//! The counters of memory regions, which peers access through any endpoint, and of works. They
+//! drive all endpoints of a domain that can be targets, or have works.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::wait::Waiter;
 /// The counters of a domain that regions are bound to or works depend on, and the endpoints that they drive.
 #[derive(Default)]
 pub(crate) struct DomainCounters {
-    /// Whether endpoints are moved on by a thread.
+    /// Whether a progress thread drives the endpoints.
     by_itself: bool,
     members: Mutex<Members>,
-    /// The same counters, for endpoints that are locked. This is an innermost lock.
+    /// The same counters, for callers that have endpoints locked. This is an innermost lock.
     waited_for: Mutex<Vec<Arc<CounterShared>>>,
 }
 
@@ -28,7 +28,7 @@ struct Members {
 
 struct Member {
     counter: Arc<CounterShared>,
-    /// How many regions are bound to it, and one for its works.
+    /// The number of bound regions, and one for its works.
     reasons: usize,
 }
 
@@ -37,11 +37,11 @@ impl DomainCounters {
         DomainCounters { by_itself, ..DomainCounters::default() }
     }
 
-    /// A region is bound to a counter, or works depend on it.
+    /// Adds a counter to which a region is bound, or on which works depend.
     ///
     /// # Errors
     ///
-    /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn add(&self, counter: &Arc<CounterShared>) -> Result<(), Error> {
         let Members { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
@@ -74,17 +74,17 @@ impl DomainCounters {
         }
     }
 
-    /// Takes an endpoint into service, as `enable` does it, and has it driven from then on.
+    /// Enables an endpoint by `enable`, and has the counters drive it from then on.
     ///
     /// # Errors
     ///
-    /// What the system says, where it cannot wake sleepers: ENOMEM, ENOSPC; and what `enable` says.
+    /// The system's error if it cannot wake sleepers: ENOMEM, ENOSPC; and that of `enable`.
     pub(crate) fn enable_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
         enable: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Held all the while, so that no counter is missed.
+        // Locked throughout, so that no counter is missed.
         let Members { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
             known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.by_itself)
@@ -95,19 +95,19 @@ impl DomainCounters {
         Ok(())
     }
 
-    /// Lets go of an endpoint.
+    /// Stops driving an endpoint.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let Members { counters, endpoints } = &mut *self.members.lock();
         counters.iter().for_each(|known| known.counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }
 
-    /// Whether a thread may be asleep that waits for one of the counters.
+    /// Whether a thread may be asleep on one of the counters.
     pub(crate) fn has_sleepers(&self) -> bool {
         self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).any(Waiter::is_armed)
     }
 
-    /// Wakes them.
+    /// Wakes the threads that sleep on the counters.
     pub(crate) fn wake_sleepers(&self) {
         self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).for_each(Waiter::ring);
     }

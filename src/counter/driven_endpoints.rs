@@ -12,7 +12,7 @@ use crate::drive::Drive;
 use crate::driven::Driven;
 
 bitflags! {
-    /// Why an endpoint is driven.
+    /// The reasons to drive an endpoint.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(crate) struct DriveReason: u8 {
         /// It is bound to the counter.
@@ -22,7 +22,7 @@ bitflags! {
     }
 }
 
-/// The endpoints that a counter drives, each once, however many reasons there are for it.
+/// The endpoints that a counter drives, each listed once with all its reasons.
 #[derive(Default)]
 pub(super) struct DrivenEndpoints {
     driven: Driven,
@@ -41,7 +41,7 @@ impl DrivenEndpoints {
         self.driven.progress_without_reader();
     }
 
-    /// Carries out the works that are due.
+    /// Runs the due works.
     pub(super) fn fire_due_works(&self) {
         self.driven.fire_due_works();
     }
@@ -51,7 +51,7 @@ impl DrivenEndpoints {
         self.driven.arm()
     }
 
-    /// How many there are.
+    /// Returns the number of endpoints.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.known.lock().len()
@@ -59,11 +59,12 @@ impl DrivenEndpoints {
 }
 
 impl CounterShared {
-    /// Wakes sleepers for this endpoint, before any counter drives it; not where a thread moves it on.
+    /// Has this endpoint wake sleepers, before any counter drives it; not if a progress thread
+    /// drives it.
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn watch_endpoint(
         &self,
         endpoint: &Arc<dyn Drive>,
@@ -84,14 +85,15 @@ impl CounterShared {
         Ok(())
     }
 
-    /// Drives this endpoint from now on, which is watched and enabled.
+    /// Drives this endpoint from now on. It must be watched and enabled.
     pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.ties.known.lock();
         self.ties.driven.add(endpoint.clone());
         self.fence_and_wake();
     }
 
-    /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and
+    /// [`drive_endpoint`](Self::drive_endpoint), unless there is another reason to drive it.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
         let mut known = self.ties.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };

@@ -1,14 +1,14 @@
-//! What an application knows of a counter.
+//! The state of a counter that was reported to an application.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The state of a counter when its last change was reported to the application. Before the first
-/// report it is zero. It is given the numbers of the state, and need not know the counter.
+/// The state of a counter when its last change was reported to the application; zero before the
+/// first report. Callers pass the counter's current state.
 #[derive(Debug, Default)]
 pub(crate) struct Reported([AtomicU64; 3]);
 
 impl Reported {
-    /// Whether the counter has changed since.
+    /// Whether the counter has changed since the last report.
     pub(crate) fn is_outdated(&self, state: [u64; 3]) -> bool {
         self.0.iter().zip(state).any(|(reported, number)| reported.load(Ordering::SeqCst) != number)
     }

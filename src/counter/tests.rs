@@ -7,7 +7,7 @@ use super::*;
 use crate::info::{Info, Progress};
 use crate::{Domain, Endpoint, Fabric, Hints, MrAttr};
 
-/// How long something may take that must happen. Nothing is concluded from how soon it does.
+/// The limit of waits for events that must happen. No test depends on how soon they do.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const OBJECTS: [WaitObject; 5] =
@@ -17,7 +17,7 @@ fn open_counter(wait: WaitObject) -> Counter {
     Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate()).expect("a counter")
 }
 
-/// Waits until a thread sleeps, or would if there were anything to sleep on.
+/// Waits until a thread sleeps. Returns at once if the counter has nothing to sleep on.
 fn wait_until_sleeping(counter: &Counter) {
     let waiter = counter.shared.waiter().filter(|waiter| waiter.object() != WaitObject::Yield);
     while waiter.is_some_and(|waiter| !waiter.is_armed()) {
@@ -79,7 +79,7 @@ fn every_change_of_a_value_wakes_all_waits() {
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
                 wait_until_sleeping(&counter);
-                // A wait that begins later has the same errors before it.
+                // Repeated, since errors before a wait do not end it.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
                     change(&counter, round);
@@ -175,7 +175,7 @@ fn bound_counter_cannot_be_closed() {
     assert!(counter.close().is_ok() && other.close().is_ok());
 }
 
-/// An endpoint of a domain, in service.
+/// Opens and enables an endpoint of a domain.
 fn open_enabled_endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
     let endpoint = domain.endpoint(info).expect("an endpoint");
     let cq = domain.open_cq(&Default::default()).expect("a queue");

@@ -8,14 +8,14 @@ use super::{Counter, CounterShared, DomainCounters};
 use crate::sync::{AtomicU64, Ordering, fence_for_loom};
 use crate::trigger::{CounterChange, WorkQueue};
 
-/// The highest threshold that works wait for: the number above it says that none waits.
+/// The highest threshold of works: the number above it means that no work waits.
 pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;
 
 /// The works that a counter triggers.
 pub(super) struct TriggeredWorks {
-    /// From which sum of both values on a work is due; the largest number if none waits.
+    /// The sum of both values at which a work is due; the largest number if no work waits.
     threshold: AtomicU64,
-    /// The works of the domain, and the counter's number there, once it was to trigger one.
+    /// The works of the domain, and the counter's number there, from its first work on.
     works: OnceLock<(Arc<WorkQueue>, u64)>,
 }
 
@@ -25,8 +25,8 @@ impl Default for TriggeredWorks {
     }
 }
 
-/// The counters of a domain that works depend on. Such a counter drives all endpoints that may have
-/// such work, from its first work until its last handle is gone.
+/// A counter on which works depend. From its first work until its last handle is dropped, it drives
+/// all endpoints of its domain that may have works.
 pub(super) struct WorkCounter {
     counter: Arc<CounterShared>,
     domain_counters: OnceLock<Arc<DomainCounters>>,
@@ -47,11 +47,11 @@ impl Drop for WorkCounter {
 }
 
 impl Counter {
-    /// Has the counter drive the endpoints of its domain that may have work.
+    /// Has the counter drive the endpoints of its domain that may have works.
     ///
     /// # Errors
     ///
-    /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn enlist_in_domain(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
         if self.enlisted.domain_counters.get().is_some() {
             return Ok(());
@@ -72,7 +72,7 @@ impl CounterShared {
     }
 
     /// Notifies the queue when the sum of both values reaches this threshold, or has reached it.
-    /// Thresholds are added under the lock of the works.
+    /// The caller has the waiting works locked.
     pub(crate) fn arm_threshold(&self, threshold: u64) {
         self.triggering.threshold.fetch_min(threshold, Ordering::SeqCst);
         // SYNC POINT threshold.
@@ -82,8 +82,7 @@ impl CounterShared {
         }
     }
 
-    /// What is compared with thresholds: all operations that have ended, whether they have
-    /// succeeded or failed.
+    /// Returns the number to compare with thresholds: all operations that have succeeded or failed.
     pub(crate) fn sum(&self) -> u64 {
         let [value, errors, _] = self.values_and_change_count();
         value.saturating_add(errors)
@@ -109,28 +108,28 @@ impl CounterShared {
     #[cold]
     fn notify_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
-            // Once is enough until the works were looked through.
+            // One notification is enough until the queue has checked its works.
             self.triggering.threshold.store(u64::MAX, Ordering::SeqCst);
             works.mark_due(*number);
         }
     }
 
-    /// A value is about to be set: works whose thresholds were reached are carried out, also if it
-    /// is set back.
+    /// Marks the works that are due now, before a value is set: they run even if the new value is
+    /// lower.
     pub(super) fn mark_reached_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {
             works.mark_reached_due(*number);
         }
     }
 
-    /// Carries out what is due, after a change by the application.
+    /// Runs the due works.
     pub(super) fn fire_due_works(&self) {
         if let Some((works, _)) = self.triggering.works.get() {
             works.fire_due_works();
         }
     }
 
-    /// Does something while no work that waits for the counter is on its way to an endpoint.
+    /// Calls `act` while no work that waits for the counter is being posted.
     pub(super) fn while_nothing_fires<R>(&self, act: impl FnOnce(&CounterShared) -> R) -> R {
         match self.triggering.works.get() {
             Some((works, _)) => works.while_nothing_fires(|| act(self)),
@@ -150,8 +149,7 @@ impl CounterShared {
         self.value_changed();
     }
 
-    /// Adds to one of the values. If that passes the largest number, each work that waits has
-    /// reached its threshold.
+    /// Adds to one of the values. If the value wraps, each waiting work has reached its threshold.
     pub(super) fn add_to(&self, number: &AtomicU64, value: u64) {
         let added =
             number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| before.checked_add(value));
@@ -169,7 +167,7 @@ impl CounterShared {
         }
     }
 
-    /// A value has begun again at 0: works that wait have reached their thresholds.
+    /// Marks all waiting works as due, after a value has wrapped to 0.
     #[cold]
     pub(super) fn mark_all_due(&self) {
         if let Some((works, number)) = self.triggering.works.get() {

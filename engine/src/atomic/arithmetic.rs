@@ -1,4 +1,4 @@
-//! What the operations make of one element.
+//! The arithmetic of atomic operations, on one element.
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
 
@@ -8,13 +8,14 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 use super::long_double::LongDouble;
 use super::{AtomicOp, Datatype};
 
-/// Makes of an element, an operand and what the element is compared with the element that is to be
-/// in its place. Returns whether that is to be stored. The slices are as long as the datatype, but
-/// for those that the operation does not have, which it does not look at.
+/// Computes the new value of an element from it, an operand and a compare operand, and writes it to
+/// `element`. Returns whether to store it. The slices are as long as the datatype. The operation
+/// does not read the slices of operands that it does not have.
 pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
 
 impl AtomicOp {
-    /// What it does with such elements. `None` for what no [`AtomicKind`](super::AtomicKind) offers.
+    /// Returns the function for such elements; `None` if no [`AtomicKind`](super::AtomicKind)
+    /// offers it.
     pub(crate) fn combine_fn(self, datatype: Datatype) -> Option<Combine> {
         match datatype {
             Datatype::Int8 => integer_operation::<i8>(self),
@@ -41,7 +42,7 @@ impl AtomicOp {
     }
 }
 
-/// The operations that integers have.
+/// Returns the function of an operation on integers.
 fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Bor => |e, o, _| store_combined::<T>(e, o, T::bitor),
@@ -56,7 +57,7 @@ fn integer_operation<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// The operations that numbers have of which some are less than others.
+/// Returns the function of an operation on ordered numbers, that is, on all but complex ones.
 fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Min => |e, o, _| store_operand_if(e, o, T::read(o) < T::read(e)),
@@ -70,7 +71,7 @@ fn ordered_operation<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// The operations that all numbers have.
+/// Returns the function of an operation that all numbers have.
 fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
     let combine: Combine = match op {
         AtomicOp::Sum => |e, o, _| store_combined::<T>(e, o, T::sum),
@@ -87,7 +88,7 @@ fn number_operation<T: Number>(op: AtomicOp) -> Option<Combine> {
     Some(combine)
 }
 
-/// The operand takes the place of the element as it is, with what bits it may have beside its value.
+/// Replaces the element by the operand bit for bit, with any padding, if `is_so`.
 fn store_operand_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
     if is_so {
         element.copy_from_slice(operand);
@@ -106,17 +107,17 @@ fn combine_as_bools<T: Number>(element: &mut [u8], operand: &[u8], by: fn(bool, 
     })
 }
 
-/// A datatype.
+/// A number of some datatype.
 pub(super) trait Number: Copy + PartialEq {
-    /// What it is in memory.
+    /// Reads the number from memory.
     fn read(bytes: &[u8]) -> Self;
-    /// Puts it into memory. What the memory has beside its value stays.
+    /// Writes the number to memory. Padding beside its value stays.
     fn write(self, bytes: &mut [u8]);
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
-    /// Whether C takes it for true.
+    /// Whether C treats the number as true.
     fn is_true(self) -> bool;
-    /// The number that C makes of a truth value.
+    /// Returns the number that C converts a truth value to.
     fn from_bool(is_so: bool) -> Self;
 }
 
@@ -176,7 +177,7 @@ numbers! {
     f64: |a, b| a + b, |a, b| a * b;
 }
 
-/// A real number, of two of which a complex one is made.
+/// A real number, such as each part of a complex number.
 pub(super) trait Real: Number + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
@@ -187,7 +188,7 @@ pub(super) trait Real: Number + PartialOrd {
     fn negated(self) -> Self;
     fn is_nan(self) -> bool;
     fn is_infinite(self) -> bool;
-    /// With the sign of another.
+    /// Returns the number with the sign of another.
     fn with_sign_of(self, other: Self) -> Self;
 }
 
@@ -270,8 +271,9 @@ impl<F: Real> Complex<F> {
         }
     }
 
-    /// The product of what has an infinite part: infinite as well, although its parts come out as
-    /// NaN (C11, annex G.5.1). `None` if it has none.
+    /// Returns the product if a factor or a partial product is infinite: it is infinite too,
+    /// although both parts of the plain product are NaN (C11, annex G.5.1). Returns `None`
+    /// otherwise.
     #[cold]
     fn infinite_product(self, other: Complex<F>) -> Option<Complex<F>> {
         let (mut left, mut right) = (self, other);
@@ -305,7 +307,7 @@ impl<F: Real> Complex<F> {
         self.real.is_infinite() || self.imaginary.is_infinite()
     }
 
-    /// The corner of the unit square that an infinite number lies behind.
+    /// Replaces infinite parts by 1 and other parts by 0, and keeps the signs.
     fn infinities_as_units(self) -> Complex<F> {
         let of = |part: F| if part.is_infinite() { F::ONE } else { F::ZERO }.with_sign_of(part);
         Complex { real: of(self.real), imaginary: of(self.imaginary) }

@@ -1,37 +1,37 @@
-//! C's `long double` as it is on x86-64: the extended numbers of the processor's floating-point stack.
+//! C's `long double` on x86-64: the extended numbers of the processor's floating-point stack.
 
 use std::arch::asm;
 use std::cmp::Ordering;
 
 use super::arithmetic::{Number, Real};
 
-/// An extended number: 64 bits of significand, of which the first is the integer bit, 15 of
-/// exponent and one of sign. The 6 bytes that follow in memory say nothing.
+/// An extended number: 64 bits of significand, the first of which is the integer bit, 15 bits of
+/// exponent and one sign bit. The 6 bytes that follow in memory are padding.
 #[derive(Clone, Copy)]
 pub(super) struct LongDouble([u8; VALUE_BYTES]);
 
-/// How much of the memory has the value.
+/// The size of the value in memory, without the padding.
 const VALUE_BYTES: usize = 10;
 
 const SIGN: u16 = 1 << 15;
 
-/// The exponent of infinities and of what is no number.
+/// The exponent of infinities and NaNs.
 const EXPONENT_MAX: u16 = SIGN - 1;
 
-/// The exponent of what is 1 or more and less than 2.
+/// The exponent of numbers that are at least 1 and less than 2.
 const EXPONENT_OF_ONE: u16 = 16_383;
 
 const INTEGER_BIT: u64 = 1 << 63;
 
-/// Loads the two operands onto the empty stack, works on them, and takes the result off it, so that
-/// it is empty again.
+/// Loads the two operands onto the empty stack, runs the instruction, and pops the result, so that
+/// the stack is empty again.
 macro_rules! on_the_stack {
     ($instruction:literal, $left:expr, $right:expr) => {{
         let mut result = [0; VALUE_BYTES];
-        // SAFETY: 10 bytes are read from each operand and 10 are written to the result, which is as
-        // much as they have. All registers of the stack are said to be changed, so the stack is
-        // empty before, and so it is after two loads, an instruction that takes one off, and a
-        // store that takes the other. Nothing else is touched.
+        // SAFETY: the code reads 10 bytes from each operand and writes 10 to the result, which is
+        // their size. It declares that it changes all registers of the stack, so the stack is empty
+        // before. It is empty again after two loads, an instruction that pops one value, and a
+        // store that pops the other. The code touches nothing else.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -79,10 +79,10 @@ impl PartialEq for LongDouble {
 impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &LongDouble) -> Option<Ordering> {
         let (is_unordered, is_greater, is_less): (u8, u8, u8);
-        // SAFETY: 10 bytes are read from each operand, which is what they have. All registers of
-        // the stack are said to be changed, so the stack is empty before, and so it is after two
-        // loads, a comparison that takes one off, and a store to the register that it takes off.
-        // Nothing is written.
+        // SAFETY: the code reads 10 bytes from each operand, which is their size. It declares that
+        // it changes all registers of the stack, so the stack is empty before. It is empty again
+        // after two loads, a comparison that pops one value, and a store to the register that it
+        // pops. The code writes no memory.
         unsafe {
             asm!(
                 "fld tbyte ptr [{right}]",

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What an operation makes of an element, or `None` if it leaves it alone.
+/// Returns the element after an operation, or `None` if the operation does not store it.
 fn combined_element(
     op: AtomicOp,
     datatype: Datatype,
@@ -48,7 +48,7 @@ fn datatype_and_op_combine_exactly_if_an_atomic_kind_offers_them() {
     }
 }
 
-/// The lines of the table are those of the manual page, for each kind of number.
+/// The counts are those of the manual page's table, for each kind of number.
 #[test]
 fn supported_atomics_match_the_manual_page() {
     let count = |kind: AtomicKind, datatype| {
@@ -68,7 +68,7 @@ fn supported_atomics_match_the_manual_page() {
     assert_eq!(AtomicKind::Base.count_max(AtomicOp::Sum, Datatype::Int128), Some(ATOMIC_MAX_BYTES / 16));
 }
 
-/// An integer of so many bytes.
+/// Decodes a little-endian integer.
 fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     let mut whole = [0; 16];
     let (low, high) = whole.split_at_mut(bytes.len());
@@ -78,8 +78,8 @@ fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     i128::from_le_bytes(whole)
 }
 
-/// What the manual page says of integers. Those of 128 bits without a sign are compared apart,
-/// since nothing here is wider.
+/// Returns the new element by the manual page, for integers. Unsigned ones are compared as `u128`,
+/// since `i128` does not hold all of 128 bits.
 fn expected_integer(
     op: AtomicOp,
     datatype: Datatype,
@@ -117,8 +117,8 @@ fn expected_integer(
     after.map(|after| after.to_le_bytes()[..element.len()].to_vec())
 }
 
-/// What the manual page says of real numbers, each of which is exactly one of double precision.
-/// `round` makes one of the datatype of it.
+/// Returns the new element by the manual page, for real numbers. A double holds each of them
+/// exactly, and `round` rounds to the datatype.
 fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
     let truth = |is_so: bool| Some(f64::from(u8::from(is_so)));
     match op {
@@ -142,7 +142,7 @@ fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Op
     }
 }
 
-/// Three elements, often some of them alike, or special.
+/// Generates three elements, often equal or special ones.
 fn any_three_elements<T: Clone + std::fmt::Debug + 'static>(
     any: impl Strategy<Value = T> + Clone + 'static,
     special: Vec<T>,
@@ -227,7 +227,7 @@ proptest! {
     fn complex_operations_match_pairs_of_reals(
         values in any_three_elements((-1000_i32..1000, -1000_i32..1000), vec![(0, 0), (0, 1), (1, 0)]),
     ) {
-        // So small that no part is rounded.
+        // The numbers are so small that no part is rounded.
         let [(a, b), (c, d), _] = values;
         let [e, o, x] = values;
         let truth = |is_so: bool| Some((i32::from(is_so), 0));
@@ -249,7 +249,7 @@ proptest! {
             let doubles = |(real, imaginary): (i32, i32)| {
                 [f64::from(real).to_ne_bytes(), f64::from(imaginary).to_ne_bytes()].concat()
             };
-            // A part that is zero has one sign or the other.
+            // A zero part may have either sign.
             let without_sign_of_zero = |mut bytes: Vec<u8>, size_bytes: usize| {
                 for part in bytes.chunks_exact_mut(size_bytes / 2) {
                     let sign = if cfg!(target_endian = "big") { 0 } else { part.len() - 1 };
@@ -287,8 +287,8 @@ fn nan_is_stored_bit_by_bit() {
     );
 }
 
-/// What a C compiler makes of complex numbers with parts that are infinite or no numbers. A NaN is
-/// written so whatever its sign.
+/// The products of a C compiler, for complex numbers with infinite or NaN parts. `NAN` stands for
+/// a NaN of either sign.
 #[test]
 fn product_of_infinite_complex_number_is_infinite() {
     const INF: f64 = f64::INFINITY;
@@ -328,12 +328,12 @@ mod long_doubles {
     /// Sign and exponent, and significand.
     type Parts = (u16, u64);
 
-    /// An extended number in memory that has something else beside it.
+    /// Encodes an extended number, with dirty padding.
     fn encode_with_dirty_padding((sign_and_exponent, significand): Parts) -> Vec<u8> {
         [&significand.to_le_bytes()[..], &sign_and_exponent.to_le_bytes(), &[0xaa; 6]].concat()
     }
 
-    /// An integer as an extended number, which any of 64 bits is exactly.
+    /// Converts an integer to an extended number. This is exact up to 64 bits.
     fn extended_from_integer(integer: i128) -> Parts {
         let sign = if integer < 0 { 1 << 15 } else { 0 };
         let significand = integer.unsigned_abs();
@@ -356,8 +356,8 @@ mod long_doubles {
         )
     }
 
-    /// Sums and products as a C compiler makes them: rounded to 64 bits of significand, subnormal,
-    /// and infinite.
+    /// The sums and products of a C compiler: rounded to 64 bits of significand, subnormal, and
+    /// infinite.
     #[test]
     fn sums_and_products_match_c() {
         let cases: [[Parts; 4]; 17] = [

@@ -1,4 +1,4 @@
-//! What a receive scatters to.
+//! The destination of a receive.
 
 use std::io::IoSliceMut;
 use std::{fmt, mem, ptr};
@@ -11,7 +11,7 @@ use crate::error::{BadMemory, Misuse};
 use crate::rejected::Rejected;
 use crate::transport::Space;
 
-/// Where a receive operation scatters a message to.
+/// The memory that a receive scatters its message to.
 pub struct Destination {
     memory: DestinationMemory,
     len_bytes: usize,
@@ -20,11 +20,11 @@ pub struct Destination {
 enum DestinationMemory {
     Owned(BytesMut),
     OwnedVector(Vec<BytesMut>),
-    /// All the room of a buffer that comes back as long.
+    /// The whole room of a reusable buffer.
     Reusable(BytesMut),
     Raw(SegmentMut),
     RawVector(Box<[SegmentMut]>),
-    /// A piece of the one segment that a multi-receive buffer is.
+    /// A piece of a multi-receive buffer, which is one segment.
     RawPiece(SegmentMut),
 }
 
@@ -34,7 +34,7 @@ impl Destination {
         Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
     }
 
-    /// Receives into all the room of a buffer, which comes back as long.
+    /// Receives into the whole room of a buffer, which comes back with the same room.
     pub fn reusable(buffer: ReusableBuffer) -> Destination {
         let room = buffer.into_room();
         Destination { len_bytes: room.len(), memory: DestinationMemory::Reusable(room) }
@@ -69,13 +69,13 @@ impl Destination {
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }
-        // SAFETY: what is asked of the caller is the same.
+        // SAFETY: the caller has promised the same.
         unsafe { Destination::raw_allowing_null(segments) }
     }
 
     /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with
-    /// a length is room for nothing: applications that expect messages of no bytes name no memory
-    /// and some length.
+    /// a length counts as no room: applications that expect empty messages pass a null address with
+    /// some length.
     ///
     /// # Errors
     ///
@@ -97,12 +97,12 @@ impl Destination {
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })
     }
 
-    /// The same memory for messages that come one after another, which has to be in one piece.
+    /// Returns the same memory for use as a multi-receive buffer, which must be one segment.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none, and for a buffer
-    /// that is to come back in one piece.
+    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Memory`] for none, and for
+    /// a reusable buffer.
     pub(crate) fn into_contiguous(mut self) -> Result<Destination, Rejected<Destination>> {
         let count = match &mut self.memory {
             DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
@@ -125,8 +125,8 @@ impl Destination {
         Err(Rejected { error: misuse.into(), returned: self })
     }
 
-    /// How many bytes are before the first address that is a multiple of `align_bytes`. Only for
-    /// memory in one piece.
+    /// Returns how many bytes precede the first address that is a multiple of `align_bytes`. Only
+    /// for memory in one piece.
     pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
         let address = match &self.memory {
             DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
@@ -138,9 +138,8 @@ impl Destination {
         address.wrapping_neg() % align_bytes
     }
 
-    /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them
-    /// stays. Memory that is not in one piece, or shorter than that, stays as it is and gives
-    /// nothing.
+    /// Skips `skip_bytes`, which are lost, and splits off the next `len_bytes`. The rest stays. If
+    /// the memory is shorter, or not in one piece, it stays as it is, and the result is empty.
     pub(crate) fn skip_and_split_to(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
         let end_bytes = skip_bytes.saturating_add(len_bytes);
         if end_bytes > self.len_bytes {
@@ -152,7 +151,7 @@ impl Destination {
                 DestinationMemory::Owned(buffer.split_to(len_bytes))
             }
             DestinationMemory::Raw(rest) | DestinationMemory::RawPiece(rest) => {
-                // Both are within the segment, since its length says so.
+                // Both addresses are within the segment: its length was checked above.
                 let piece = SegmentMut { address: rest.address.wrapping_add(skip_bytes), len_bytes };
                 rest.address = rest.address.wrapping_add(end_bytes);
                 rest.len_bytes -= end_bytes;
@@ -168,7 +167,7 @@ impl Destination {
         Destination { len_bytes, memory }
     }
 
-    /// Takes the application's memory out that no message has used.
+    /// Returns the application's memory that no message has used.
     pub(crate) fn into_unused(self) -> Buffer {
         match self.memory {
             DestinationMemory::Owned(buffer) => Buffer::Unused(buffer),
@@ -176,7 +175,7 @@ impl Destination {
         }
     }
 
-    /// Room for nothing.
+    /// Creates a destination without room.
     #[inline]
     pub(crate) fn empty() -> Destination {
         Destination {
@@ -185,13 +184,13 @@ impl Destination {
         }
     }
 
-    /// How many bytes fit.
+    /// Returns how many bytes fit.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Copies `bytes` to `offset_bytes`; what does not fit is dropped. Returns how many bytes were copied.
+    /// Copies `bytes` to `offset_bytes`, and drops what does not fit. Returns the copied length.
     #[inline]
     pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
         if let Some(whole) = self.contiguous_mut() {
@@ -209,7 +208,7 @@ impl Destination {
         copied
     }
 
-    /// The memory from `offset_bytes` on, at most `limit_bytes` of it.
+    /// Returns the memory from `offset_bytes` on, at most `limit_bytes` of it.
     pub fn slices_mut(&mut self, offset_bytes: usize, limit_bytes: usize) -> Space<'_> {
         let mut skip = offset_bytes;
         let mut left = limit_bytes;
@@ -235,7 +234,7 @@ impl Destination {
         space
     }
 
-    /// All of the memory, if it lies in one piece.
+    /// Returns all of the memory, if it is in one piece.
     #[inline]
     pub(crate) fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
@@ -247,12 +246,12 @@ impl Destination {
         }
     }
 
-    /// The application's memory as it is, to be handed back unused.
+    /// Returns the application's memory, to hand it back unused.
     pub fn into_buffer(mut self) -> Buffer {
         self.take_buffer(self.len_bytes)
     }
 
-    /// Takes the application's memory out, to be handed back.
+    /// Takes out the application's memory, cut to `received_bytes`, to hand it back.
     #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
         if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
@@ -283,7 +282,7 @@ impl Destination {
     }
 }
 
-/// Room for nothing.
+/// A destination without room.
 impl Default for Destination {
     #[inline]
     fn default() -> Destination {
@@ -338,7 +337,7 @@ mod tests {
         }
     }
 
-    /// How pieces are cut off: what is skipped, and how long each is.
+    /// Generates cuts: how many bytes to skip, and how many to split off.
     fn any_cuts() -> impl Strategy<Value = Vec<(usize, usize)>> {
         prop::collection::vec((0usize..9, 0usize..20), 0..12)
     }
@@ -386,10 +385,10 @@ mod tests {
         let mut byte = [0_u8];
         let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };
         for (segments, len_bytes) in [(&[nowhere][..], 0), (&[nowhere, somewhere, nowhere][..], 1)] {
-            // SAFETY: the one byte that there is outlives the room.
+            // SAFETY: the only byte outlives the destination.
             let mut room = unsafe { Destination::raw_allowing_null(segments) }.unwrap();
             assert_eq!((room.len_bytes(), room.copy_in(0, b"ab")), (len_bytes, len_bytes));
-            // SAFETY: nothing is made of what is refused.
+            // SAFETY: `raw` refuses the segments, so nothing uses them.
             assert!(unsafe { Destination::raw(segments) }.is_err());
         }
         assert_eq!(byte, *b"a");

@@ -1,22 +1,23 @@
-//! Memory for receives that is used again and again.
+//! Buffers that receive one message after another.
 
 use std::fmt;
 use std::ops::Deref;
 
 use bytes::BytesMut;
 
-/// Memory for one receive after another, which is initialised once.
+/// A buffer for one receive after another, which is initialised once.
 ///
-/// A [`BytesMut`] comes back cut to the message. To post it again at its full length, an application has to
-/// `resize` it, which writes to all that the message has not filled: for a message of 64 bytes, to nearly all
-/// of 1 MiB. This buffer keeps its length. It comes back in [`Buffer::Reusable`](super::Buffer::Reusable),
-/// shows the message alone, and is posted again as it is.
+/// A [`BytesMut`] comes back cut to the message. To post it again at its full length, an
+/// application must `resize` it, which writes to all bytes that the message has not filled: after a
+/// message of 64 bytes, to nearly all of 1 MiB. This buffer keeps its length. It comes back in
+/// [`Buffer::Reusable`](super::Buffer::Reusable), dereferences to the message alone, and can be
+/// posted again as it is.
 ///
-/// All of the memory is initialised, because a transport gets it as a slice. The system zeroes large memory
-/// of [`zeroed`](Self::zeroed) when it is first touched. Behind the message is what earlier messages have
-/// left there, which is never shown.
+/// All of the memory is initialised, because a transport gets it as a slice. In a large
+/// [`zeroed`](Self::zeroed) buffer, the system zeroes memory when it is first touched. The memory
+/// behind the message holds remains of earlier messages, which are never visible.
 ///
-/// It takes its room and 32 bytes.
+/// It takes 32 bytes beside its room.
 ///
 /// ```
 /// use bytes::BytesMut;
@@ -29,44 +30,44 @@ use bytes::BytesMut;
 /// let buffer = ReusableBuffer::from(BytesMut::from("what is overwritten"));
 /// assert_eq!((buffer.room_bytes(), buffer.len()), (19, 0));
 /// ```
-// The message. All of the capacity behind it is initialised. There is nothing else, so that a receive and its
-// completion get no longer.
+// The message. All of the capacity behind it is initialised. A second field would make receives and
+// completions larger.
 #[derive(Default)]
 pub struct ReusableBuffer(BytesMut);
 
 impl ReusableBuffer {
-    /// Room for messages of up to this length.
+    /// Creates room for messages of up to this length.
     pub fn zeroed(room_bytes: usize) -> ReusableBuffer {
         BytesMut::zeroed(room_bytes).into()
     }
 
-    /// The length of the longest message that fits.
+    /// Returns the length of the longest message that fits.
     #[inline]
     pub fn room_bytes(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Forgets the message. A buffer that is posted forgets it, too.
+    /// Forgets the message. Posting the buffer does so, too.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// The message, in the same memory. What is behind it remains as capacity.
+    /// Returns the message, in the same memory. The rest of the room remains as capacity.
     pub fn into_message(self) -> BytesMut {
         self.0
     }
 
-    /// All of the room, to be written to.
+    /// Returns all of the room, for writing.
     #[inline]
     pub(super) fn into_room(mut self) -> BytesMut {
         let room_bytes = self.0.capacity();
-        // SAFETY: all of the capacity is initialised. It was when the buffer was made of a `BytesMut` with no
-        // more capacity than length, and since then the length alone has changed.
+        // SAFETY: all of the capacity is initialised. The buffer was made of a `BytesMut` with no
+        // more capacity than length, and only the length has changed since.
         unsafe { self.0.set_len(room_bytes) };
         self.0
     }
 
-    /// The buffer whose [room](Self::into_room) this is, with so many bytes as the message.
+    /// Returns the buffer with this [room](Self::into_room) and a message of this length.
     #[inline]
     pub(super) fn from_room(mut room: BytesMut, message_bytes: usize) -> ReusableBuffer {
         debug_assert_eq!(room.len(), room.capacity());
@@ -75,7 +76,7 @@ impl ReusableBuffer {
     }
 }
 
-/// Its bytes are the room, and there is no message yet. Capacity behind them is given up.
+/// Makes the bytes the room, without a message. Capacity behind them is given up.
 impl From<BytesMut> for ReusableBuffer {
     fn from(mut bytes: BytesMut) -> ReusableBuffer {
         if bytes.capacity() > bytes.len() {
@@ -95,7 +96,7 @@ impl Deref for ReusableBuffer {
     }
 }
 
-/// Room of the same length, with the same message.
+/// Copies the message into room of the same length.
 impl Clone for ReusableBuffer {
     fn clone(&self) -> ReusableBuffer {
         let mut room = ReusableBuffer::zeroed(self.room_bytes()).into_room();
@@ -104,7 +105,7 @@ impl Clone for ReusableBuffer {
     }
 }
 
-/// Room of the same length with the same message: what is behind that is not looked at.
+/// Compares the length of the room and the message, not the bytes behind it.
 impl PartialEq for ReusableBuffer {
     fn eq(&self, other: &ReusableBuffer) -> bool {
         self.room_bytes() == other.room_bytes() && self[..] == other[..]
@@ -126,7 +127,7 @@ impl fmt::Debug for ReusableBuffer {
 mod tests {
     use super::*;
 
-    /// Buffers of the same room, made of memory of every kind that a `BytesMut` can have.
+    /// Makes buffers with the same room, of each kind of memory that a `BytesMut` can have.
     fn make_buffers_of_every_kind() -> Vec<ReusableBuffer> {
         let spacious = |len_bytes| {
             let mut bytes = BytesMut::with_capacity(100);

@@ -23,17 +23,16 @@ pub struct SegmentMut {
     pub len_bytes: usize,
 }
 
-// SAFETY: a segment is an address and a length; nothing is read through it except by `Source` and
-// `Destination`, whose constructors make the caller promise that the memory may be used from
-// whichever thread drives the endpoint.
+// SAFETY: a segment is an address and a length. Only `Source` and `Destination` use its memory, and
+// their constructors require that any thread that drives the endpoint may do so.
 unsafe impl Send for Segment {}
 // SAFETY: as for `Segment`.
 unsafe impl Send for SegmentMut {}
-// SAFETY: as for `Segment`; through a shared one nothing is read or written at all.
+// SAFETY: as for `Segment`; nothing reads or writes through a shared one.
 unsafe impl Sync for SegmentMut {}
 
 impl Segment {
-    /// What it holds. Only for a segment that a [`Source`](super::Source) was made of.
+    /// Returns the memory. Only for a segment of a [`Source`](super::Source).
     #[inline]
     pub(super) fn as_slice(&self) -> &[u8] {
         if self.len_bytes == 0 {
@@ -48,30 +47,30 @@ impl Segment {
 }
 
 impl SegmentMut {
-    /// The segment, without its length if there is no memory.
+    /// Returns the segment, with length 0 if its address is null.
     #[inline]
     pub(super) fn null_as_empty(self) -> SegmentMut {
         SegmentMut { len_bytes: if self.address.is_null() { 0 } else { self.len_bytes }, ..self }
     }
 
-    /// The memory itself. Only for a segment that a [`Destination`](super::Destination) was made of.
+    /// Returns the memory. Only for a segment of a [`Destination`](super::Destination).
     #[inline]
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
         if self.len_bytes == 0 {
             return &mut [];
         }
         // SAFETY: only `Destination` calls this, for segments that came through
-        // `Destination::raw_allowing_null`. That leaves null no length, and its caller promised initialised
-        // memory that nothing else uses until the operation has ended. The engine drops the
-        // `Destination` when it ends the operation, and the slice borrows it mutably, so there is
-        // never more than one. A piece that `Destination::skip_and_split_to` makes is taken out of the
-        // segment that it is of, so both are within what was promised and share no byte; the engine
-        // ends the operation of a multi-receive buffer after those of its pieces.
+        // `Destination::raw_allowing_null`. That sets the length of null to 0, and its caller
+        // promised initialised memory that nothing else uses until the operation has ended. The
+        // engine drops the `Destination` when it ends the operation, and the slice borrows it
+        // mutably, so there is never more than one slice. `Destination::skip_and_split_to` takes
+        // each piece out of its segment, so both lie within the promised memory and share no byte;
+        // the engine ends the operation of a multi-receive buffer after those of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
     }
 }
 
-/// A piece that is not there.
+/// The error of a null address with a length.
 pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Memory(BadMemory::NullWithLength);
 
 /// # Errors
@@ -81,13 +80,13 @@ pub(super) fn check_count(count: usize) -> Result<(), Misuse> {
     if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
 }
 
-/// How long as many pieces as an operation may have are together.
+/// Returns the total length of the segments of one operation, after a check of their number.
 pub(super) fn check_count_and_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
     check_count(lengths.len())?;
     sum_lengths(lengths)
 }
 
-/// How long pieces are together.
+/// Returns the total length of segments.
 pub(super) fn sum_lengths(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
     lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Memory(BadMemory::LengthOverflow))
 }

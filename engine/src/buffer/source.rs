@@ -1,4 +1,4 @@
-//! What a send gathers from.
+//! The source of a send.
 
 use std::io::IoSlice;
 use std::{fmt, mem, ptr};
@@ -12,7 +12,7 @@ use crate::error::Misuse;
 use crate::limits::IOV_LIMIT;
 use crate::rejected::Rejected;
 
-/// What a send operation gathers its message from.
+/// The memory that a send gathers its message from.
 pub struct Source {
     memory: SourceMemory,
     len_bytes: usize,
@@ -21,12 +21,12 @@ pub struct Source {
 enum SourceMemory {
     Owned(Bytes),
     OwnedVector(Vec<Bytes>),
-    /// Most operations have one segment, and it need not be looked for elsewhere.
+    /// One segment, as most operations have. It needs no allocation.
     Raw(Segment),
     RawVector(Box<[Segment]>),
-    /// What raw memory held when it was injected.
+    /// A copy of raw memory that was injected. Empty for raw memory that was released.
     Copied(Box<[u8]>),
-    /// The operands of an atomic operation, and what follows them.
+    /// The operands of an atomic operation, and its compare operands.
     Pair(Box<(Source, Source)>),
 }
 
@@ -77,14 +77,14 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
-    /// Gathers from one source after the other. [`into_buffer`](Self::into_buffer) hands nothing of
-    /// it back; it is to be [parted](Self::into_pair) before.
+    /// Gathers from one source, then from the other. [`into_buffer`](Self::into_buffer) hands
+    /// neither back; [`into_pair`](Self::into_pair) must split them before.
     pub(crate) fn pair(first: Source, second: Source) -> Source {
         let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
         Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
     }
 
-    /// The two sources that it was made of, or itself and nothing.
+    /// Returns the two sources of a pair, or the source itself and `None`.
     pub(crate) fn into_pair(self) -> (Source, Option<Source>) {
         match self.memory {
             SourceMemory::Pair(pair) => (pair.0, Some(pair.1)),
@@ -92,13 +92,13 @@ impl Source {
         }
     }
 
-    /// The length of the message.
+    /// Returns the length of the message.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// The message's bytes from `offset_bytes` on.
+    /// Returns the message's bytes from `offset_bytes` on.
     pub fn slices(&self, offset_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let mut skip = offset_bytes;
         let mut slices = SmallVec::new();
@@ -124,7 +124,7 @@ impl Source {
         slices
     }
 
-    /// The whole message, if it lies in one piece.
+    /// Returns the whole message, if it is in one piece.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.memory {
@@ -141,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Stops depending on the caller's memory: copies what it holds, unless the memory is owned.
+    /// Stops depending on the caller's memory: copies its contents, unless it is owned.
     pub fn detach(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);
@@ -155,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Forgets the caller's memory, which will not be read again. Owned memory stays, to be handed back.
+    /// Forgets the caller's memory, which nothing reads again. Owned memory stays, to hand it back.
     #[inline]
     pub(crate) fn release(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
@@ -166,7 +166,7 @@ impl Source {
         }
     }
 
-    /// Takes the application's memory out, to be handed back. What is left gathers nothing if that was owned.
+    /// Takes out the application's memory, to hand it back. An owned source is then empty.
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {
@@ -175,7 +175,7 @@ impl Source {
         mem::take(self).into_buffer()
     }
 
-    /// The application's memory, to be handed back.
+    /// Returns the application's memory, to hand it back.
     #[inline]
     pub fn into_buffer(self) -> Buffer {
         match self.memory {
@@ -189,7 +189,7 @@ impl Source {
     }
 }
 
-/// A source of nothing.
+/// An empty source.
 impl Default for Source {
     #[inline]
     fn default() -> Source {

@@ -8,22 +8,22 @@
 //!  An attempt that fails is Over.
 //! ```
 //!
-//! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint
-//! on another one, which then is the connection. So the accepting endpoint needs no more of the
-//! requester than its address, its instance, and the number that only the two of them and the
-//! passive endpoint know. The requester waits as long as the first of the two links may bring an
-//! answer, and a while longer for the other: the passive endpoint keeps the first until the
-//! requester has confirmed that it has one, or the accepting endpoint has given up.
+//! The requester asks on a link to the passive endpoint. The accepting endpoint answers on another
+//! link, which becomes the connection. So it needs only the requester's address, its instance, and
+//! the number that only these two and the passive endpoint know. The requester waits while the
+//! first link may bring an answer, and then a while longer for the second. The passive endpoint
+//! keeps the first link until the requester has confirmed the connection, or the accepting endpoint
+//! has given up.
 //!
-//! The acceptor is connected when it has sent that it is, which it does when it has made sure that
-//! the requester is there. So it knows before the requester can have done anything in consequence,
-//! such as to ask for another connection.
+//! The acceptor is connected when it has sent its `Accept`, after it has made sure that the
+//! requester is there. So it knows of the connection before the requester can act on it, for
+//! example by asking for another one.
 //!
-//! A side that shuts down sends a shutdown behind everything that it sent before, and ends its
-//! operations. The peer ends the link when it has read that, which confirms the shutdown. A frame
-//! that the link has taken in part is completed from a copy. Only the rest of a long payload, and
-//! what the peer may still fetch, is not copied: then the link ends there, and unsent answers to
-//! the peer's operations are lost.
+//! A side that shuts down sends a shutdown after all its earlier frames, and ends its operations.
+//! The peer ends the link when it has read the shutdown, which confirms it. A frame that the link
+//! has taken in part is completed from a copy. Only the rest of a long payload, and payload that
+//! the peer may still fetch, are not copied: then the link ends there, and unsent answers to the
+//! peer's operations are lost.
 
 use std::mem;
 
@@ -42,7 +42,7 @@ use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
-/// What an endpoint keeps of its connection.
+/// The connection of an endpoint with the role [`EndpointRole::Connected`].
 #[derive(Debug, Default)]
 pub(super) struct Connected {
     stage: ConnectStage,
@@ -50,49 +50,49 @@ pub(super) struct Connected {
 
 #[derive(Debug, Default)]
 enum ConnectStage {
-    /// No endpoint was asked, or answered.
+    /// The endpoint has neither asked nor accepted.
     #[default]
     Fresh,
-    /// The passive endpoint at the end of this link was asked.
+    /// The endpoint has asked the passive endpoint at the end of this link.
     Asked {
-        /// Until it ends.
+        /// `None` once the link has ended.
         link: Option<LinkId>,
         number: u64,
-        /// Why it does not answer any more, if the link has ended. Another endpoint may still, for a while.
+        /// The error of the passive endpoint's link, if it has ended. An acceptor may still answer.
         lost: Option<ConnectionError>,
-        /// How long that other endpoint may take.
+        /// The time limit for the acceptor's answer, once that link has ended.
         patience: Timeout,
     },
-    /// A request is to be accepted over this link.
+    /// The endpoint accepts a request over this link, which is not up yet or still sends.
     Accepting { link: LinkId, requester: Requester, data: Box<[u8]> },
     /// Connected.
     Up {
         link: LinkId,
         peer: PeerId,
         number: u64,
-        /// Whether the requester is known to know.
+        /// Whether the requester is known to be connected.
         is_confirmed: bool,
     },
     /// The connection has ended, and its shutdown event was not reported yet.
     Lost,
-    /// This side has shut down, and the peer is to end the link.
+    /// This side has shut down, and waits for the peer to end the link.
     Leaving { link: LinkId },
-    /// There will be no connection, or no more.
+    /// The attempt to connect has failed, or the connection has ended.
     Over,
 }
 
 impl Connected {
-    /// Whether another endpoint may be about to accept, over a link of its own.
+    /// Whether an acceptor may still answer, over a link of its own.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, ConnectStage::Asked { .. })
     }
 
-    /// Whether this link is left to the peer to be ended.
+    /// Whether this side has shut down on this link, and leaves it to the peer to end it.
     pub(super) fn is_leaving(&self, id: LinkId) -> bool {
         matches!(self.stage, ConnectStage::Leaving { link } if link == id)
     }
 
-    /// Whether the connection has just ended with this link.
+    /// Ends the connection if this link is it. Returns whether it was.
     pub(super) fn end_if_link(&mut self, id: LinkId) -> bool {
         let is_it = matches!(self.stage, ConnectStage::Up { link, .. } if link == id);
         if is_it {
@@ -103,11 +103,11 @@ impl Connected {
 }
 
 impl Connection {
-    /// Asks the passive endpoint at the end of the link that `open` opens. `number` is drawn at random.
+    /// Asks the passive endpoint at the end of the link that `open` opens. `number` must be random.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it has asked or accepted before, or is for no connection;
+    /// [`Misuse::State`] if the endpoint has asked or accepted before, or is not for connections;
     /// [`Misuse::Invalid`] for too much data.
     pub(crate) fn connect(
         &mut self,
@@ -143,7 +143,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The connection that this side may shut down; `None` if it has ended already.
+    /// Returns the connection that this side may shut down; `None` if it has ended already.
     ///
     /// # Errors
     ///
@@ -159,9 +159,9 @@ impl Connection {
         }
     }
 
-    /// This side has shut down a connection that had carried messages, to an instance at an
-    /// address, and ended its operations. The shutdown is sent behind the `rest` of a frame which
-    /// the link had taken in part, and the answers to the peer's operations.
+    /// Sends the shutdown of a connection with this instance at this address, after its operations
+    /// have ended. The shutdown follows the `rest` of a frame that the link had taken in part, and
+    /// the answers to the peer's operations.
     pub(crate) fn send_shutdown(
         &mut self,
         of: Established,
@@ -181,7 +181,7 @@ impl Connection {
         self.set_stage(ConnectStage::Leaving { link });
     }
 
-    /// The peer that everything is sent to, for an endpoint that is for connections; `None` for others.
+    /// Returns the only peer of an endpoint for connections; `None` for an RDM endpoint.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Connection {
         matches!(connected.stage, ConnectStage::Asked { lost: Some(_), .. })
     }
 
-    /// Until when another endpoint may answer an attempt to connect.
+    /// Returns the time until which an acceptor may answer an attempt to connect.
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match &self.role {
             RoleState::Connected(connected)
@@ -229,8 +229,8 @@ impl Connection {
         }
     }
 
-    /// A link is up. If it leads to the requester's address, the instance must be the requester's
-    /// too.
+    /// Sends the `Accept` on its link, which is up now. Ends the link if the endpoint there is not
+    /// the requester's instance.
     pub(super) fn check_requester_and_accept(
         &mut self,
         id: LinkId,
@@ -249,7 +249,7 @@ impl Connection {
         self.handshakes.send_step(id, HandshakeStep::Accept, number, &data);
     }
 
-    /// The requester will hear on this link that its request is accepted.
+    /// Establishes the connection on the link that has taken the `Accept`.
     pub(super) fn accept_sent(&mut self, id: LinkId, effects: &mut impl ConnectionEffects) {
         if let RoleState::Connected(connected) = &self.role
             && let ConnectStage::Accepting { link, requester, .. } = connected.stage
@@ -260,7 +260,7 @@ impl Connection {
         }
     }
 
-    /// A step of a connection has arrived on a link that carries no messages.
+    /// Handles a handshake step on a handshake link.
     pub(super) fn handshake_at_connected(
         &mut self,
         id: LinkId,
@@ -297,11 +297,11 @@ impl Connection {
         }
     }
 
-    /// The requester says that it knows of the connection, which it does once.
+    /// Records that the requester has confirmed the connection, which it does once.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if it was not to say so.
+    /// A [`ProtocolViolation`] if no confirmation was due.
     pub(super) fn confirm_received(
         &mut self,
         id: LinkId,
@@ -319,7 +319,7 @@ impl Connection {
         Err(ProtocolViolation("confirms what it was not asked"))
     }
 
-    /// A link is the connection from now on, and carries messages.
+    /// Makes a link the connection, which carries messages from now on.
     fn establish(
         &mut self,
         link: LinkId,
@@ -333,7 +333,7 @@ impl Connection {
         self.set_stage(ConnectStage::Up { link, peer, number, is_confirmed });
     }
 
-    /// A link that was not the connection has ended.
+    /// Records that a link has ended that was not the connection.
     pub(super) fn attempt_link_ended(
         &mut self,
         id: LinkId,
@@ -375,7 +375,7 @@ impl Connection {
         }
     }
 
-    /// There will be no connection.
+    /// Ends the attempt to connect.
     fn fail_attempt(&mut self, error: ConnectionError, effects: &mut impl ConnectionEffects) {
         self.set_stage(ConnectStage::Over);
         self.handshakes.close_all_when_sent();
@@ -395,7 +395,7 @@ impl Connection {
     }
 }
 
-/// Why a passive endpoint did not answer, from the error that ended its link.
+/// Returns why a passive endpoint did not answer, from the error that ended its link.
 fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     match error {
         // A passive endpoint that was closed sends its requesters nothing.
@@ -405,10 +405,10 @@ fn unanswered_error(was_up: bool, error: &LinkError) -> ConnectionError {
     }
 }
 
-/// Why the requester is not reached of a request that is to be accepted.
+/// Returns why an acceptor did not reach the requester, from the error that ended its link.
 fn unreached_error(error: &LinkError) -> ConnectionError {
     match error {
-        // No endpoint is there, or another.
+        // No endpoint is at the address, or another one.
         LinkError::Closed
         | LinkError::Protocol(_)
         | LinkError::System(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectionError::RequesterGone,

@@ -1,4 +1,4 @@
-//! What a connection asks for.
+//! The effects of a connection.
 
 use crate::address::Address;
 use crate::connection::ConnectionReport;
@@ -7,27 +7,27 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What a connection has done beside its own state: its caller carries it out.
+/// The effects of a connection outside its own state, which its caller carries out.
 ///
-/// None of it comes back to the connection before the call that caused it has returned.
+/// No effect calls the connection before the call that caused the effect has returned.
 pub(crate) trait ConnectionEffects {
     /// Reports an event to the application. There is always room for it.
     fn report(&mut self, event: ConnectionReport);
 
-    /// Has a link carry messages from now on, to this instance at this address. Returns what the
-    /// endpoint there is called.
+    /// Makes a link carry messages from now on, to this instance at this address. Returns the peer
+    /// at the address.
     fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId;
 
-    /// Sends the peer of a link that carries messages a header.
+    /// Queues a header for the peer of a link that carries messages.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Ends a link that carries no messages.
     fn abort_handshake_link(&mut self, link: LinkId, reason: &'static str);
 
-    /// Ends all receives, since nothing will arrive.
+    /// Ends all receives, since no message will arrive.
     fn end_receives(&mut self, error: &OperationError);
 
-    /// Asks for the [time](super::Connection::advance_time), since a
+    /// Asks the caller to [advance the time](super::Connection::advance_time), since a
     /// [timeout](super::Connection::awaits_timeout) runs.
     fn arm_timeout(&mut self);
 }

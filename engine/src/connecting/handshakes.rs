@@ -1,4 +1,4 @@
-//! Links that make and end connections, and carry nothing else.
+//! Handshake links: they make and end connections, and carry no messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -7,30 +7,30 @@ use crate::address::Address;
 use crate::transport::{LinkId, Sent};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
-/// All such links.
+/// All handshake links.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     by_id: BTreeMap<LinkId, HandshakeLink>,
-    /// Those that have something to say, or are to be closed. Each is listed once.
+    /// Links that have frames to send, or must be closed. Each is listed once.
     pending: Vec<LinkId>,
 }
 
-/// One such link.
+/// One handshake link.
 #[derive(Debug, Default)]
 struct HandshakeLink {
     /// The peer's address and instance, once the link is up.
     peer: Option<(Address, u64)>,
-    /// What has arrived in part.
+    /// A handshake step that has arrived in part.
     incoming: Option<(Handshake, Vec<u8>)>,
     outgoing: VecDeque<Outgoing>,
-    /// It is closed when all of that was taken.
+    /// Whether to close the link once it has taken all outgoing frames.
     is_parting: bool,
 }
 
-/// A frame that is to be sent.
+/// A frame to send.
 #[derive(Debug)]
 struct Outgoing {
-    /// `None` for what is left of a frame that the link has begun to take.
+    /// `None` for the rest of a frame that the link has begun to take.
     header: Option<Header>,
     data: Box<[u8]>,
     /// How much of the data the link has taken, if it has begun to take the frame.
@@ -38,20 +38,20 @@ struct Outgoing {
 }
 
 impl Handshakes {
-    /// Whether a pass has something to do here.
+    /// Whether a pass has frames to send or links to close.
     #[inline(always)]
     pub(super) fn have_output(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether something is to be said on a link that is there. What waits for a link to be made is
-    /// not waited for.
+    /// Whether a link that is up has frames to send. Frames for links that are not up yet do not
+    /// count.
     pub(super) fn have_unsent(&self) -> bool {
         let links = self.pending.iter().filter_map(|id| self.by_id.get(id));
         links.into_iter().any(|link| link.peer.is_some() && !link.outgoing.is_empty())
     }
 
-    /// Whether a link is one of these.
+    /// Whether a link is a handshake link.
     pub(super) fn contains(&self, id: LinkId) -> bool {
         self.by_id.contains_key(&id)
     }
@@ -75,22 +75,22 @@ impl Handshakes {
         self.pending.retain(|other| *other != id);
     }
 
-    /// The peer's address and instance, if the link is up.
+    /// Returns the peer's address and instance, if the link is up.
     pub(super) fn peer(&self, id: LinkId) -> Option<(Address, u64)> {
         self.by_id.get(&id)?.peer
     }
 
-    /// Whether a link is up that may bring something.
+    /// Whether a link is up that may still bring a frame.
     pub(super) fn has_live_peer(&self) -> bool {
         self.by_id.values().any(|link| link.peer.is_some() && !link.is_parting)
     }
 
-    /// Whether everything that was to be said on a link was taken.
+    /// Whether a link has taken all its outgoing frames.
     pub(super) fn is_flushed(&self, id: LinkId) -> bool {
         self.by_id.get(&id).is_none_or(|link| link.outgoing.is_empty())
     }
 
-    /// A link is up.
+    /// Records that a link is up.
     pub(super) fn set_peer(&mut self, id: LinkId, peer: Address, instance: u64) {
         self.by_id.entry(id).or_default().peer = Some((peer, instance));
     }
@@ -121,27 +121,27 @@ impl Handshakes {
         self.mark_pending(id);
     }
 
-    /// Has a link closed when all has been said.
+    /// Closes a link once it has taken all its frames.
     pub(super) fn close_when_sent(&mut self, id: LinkId) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.is_parting = true;
         self.mark_pending(id);
     }
 
-    /// Has all links closed when all has been said.
+    /// Closes each link once it has taken all its frames.
     pub(super) fn close_all_when_sent(&mut self) {
         let ids: Vec<LinkId> = self.by_id.keys().copied().collect();
         ids.into_iter().for_each(|id| self.close_when_sent(id));
     }
 
-    /// A step of a connection begins to arrive.
+    /// Records that a handshake step begins to arrive.
     pub(super) fn begin_incoming(&mut self, id: LinkId, handshake: Handshake) {
         if let Some(link) = self.by_id.get_mut(&id) {
             link.incoming = Some((handshake, Vec::new()));
         }
     }
 
-    /// The next bytes of it. Returns it with its data if all of it is there.
+    /// Adds the next bytes of the step. Returns the step with its data when it is complete.
     pub(super) fn append_incoming(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
         let incoming = &mut self.by_id.get_mut(&id)?.incoming;
         let (handshake, data) = incoming.as_mut()?;
@@ -150,9 +150,9 @@ impl Handshakes {
         if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
     }
 
-    /// Says what there is to say by `send`, as
-    /// [`Connection::transmit`](super::Connection::transmit) has it. Returns the link that has
-    /// taken an `Accept`, if one has, and those that have served and are forgotten.
+    /// Sends the waiting frames by `send`, as for
+    /// [`Connection::transmit`](super::Connection::transmit). Returns the link that has taken an
+    /// `Accept`, if there is one, and the links that have served their purpose, which it forgets.
     pub(super) fn transmit(
         &mut self,
         send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
@@ -184,8 +184,8 @@ impl Handshakes {
 }
 
 impl HandshakeLink {
-    /// Says what there is to say. Returns whether that is all, and calls `taken` for each frame
-    /// that was taken whole.
+    /// Sends the waiting frames. Calls `taken` for each frame that the link has taken whole.
+    /// Returns whether the link has taken all frames.
     fn transmit(
         &mut self,
         id: LinkId,
@@ -193,7 +193,7 @@ impl HandshakeLink {
         mut taken: impl FnMut(&Header),
     ) -> bool {
         while let Some(Outgoing { header, data, taken_bytes }) = self.outgoing.front_mut() {
-            // What is left of a frame goes on where the link has stopped.
+            // The rest of a frame continues where the link has stopped.
             let unbegun = if taken_bytes.is_none() { header.as_ref() } else { None };
             let sent = send(id, unbegun, &data[taken_bytes.unwrap_or(0)..]);
             match sent {

@@ -8,20 +8,20 @@ use crate::error::{Error, Misuse, ObjectState};
 use crate::transport::LinkId;
 use crate::wire::{Handshake, HandshakeStep};
 
-/// What a passive endpoint keeps.
+/// The state of a passive endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Passive {
-    /// How many requests may wait for an answer, once it listens.
+    /// How many requests may wait for an answer; `None` if the endpoint does not listen.
     backlog_requests: Option<usize>,
     requests: BTreeMap<RequestId, PendingRequest>,
-    /// How many requests there have been.
+    /// The number of requests so far.
     count: u64,
 }
 
-/// A request that was not settled yet.
+/// A request that is not settled yet.
 #[derive(Debug)]
 struct PendingRequest {
-    /// The link that it came by, on which the requester waits.
+    /// The link of the request, on which the requester waits.
     link: LinkId,
     number: u64,
     /// Whether another endpoint is about to accept it.
@@ -29,8 +29,8 @@ struct PendingRequest {
 }
 
 impl Passive {
-    /// The requester at the other end of this link is gone. Returns the request, if no endpoint is
-    /// about to accept it.
+    /// Removes the request that came on this link, since the requester was lost. Returns it, unless
+    /// another endpoint is about to accept it.
     pub(super) fn take_lost_request(&mut self, link: LinkId) -> Option<RequestId> {
         let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
         let asked = self.requests.remove(&request)?;
@@ -44,8 +44,8 @@ impl Passive {
 }
 
 impl Connection {
-    /// Keeps up to so many requests waiting from now on, and rejects the others; with `None` it
-    /// rejects all.
+    /// Keeps up to this many requests waiting from now on, and rejects the others; `None` rejects
+    /// all.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Another endpoint is about to accept a request, which waits no longer.
+    /// Records that another endpoint is about to accept a request, which then waits no longer.
     pub(crate) fn begin_accepting(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(asked) = passive.requests.get_mut(&request) {
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// A request was accepted, or its acceptor has failed.
+    /// Closes the link of a request that was accepted, or whose acceptor has failed.
     pub(crate) fn settle_request(&mut self, request: RequestId) {
         let Ok(passive) = self.passive_mut() else { return };
         if let Some(PendingRequest { link, .. }) = passive.requests.remove(&request) {
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Something has arrived at a passive endpoint, which can only be a request, and one on each link.
+    /// Handles a step at a passive endpoint, which may only be a request, and one on each link.
     pub(super) fn handshake_at_passive(
         &mut self,
         id: LinkId,

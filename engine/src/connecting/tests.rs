@@ -14,7 +14,7 @@ const PEER: PeerId = PeerId(7);
 const INSTANCE: u64 = 70;
 const NUMBER: u64 = 700;
 
-/// Remembers what it was asked for.
+/// Records the effects that a connection asks for.
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     events: Vec<ConnectionReport>,
@@ -74,7 +74,7 @@ fn receive_handshake(
     connection.frame_arrived(link, &Header::Connection(make_handshake(of, data)), data, asked);
 }
 
-/// What a connection says, on links that take everything, and the links that have served.
+/// Returns the steps that a connection sends, on links that take everything, and the closed links.
 fn take_sent_handshakes(
     connection: &mut Connection,
     asked: &mut EffectsRecorder,

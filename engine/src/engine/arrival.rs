@@ -1,4 +1,4 @@
-//! The way up: from the frames that a transport reports to matched, placed and completed receives.
+//! Arrival: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -10,7 +10,7 @@ use crate::reassembly::Reassembly;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
 
-/// An engine that takes what a transport reports, and a sink for the completions that follow from it.
+/// An engine that takes a transport's reports, and a sink for the completions that follow.
 #[derive(Debug)]
 pub struct Arrivals<'a, S> {
     engine: &'a mut Engine,
@@ -18,13 +18,13 @@ pub struct Arrivals<'a, S> {
 }
 
 impl Engine {
-    /// The receiver for [`Transport::receive`](crate::transport::Transport::receive).
+    /// Returns the handler for [`Transport::receive`](crate::transport::Transport::receive).
     pub fn arrivals<'a, S: Sink>(&'a mut self, sink: &'a mut S) -> Arrivals<'a, S> {
         Arrivals { engine: self, sink }
     }
 
-    /// The receiver does not take a message: its peer has broken the protocol, or its link carries
-    /// no messages.
+    /// Handles a message that the receiver does not take: its peer has broken the protocol, or its
+    /// link carries no messages.
     #[cold]
     fn reject_message_frame(
         &mut self,
@@ -40,7 +40,7 @@ impl Engine {
         self.condemn(id, breach.0, sink);
     }
 
-    /// A peer offers a message.
+    /// Handles a peer's offer of a message.
     fn request_arrived(
         &mut self,
         id: LinkId,
@@ -57,8 +57,8 @@ impl Engine {
         self.abort_on_breach(id, outcome, sink);
     }
 
-    /// A write that brings data costs as much as a message, until its completion has found room.
-    /// Returns whether it may.
+    /// Spends the credit of a write with remote data, which costs as much as a message until its
+    /// completion has found room. Returns whether the peer had the credit.
     fn spend_write_data_credit(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
         if rma.kind.data().is_none() {
             return true;
@@ -67,7 +67,7 @@ impl Engine {
         self.abort_on_breach(id, outcome, sink)
     }
 
-    /// A peer accesses a region.
+    /// Handles a peer's access to a region.
     fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
         let is_offer = matches!(rma.kind, RmaKind::Offer { .. });
         if is_offer && self.receive_side.has_offer(id, rma.op) {
@@ -85,7 +85,7 @@ impl Engine {
         self.abort_on_breach(id, outcome, sink);
     }
 
-    /// A peer begins to access a region.
+    /// Handles the beginning of a peer's access to a region.
     fn begin_arriving_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
         match rma.kind {
             RmaKind::Read => {}
@@ -104,19 +104,19 @@ impl Engine {
         }
     }
 
-    /// A whole atomic operation of a peer has arrived.
+    /// Handles a whole atomic operation of a peer.
     fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
         let (target, mut effects) = self.target_and_effects(sink);
         let outcome = target.atomic_arrived(id, atomic, payload, &mut effects);
         self.abort_on_breach(id, outcome, sink);
     }
 
-    /// The piece of what this side reads that is arriving on a link.
+    /// Returns the piece of a read that is arriving on a link.
     fn arriving_read_piece(&self, id: LinkId) -> Option<Reassembly<SendId>> {
         self.links.get(id)?.rx.arriving_read_piece()
     }
 
-    /// The peer's application has matched a message.
+    /// Records that the peer's application has matched a message.
     fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let send = match link.tx.matched(number) {
@@ -126,7 +126,7 @@ impl Engine {
         self.completed(send, sink);
     }
 
-    /// The peer grants more credit.
+    /// Records that the peer has granted more credit.
     fn credited(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let outcome = link.tx.credited(granted_bytes);
@@ -145,7 +145,7 @@ impl Engine {
 }
 
 impl<S: Sink> Arrivals<'_, S> {
-    /// Puts the next bytes of a payload where they belong.
+    /// Puts the next bytes of a payload into their destination.
     fn put_payload(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
         if let Some(filling) = engine.arriving_read_piece(id) {
@@ -161,7 +161,7 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// Bytes of what this side reads are where they belong.
+    /// Records that bytes of a read are in their destination.
     fn read_bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
         let Some(ended) = engine.links.get_mut(id).and_then(|link| link.rx.read_bytes_placed(count_bytes))
@@ -173,12 +173,12 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// The payload that follows was asked for, or the peer has broken the protocol.
+    /// Begins a requested payload. Ends the link if this side has not asked for it.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
         let is_wanted = engine.receive_side.begin_requested_data(id, op, len_bytes)
             || engine.target.begin_requested_data(id, op, len_bytes);
-        // It was asked for by a receiver that is not shared any more.
+        // A shared receiver that this engine has left may have asked for it.
         if !is_wanted && !engine.receive_side.has_left() {
             engine.condemn(id, "sends what was not asked for", self.sink);
         }
@@ -252,7 +252,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             Header::MappableRegion(shown) => {
                 link.rx.begin_collecting(CollectedHeader::Region(shown), usize::from(shown.remote_bytes));
             }
-            // Whatever its data says.
+            // The data of the step does not matter.
             Header::Connection(handshake) => engine.handshake_among_messages(id, handshake, self.sink),
             // The others have no payload.
             _ => debug_assert_eq!(header.payload_len_bytes(), 0, "no payload is awaited of {header:?}"),

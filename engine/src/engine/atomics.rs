@@ -6,9 +6,9 @@
 //!                                         +--ReadData--> ended
 //! ```
 //!
-//! They wait and travel like [accesses](super::rma) to regions, of which they are, and are counted with them.
-//! Operands travel with the operation. What is fetched comes back in one frame, which says also that it was
-//! done. Operations on no elements travel too, for the sake of their order; an answer ends them.
+//! Atomic operations wait and travel like other [accesses](super::rma) to regions, and are counted
+//! with them. Operands travel with the operation. Fetched elements come back in one frame, which is
+//! also the answer. Operations on no elements travel too, to keep their order; an answer ends them.
 
 use smallvec::SmallVec;
 
@@ -23,12 +23,12 @@ use crate::rejected::Rejected;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Atomic, AtomicForm, Durable, Header, Message};
 
-/// Operands up to this length are put together without an allocation.
+/// The length up to which operands are joined without an allocation.
 const SMALL_MAX_BYTES: usize = 64;
 
 impl Engine {
-    /// Posts an atomic operation on a region of a peer. It is given to the transport at once if
-    /// nothing is queued before it.
+    /// Posts an atomic operation on a region of a peer. If nothing is queued before it, the
+    /// transport gets it at once.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Engine {
             Sent::Full => return AccessSent::Nothing,
             Sent::Partial(taken_bytes) => {
                 link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
-                // An answer before the end of the frame would be none.
+                // An answer before the end of the frame would break the protocol.
                 RequestStage::Cleared
             }
             Sent::Whole => {
@@ -140,7 +140,7 @@ impl Engine {
         if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
-    /// What an atomic operation has fetched is all there: it has ended.
+    /// Ends an atomic operation whose fetched elements have all arrived.
     pub(super) fn atomic_results_arrived(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(send) = self.initiator.get(send_id) else { return };
         let Some(one_sided) = &send.one_sided else { return };

@@ -1,5 +1,5 @@
-//! The coordinator's half of [connections](crate::connecting): what applications ask for, and the
-//! links that it is about.
+//! The engine's half of [connections](crate::connecting): the application's calls, and the links of
+//! connections.
 
 use std::io::IoSlice;
 
@@ -18,12 +18,12 @@ use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, Header};
 
 impl Engine {
-    /// Asks the passive endpoint at `to` for a connection. Only once in the life of an endpoint.
-    /// `number` is drawn at random.
+    /// Asks the passive endpoint at `to` for a connection, once in the life of an endpoint.
+    /// `number` must be random.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it has asked or accepted before, or is no endpoint for connections;
+    /// [`Misuse::State`] if the endpoint has asked or accepted before, or is not for connections;
     /// [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
@@ -56,22 +56,21 @@ impl Engine {
         self.connection.accept(requester, data, || transport.connect(requester.address))
     }
 
-    /// Listens for requests for connections: keeps up to so many waiting, and rejects the others;
-    /// with `None` all of them, as before the first call. Requests that wait already are not
-    /// affected.
+    /// Listens for connection requests: keeps up to this many waiting, and rejects the others.
+    /// `None` rejects all, as before the first call. Requests that already wait are not affected.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`](crate::error::Misuse::State) if it is no passive endpoint.
+    /// [`Misuse::State`](crate::error::Misuse::State) if the endpoint is not passive.
     pub fn listen(&mut self, backlog_requests: Option<usize>) -> Result<(), Error> {
         self.connection.listen(backlog_requests)
     }
 
-    /// Rejects a request. A requester that is gone does not hear of it.
+    /// Rejects a request. A requester that was lost gets no answer.
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] if it is no passive endpoint, [`Misuse::Invalid`] for more data than
+    /// [`Misuse::State`] if the endpoint is not passive, [`Misuse::Invalid`] for more data than
     /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
     ///
     /// [`Misuse::State`]: crate::error::Misuse::State
@@ -88,9 +87,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Says that another endpoint is about to accept a request: it waits no longer. The requester
-    /// goes on waiting on the link to this endpoint until [`settle_request`](Self::settle_request), or until the
-    /// other endpoint has accepted.
+    /// Records that another endpoint is about to accept a request, which then waits no longer. The
+    /// requester keeps its link to this endpoint until
+    /// [`settle_request`](Self::settle_request), or until the other endpoint has accepted.
     pub fn begin_accepting(&mut self, request: RequestId) {
         self.connection.begin_accepting(request);
     }
@@ -106,7 +105,7 @@ impl Engine {
         self.transmit_handshakes(transport, sink);
     }
 
-    /// The only peer of an endpoint with connections; `None` for an RDM endpoint.
+    /// Returns the only peer of an endpoint with connections; `None` for an RDM endpoint.
     ///
     /// # Errors
     ///
@@ -117,7 +116,7 @@ impl Engine {
     }
 
     /// Shuts the connection down. Frames that the link has taken still reach the peer, and so do
-    /// answers to its operations; every other operation is cancelled, and reported so before this
+    /// answers to its operations. Every other operation is cancelled, and reported before this call
     /// returns. [`ConnectionEvent::Shutdown`] follows when the peer has confirmed, or has shut down
     /// too. A second call does nothing.
     ///
@@ -131,13 +130,13 @@ impl Engine {
         let Some(established) = self.connection.connection_to_shut_down()? else { return Ok(()) };
         let Established { link: id, peer, .. } = established;
         let instance = self.peers.peer(peer).instance.map_or(0, |(instance, _)| instance);
-        // What the peer may still read must not end before the link.
+        // Sends that the peer may still read must not end before the link.
         let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
         let rest = if is_exposed { None } else { self.copy_rest_of_frame(id) };
         let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_idle());
-        // Nothing can be said behind half a frame.
+        // No frame can follow half a frame.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
-        // Operations of the peer have succeeded that this side has reported; they must not fail there.
+        // This side has reported these operations of the peer, so they must not fail at the peer.
         let answers = self.send_last_answers(id, transport);
         let unended = self.end_link(id, &OperationError::Cancelled, sink);
         if is_cut_off {
@@ -157,9 +156,9 @@ impl Engine {
         Ok(())
     }
 
-    /// A copy of what is left of the frame that a link has taken in part, since what it is of ends
-    /// before the link. `None` also for more than travels eagerly, but for a piece that the peer
-    /// reads: no more is sent at once without being asked for.
+    /// Copies the rest of the frame that a link has taken in part, since its operation ends before
+    /// the link. Returns `None` if there is no such frame, or if more than [`EAGER_MAX_BYTES`] of
+    /// requested payload are left. Eager messages and pieces of reads are always short enough.
     fn copy_rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let PartialFrame { frame, send, taken_bytes } = self.links.get(id)?.tx.partial_frame()?;
         let slices = match frame {
@@ -175,7 +174,7 @@ impl Engine {
         Some(rest.into())
     }
 
-    /// Says what is to be said on links that make or end connections, and closes those that have served.
+    /// Sends the waiting frames of handshake links, and closes those that have served.
     #[cold]
     pub(super) fn transmit_handshakes(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let (connection, mut effects) = self.connection_and_effects(sink);
@@ -188,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// A frame has arrived on a link that carries no messages, or is none at all.
+    /// Handles a frame on a handshake link, or on an unknown link.
     #[cold]
     pub(super) fn frame_received_without_messages(
         &mut self,
@@ -201,7 +200,8 @@ impl Engine {
         connection.frame_arrived(id, header, payload, &mut effects);
     }
 
-    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for the beginning of a frame.
+    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for the
+    /// beginning of a frame.
     #[cold]
     pub(super) fn header_received_without_messages(
         &mut self,
@@ -213,7 +213,8 @@ impl Engine {
         connection.frame_begun(id, header, &mut effects);
     }
 
-    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for what follows a beginning.
+    /// As [`frame_received_without_messages`](Self::frame_received_without_messages), for the next
+    /// bytes of a frame.
     #[cold]
     pub(super) fn payload_received_without_messages(
         &mut self,
@@ -225,7 +226,7 @@ impl Engine {
         connection.chunk_arrived(id, bytes, &mut effects);
     }
 
-    /// A step of a connection has arrived, or begun to, on a link that carries messages.
+    /// Handles a handshake step, or its beginning, on a link that carries messages.
     #[cold]
     pub(super) fn handshake_among_messages(
         &mut self,
@@ -241,7 +242,7 @@ impl Engine {
             Ok(HandshakeResult::Shutdown) => {
                 let error = OperationError::Link(LinkError::Closed);
                 let unended = self.end_link(id, &error, sink);
-                // The peer has said that it reads nothing more.
+                // The peer reads nothing more after its shutdown.
                 self.fail_exposed_sends(unended, &error, sink);
                 self.condemned.push(ClosingLink::without_sends(id, Close::Drain));
                 self.report_lost_connection(sink);

@@ -1,4 +1,4 @@
-//! Paying what peers wait to hear: acknowledgements, answers, credit, and what they read.
+//! Sends the frames that peers wait for: acknowledgements, answers, credit, and data of reads.
 
 use super::Engine;
 use super::receive_side::ReceiveSide;
@@ -10,20 +10,20 @@ use crate::target::Target;
 use crate::transport::{LinkId, RemotePayload, Sent, Transport};
 use crate::wire::Header;
 
-/// Where the numbers and the bytes that are owed come from.
+/// The sources of the numbers and the bytes that are owed to peers.
 struct DebtSources<'a> {
     receive_side: &'a mut ReceiveSide,
     target: &'a mut Target,
 }
 
 impl Engine {
-    /// Sends the peers what they wait for, as far as the links take it.
+    /// Sends the owed frames to all peers, as far as the links take them.
     pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         let mut creditors = DebtSources { receive_side: &mut self.receive_side, target: &mut self.target };
         self.links.pay_debts(|id, tx| creditors.pay_link(id, tx, transport, sink));
     }
 
-    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it is free for the next frame.
+    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it can take the next frame.
     pub(super) fn pay_debts_of(
         &mut self,
         id: LinkId,
@@ -53,7 +53,7 @@ impl Engine {
 }
 
 impl DebtSources<'_> {
-    /// Sends the peer of a link what it waits for. That it has read a region may be an event.
+    /// Sends the owed frames of one link. The end of a read may be an event to count.
     fn pay_link(
         &mut self,
         id: LinkId,
@@ -111,9 +111,9 @@ impl DebtSources<'_> {
         }
     }
 
-    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others
-    /// have their turn, or no more than the rest of a piece that the link has taken in part. The
-    /// link is not in the middle of another frame.
+    /// Sends data of the peer's reads, and the answers. It sends at most as much as the largest
+    /// piece, so that others have their turn, or only the rest of a piece that the link has taken
+    /// in part. The link must not be in the middle of another frame.
     fn send_read_data(
         &mut self,
         id: LinkId,

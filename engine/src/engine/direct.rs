@@ -1,9 +1,9 @@
-//! Regions that are accessed where they are mapped, without their owner's help.
+//! Direct access to mapped regions, without their owner's help.
 //!
-//! A target shows an initiator each region that it can map, once it has accessed it by frames. The
-//! initiator maps it when it next transmits, and from then on copies to and from it when it posts.
-//! It returns to frames for what has to be seen by the target, for what has to wait for something,
-//! and when the region has ended.
+//! A target offers an initiator each mappable region that the initiator has accessed by frames. The
+//! initiator maps it when it next transmits. From then on it copies to and from the region when it
+//! posts. It returns to frames for an access that the target must see, for an access that must
+//! wait, and when the region has ended.
 //!
 //! ```text
 //!  initiator                          target
@@ -16,12 +16,12 @@
 //!    Rma(write, key)  ------------->    knows no such key
 //! ```
 //!
-//! What a peer copies while a region ends may still go to its pages, which no region uses by then.
+//! A copy that runs while a region ends may still go to its pages, which no region uses by then.
 //!
-//! A write has ended when its bytes have left for memory, in their order, and processors let what
-//! is read afterwards overtake them. Two peers that each write and then read could then both miss
-//! what the other has written, which could not be if these were answered. So a read waits for the
-//! writes before it to be seen by all, and so does a write that is to be delivered.
+//! A write has ended when its bytes have left for memory, in their order, but processors let later
+//! reads overtake them. Two peers that each write and then read could both miss the other's write,
+//! which is impossible if the target answers the writes. So a read waits until all processors see
+//! the writes before it, and so does a write that asks for delivery.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -42,14 +42,14 @@ use crate::wire::MappableRegion;
 pub enum Attempt {
     /// The access has ended.
     Done,
-    /// It goes to the peer.
+    /// The access must go to the peer, by frames.
     Declined,
-    /// The access was not made: earlier completions wait.
+    /// The access was not attempted: earlier completions wait, or a limit is exceeded.
     NotMade,
 }
 
 impl Engine {
-    /// The peer shows a region of its own.
+    /// Records a region that the peer offers for mapping.
     pub(super) fn region_offered_for_mapping(
         &mut self,
         id: LinkId,
@@ -68,13 +68,13 @@ impl Engine {
         mapped.peer_offers_region(shown, remote);
     }
 
-    /// Maps what peers have shown.
+    /// Maps the regions that peers offer.
     #[cold]
     pub(super) fn map_offered_regions(&mut self, transport: &mut impl Transport) {
         for id in self.mapping.drain(..) {
             let Some(link) = self.links.get_mut(id) else { continue };
             link.tx.mapped_regions_mut().map_offered(|remote, len_bytes| {
-                // The address space may be full, or the peer out of reach: there are frames for that.
+                // If mapping fails (no address space, or the peer is gone), accesses go by frames.
                 let memory =
                     transport.map_peer_memory(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
@@ -84,9 +84,9 @@ impl Engine {
     }
 
     /// Carries an access out at once, if its memory is mapped and no earlier completion waits. The
-    /// caller counts and reports its end, by [`report_direct_access`](Self::report_direct_access) where the queue
-    /// has no room. If the access was not carried out, nothing has happened, and the caller posts
-    /// it.
+    /// caller counts and reports its end, with
+    /// [`report_direct_access`](Self::report_direct_access) if the queue has no room. If the access
+    /// was not carried out, nothing has changed, and the caller posts it.
     #[inline]
     pub fn access_at_once(
         &mut self,
@@ -116,7 +116,7 @@ impl Engine {
         initiator.report(completion, &mut effects);
     }
 
-    /// Accesses mapped memory directly, if it can. Returns whether it did: the access is over then.
+    /// Accesses mapped memory directly, if possible. Returns whether it did, which ends the access.
     #[inline]
     pub(super) fn try_direct_access(
         &mut self,
@@ -145,9 +145,9 @@ impl Engine {
         has_gone
     }
 
-    /// Writes a few bytes, if that is possible at once. It is neither entered anywhere nor
-    /// reported, and the caller's to count. Whether they were written; if not, nothing has
-    /// happened, and it is to be posted.
+    /// Writes a few bytes, if that is possible at once. The engine neither records nor reports the
+    /// write; the caller counts it. Returns whether the bytes were written. If not, nothing has
+    /// changed, and the caller posts the write.
     #[inline]
     pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], memory: RemoteMemory) -> bool {
         let RemoteMemory { key, address } = memory;
@@ -205,7 +205,7 @@ impl Engine {
         true
     }
 
-    /// Gives a region back that has ended, if it is that with this key.
+    /// Unmaps the peer's region with this key, if it has ended.
     #[cold]
     fn unmap_if_retired(&mut self, peer: PeerId, key: u64) {
         if let Some(link) = self.peers.peer(peer).transmit.and_then(|link| self.links.get_mut(link)) {
@@ -213,7 +213,8 @@ impl Engine {
         }
     }
 
-    /// Gives all regions back that have ended, now and then: this side may never access them again.
+    /// Counts a pass. Every [`MAPPED_SWEEP_PASSES`] passes it unmaps the regions that have ended,
+    /// since this side may never access them again.
     pub(super) fn sweep_mapped_when_due(&mut self) {
         self.passes_to_sweep -= 1;
         if self.passes_to_sweep == 0 {
@@ -230,8 +231,8 @@ impl Engine {
         }
     }
 
-    /// The region of a peer with this key, if it may be accessed directly and nothing on the way to
-    /// it is to be waited for.
+    /// Returns the region of a peer with this key, if this side may access it directly and need not
+    /// wait for earlier operations.
     #[inline(always)]
     fn directly_accessible_region(&self, to: PeerId, key: u64, is_read: bool) -> Option<&MappedRegion> {
         let link = self.links.get(self.peers.peer(to).transmit?)?;

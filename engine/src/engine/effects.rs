@@ -1,4 +1,4 @@
-//! What carries out the effects of an engine's parts; here those of its receiver.
+//! Carries out the effects of an engine's parts; this module those of its receiver.
 
 mod connecting;
 mod initiating;
@@ -15,7 +15,7 @@ use crate::receiver::{MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The links of an engine and its sink, while its receiver is at work.
+/// An engine's links and sink, which carry out the effects of its receiver.
 #[derive(Debug)]
 pub(super) struct LinksAndSink<'a, S> {
     links: &'a mut Links,
@@ -24,7 +24,7 @@ pub(super) struct LinksAndSink<'a, S> {
 }
 
 impl Engine {
-    /// The receiver, and what carries out its effects.
+    /// Returns the receiver, and the carrier of its effects.
     #[inline(always)]
     pub(super) fn receive_side_and_effects<'a, S: Sink>(
         &'a mut self,
@@ -33,7 +33,7 @@ impl Engine {
         (&mut self.receive_side, LinksAndSink { links: &mut self.links, peers: &self.peers, sink })
     }
 
-    /// Ends a link if its peer has broken the protocol. Returns whether it has not.
+    /// Ends a link if its peer has broken the protocol. Returns whether the peer has kept it.
     #[inline(always)]
     pub(super) fn abort_on_breach(
         &mut self,

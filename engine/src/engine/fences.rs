@@ -1,8 +1,8 @@
 //! Fences: `FI_FENCE`, `fi_endpoint(3)`.
 //!
 //! A fenced send waits at the head of its peer's queue, and so does everything behind it, until all
-//! sends before it have completed and have reached its level. What the sender does not know by
-//! itself, such as whether messages have arrived of which it did not ask to hear, it asks for:
+//! sends before it have completed and have reached its level. The sender asks the peer for what it
+//! does not know itself, such as whether messages without acknowledgement have arrived:
 //!
 //! ```text
 //!  sender                           receiver
@@ -12,8 +12,9 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! Messages follow a fence before its answer only if the fenced one was cancelled. The answer says
-//! nothing of them, so both sides remember what came before the fence. There is one at a time.
+//! Messages follow a fence before its answer only if the fenced send was cancelled. The answer does
+//! not cover them, so both sides remember what came before the fence. A link has one fence at a
+//! time.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -23,9 +24,9 @@ use crate::protocol_violation::ProtocolViolation;
 use crate::transport::{LinkId, Transport};
 use crate::wire::Header;
 
-/// Asks the peer of a link for what has to be known before a fenced send goes, which is the next
-/// for it. Returns whether it may go. What went to a former instance, on another of the peer's
-/// links, has to have completed too.
+/// Asks the peer of a link for what must be known before its next send, a fenced one, may go.
+/// Returns whether it may go. Sends to a former instance, on another of the peer's links, must have
+/// completed too.
 #[cold]
 pub(super) fn advance_fence(
     links: &mut Links,
@@ -52,8 +53,8 @@ pub(super) fn advance_fence(
 }
 
 impl Engine {
-    /// The peer asks whether all that it has sent has arrived, which it has, and perhaps whether it
-    /// was matched.
+    /// Handles the peer's question whether all its messages have arrived, which they have, and with
+    /// `matched` whether they were matched.
     pub(super) fn fence_asked(&mut self, id: LinkId, matched: bool, sink: &mut impl Sink) {
         let is_fenced = |header: &Header| *header == Header::Fenced;
         let is_unanswered = self.links.get(id).is_some_and(|link| link.tx.debts().has_header(is_fenced));
@@ -65,7 +66,7 @@ impl Engine {
         self.abort_on_breach(id, outcome, sink);
     }
 
-    /// The peer answers.
+    /// Handles the peer's answer to a fence.
     pub(super) fn fence_answered(&mut self, id: LinkId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Err(ProtocolViolation(reason)) = link.tx.fence_answered() {

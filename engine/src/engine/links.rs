@@ -1,9 +1,9 @@
-//! The links of an endpoint: coming up, going down, and what hangs on each.
+//! The links of an endpoint: how they come up, how they end, and the operations on each.
 //!
-//! Messages to a peer travel on one link only, for their order: a link that the peer has opened if
-//! there is one, else a new link. When two endpoints connect to each other at the same moment both
-//! links stay, and each side sends on its own; so there is no tie to break. Operations that a link
-//! has taken end with that link.
+//! Messages to a peer travel on one link only, to keep their order: on a link that the peer has
+//! opened if there is one, else on a new link. When two endpoints connect to each other at the same
+//! moment, both links stay and each side sends on its own, so there is no tie to break. Operations
+//! that a link has taken end with that link.
 
 use std::mem;
 
@@ -20,7 +20,7 @@ use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 
-/// A link that the engine has ended and the transport does not know of yet.
+/// A link that the engine has ended, and must still close at the transport.
 #[derive(Debug)]
 pub(super) struct ClosingLink {
     pub(super) link: LinkId,
@@ -29,7 +29,7 @@ pub(super) struct ClosingLink {
     unended: ExposedSends,
 }
 
-/// Sends to one peer, which can still read them from their memory: they must not end before their link does.
+/// Sends to one peer that it can still read from their memory. They must not end before their link.
 #[derive(Debug, Default)]
 pub(super) struct ExposedSends {
     peer: Option<PeerId>,
@@ -37,16 +37,15 @@ pub(super) struct ExposedSends {
 }
 
 impl ClosingLink {
-    /// A link that nothing hangs on.
+    /// Creates the entry of a link without exposed sends.
     pub(super) fn without_sends(link: LinkId, how: Close) -> ClosingLink {
         let error = OperationError::Link(LinkError::Closed);
         ClosingLink { link, how, error, unended: ExposedSends::default() }
     }
 }
 
-/// Whether another attempt to connect may go better than that of a link which has ended: it was cut
-/// short, as by an endpoint that closed while the connection waited to be accepted, and had taken
-/// nothing.
+/// Whether to repeat the attempt to connect of an ended link: it was cut short, for example by an
+/// endpoint that closed before it accepted the connection, and the link had taken nothing.
 fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
     let is_cut_short =
         matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
@@ -54,7 +53,7 @@ fn is_to_be_retried(link: &Link, error: &OperationError) -> bool {
 }
 
 impl Engine {
-    /// The link that messages to `peer` travel on; one is opened if there is none.
+    /// Returns the link for messages to `peer`, and opens one if there is none.
     pub(super) fn find_or_open_transmit_link(
         &mut self,
         peer: PeerId,
@@ -75,7 +74,7 @@ impl Engine {
         link
     }
 
-    /// A link to a peer begins, for the receiver and the target too.
+    /// Adds a link to a peer, also at the receiver and the target.
     pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
         self.links.insert(id, peer);
         self.receive_side.link_added(id, peer, self.peers.address_of(peer));
@@ -102,8 +101,8 @@ impl Engine {
         link.mark_up();
         match self.peers.peer(peer).instance {
             Some((known, since)) if known != instance && link.begun_at() < since => {
-                // This link was begun before the present instance was met, so it leads to the one
-                // before that.
+                // This link was begun before the present instance came up, so it leads to the one
+                // before.
                 self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);
                 return;
             }
@@ -115,7 +114,7 @@ impl Engine {
             Some(_) => {}
             None => self.peers.peer_mut(peer).instance = Some((instance, now)),
         }
-        // A link that is still being made may take long, or never be made; this one is there.
+        // A link that is still connecting may take long, or fail; this one is up.
         let current = self.peers.peer(peer).transmit;
         if current
             .and_then(|current| self.links.get_mut(current))
@@ -125,11 +124,11 @@ impl Engine {
         }
     }
 
-    /// A link has ended by itself. If that was not in order, a second link to the peer ends with
-    /// it: what the first one still carried is lost, and later messages must not arrive as if it
-    /// had not been.
+    /// Handles a link that has ended by itself. If it did not end in order, a second link to the
+    /// peer ends with it: messages on the first link are lost, and later ones must not arrive as if
+    /// none were missing.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        // The number is free now; closing it later would hit another link.
+        // The transport may reuse the number, so closing it later would hit another link.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let ClosingLink { error, unended, .. } = self.condemned.swap_remove(place);
             self.fail_exposed_sends(unended, &error, sink);
@@ -149,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// Ends everything that hangs on a link, except what the peer can still read: these sends are
-    /// returned, to be ended when it no longer can.
+    /// Ends all operations on a link, except sends that the peer can still read. Returns those; the
+    /// caller ends them when the peer no longer can.
     pub(super) fn end_link(
         &mut self,
         id: LinkId,
@@ -164,7 +163,7 @@ impl Engine {
         let state = self.peers.peer_mut(peer);
         state.links.retain(|other| *other != id);
         let was_last = state.links.is_empty();
-        // Another link of it may have been up when this one never was.
+        // Another link to the peer may have been up although this one never was.
         let was_met = state.instance.is_some();
         if was_last {
             state.instance = None;
@@ -198,7 +197,7 @@ impl Engine {
         ExposedSends { peer: Some(peer), exposed }
     }
 
-    /// The link that a peer's sends travel on can no longer be used. Those that wait for it fail.
+    /// Stops using the link that carries a peer's sends. Sends that wait for it fail.
     pub(super) fn drop_transmit_link(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
         let state = self.peers.peer_mut(peer);
         state.transmit = None;
@@ -207,7 +206,7 @@ impl Engine {
         initiator.fail_queued(peer, error, &mut effects);
     }
 
-    /// The peer can no longer read what was left of a link that has ended.
+    /// Fails the sends of an ended link that the peer can no longer read.
     pub(super) fn fail_exposed_sends(
         &mut self,
         unended: ExposedSends,
@@ -236,7 +235,7 @@ impl Engine {
     }
 
     /// Ends a link that has not ended by itself. The next [`transmit`](Engine::transmit) closes it
-    /// at the transport; until then what it still reports of the link is ignored.
+    /// at the transport; until then the engine ignores the transport's reports of the link.
     pub(super) fn abort_link(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let error = OperationError::Link(error.clone());
         let unended = self.end_link(id, &error, sink);

@@ -18,18 +18,18 @@ use crate::shared_receiver::{Debt, Membership, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// Where the messages of an engine become receives.
+/// Matches an engine's messages with posted receives.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "an engine has one, and mostly the large one")]
 pub(super) enum ReceiveSide {
     Own(Receiver),
     Shared(Membership),
-    /// It has left the receiver that it shared: it is to be dropped soon, or could not be enabled. What still
-    /// arrives goes nowhere.
+    /// The engine has left its shared receiver: it is about to be dropped, or could not be enabled.
+    /// Messages that still arrive are discarded.
     Left,
 }
 
-/// Asks whichever receiver there is.
+/// Calls the receiver, own or shared, or returns `$left` if the engine has left it.
 macro_rules! ask {
     ($receive_side:expr, $receiver:ident => $act:expr, else $left:expr) => {
         match $receive_side {
@@ -173,7 +173,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Nothing more can arrive here. Receives that others can match go on.
+    /// Ends all receives of an own receiver, since no message can arrive any more. Receives of a
+    /// shared receiver stay, for its other members.
     pub(super) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
@@ -185,7 +186,7 @@ impl ReceiveSide {
         }
     }
 
-    /// As [`end_all`](Self::end_all), with reports in the next pass.
+    /// As [`fail_all_and_close`](Self::fail_all_and_close), with reports in the next pass.
     pub(super) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
@@ -338,7 +339,7 @@ impl ReceiveSide {
         ask!(self, receiver => receiver.feed_starved(effects), else ());
     }
 
-    /// Whether ends of receives wait for room in their queue, or there is mail.
+    /// Whether reports of receives wait for room in their queue, or there is mail.
     #[inline(always)]
     pub(super) fn has_held_reports(&self) -> bool {
         if let ReceiveSide::Own(receiver) = self { receiver.has_held_reports() } else { self.has_mail() }
@@ -349,7 +350,7 @@ impl ReceiveSide {
         matches!(self, ReceiveSide::Shared(membership) if membership.has_mail())
     }
 
-    /// Whether nothing is wanted of what still arrives.
+    /// Whether messages that still arrive are discarded.
     pub(super) fn has_left(&self) -> bool {
         matches!(self, ReceiveSide::Left)
     }
@@ -361,8 +362,8 @@ fn rejected_as_shared(request: ReceiveRequest) -> Rejected<Destination> {
 }
 
 impl Engine {
-    /// Receives through a shared receiver from now on. The engine must have no links yet, and posts no
-    /// receives. With `is_selective`, success is reported of receives alone that ask for it.
+    /// Receives through a shared receiver from now on. The engine must have no links yet, and must
+    /// not post receives. With `is_selective`, only receives that ask for it report success.
     pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let keeps_order = self.config.role == EndpointRole::Connected;
         let membership = Membership::new(shared.clone(), is_selective, keeps_order);
@@ -371,8 +372,8 @@ impl Engine {
         id
     }
 
-    /// Leaves the receiver that it shares, if it does, with all that it has received there. To be called
-    /// before the endpoint lingers, so that no receive is matched any more.
+    /// Leaves the shared receiver, if the engine has one, and gives up all that it has received
+    /// there. Call this before the endpoint lingers, so that no more receives are matched.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.receive_side, ReceiveSide::Shared(_)) {
             return;
@@ -388,8 +389,8 @@ impl Engine {
         self.receive_side = ReceiveSide::Left;
     }
 
-    /// Whether other members of the shared receiver have mail to fetch, which
-    /// [`SharedReceiver::take_members_with_mail`] does.
+    /// Whether other members of the shared receiver have mail to fetch.
+    /// [`SharedReceiver::take_members_with_mail`] returns these members.
     #[inline(always)]
     pub fn has_mail_for_others(&self) -> bool {
         match &self.receive_side {
@@ -398,8 +399,8 @@ impl Engine {
         }
     }
 
-    /// Does what calls of other members, and posts of the application, have left to this one. A pass
-    /// follows, in which links transmit.
+    /// Carries out the effects that calls of other members, and posts of the application, have left
+    /// for this engine. The caller then makes a pass, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         let (debts, counts) = membership.take_debts_and_counts();
@@ -434,7 +435,7 @@ impl Engine {
         }
     }
 
-    /// Reports what the receiver had no room for, or what others have left to this engine.
+    /// Delivers the reports that the receiver holds, or the mail for this engine.
     pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
         let (receive_side, mut effects) = self.receive_side_and_effects(sink);
         match receive_side {
@@ -445,7 +446,7 @@ impl Engine {
     }
 }
 
-/// The receiver of an engine that shares none.
+/// Gives tests the receiver of an engine that shares none.
 #[cfg(test)]
 impl std::ops::Deref for ReceiveSide {
     type Target = Receiver;

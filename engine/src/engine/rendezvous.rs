@@ -1,5 +1,5 @@
-//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it,
-//! or asks for it. Its stages are in `link/tx/requests.rs`.
+//! The sender's side of a rendezvous: payload stays in place until the peer has fetched it, or asks
+//! for it. Its stages are in `link/tx/requests.rs`.
 
 use super::Engine;
 use crate::completion::Sink;
@@ -10,8 +10,8 @@ use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
 use crate::wire::{Header, Outcome};
 
 impl Engine {
-    /// Offers the peer its first queued send, to be pulled or requested. `None` if it was to be
-    /// pulled, its memory cannot be exposed, and it may be sent eagerly instead.
+    /// Offers the peer its first queued send, which the peer pulls or asks for. Returns `None` if
+    /// it should be pulled, but its memory cannot be exposed and it may go eagerly instead.
     pub(super) fn transmit_request(
         &mut self,
         id: LinkId,
@@ -47,7 +47,7 @@ impl Engine {
         Some(sent)
     }
 
-    /// The peer asks for payload.
+    /// Handles the peer's request for payload.
     pub(super) fn request_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Err(ProtocolViolation(reason)) = link.tx.clear_received(op, cannot_pull) {
@@ -57,7 +57,7 @@ impl Engine {
         self.initiator.activate(peer);
     }
 
-    /// The peer has the payload, or could not read it.
+    /// Handles the peer's report that it has the payload, or could not read it.
     pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_message = |send| self.initiator.is_message(send);
@@ -69,7 +69,7 @@ impl Engine {
         self.answered(id, send, outcome, sink);
     }
 
-    /// Sends the payload that the peer has asked for. Returns whether the link is free for messages.
+    /// Sends the payload that the peer has asked for. Returns whether the link can take messages.
     pub(super) fn send_cleared(
         &mut self,
         id: LinkId,
@@ -98,7 +98,7 @@ impl Engine {
         true
     }
 
-    /// The link has all of a payload that the peer has asked for.
+    /// Records that the link has taken all of a payload that the peer has asked for.
     pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_answered = self.initiator.needs_answer(send_id);

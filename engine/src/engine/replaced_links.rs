@@ -1,9 +1,9 @@
 //! Links to endpoints that were replaced by another at their address.
 //!
-//! What such an endpoint sent in order before it closed may still wait to be read, while its
-//! successor has connected already. So a replaced link is read to its end, and used for nothing else.
-//! It ends when the peer closes it, or, if the peer's host has crashed, when no byte has arrived on
-//! it for a while.
+//! Messages that such an endpoint sent in order before it closed may still be unread, while its
+//! successor has connected already. So a replaced link is read to its end, and used for nothing
+//! else. It ends when the peer closes it, or, if the peer's host has crashed, when no byte has
+//! arrived on it for a while.
 
 use super::Engine;
 use super::receive_side::ReceiveSide;
@@ -23,7 +23,7 @@ use crate::transport::{LinkError, LinkId};
 pub(super) struct ReplacedLink {
     link: LinkId,
     begun_at: u64,
-    /// How far it was at the last look.
+    /// The progress at the last check.
     progress: ReadProgress,
     silence: Timeout,
 }
@@ -38,8 +38,9 @@ struct ReadProgress {
 }
 
 impl Engine {
-    /// A new instance answers at the peer's address, so the instance at the older links is gone,
-    /// even if they are still up. They are only read from now on, and unsent operations fail.
+    /// Retires the older links to a peer, since a new instance answers at its address: the former
+    /// instance is gone, even if its links are still up. They are only read from now on, and unsent
+    /// operations fail.
     pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,
@@ -67,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Ends replaced links of which nothing has come for a while.
+    /// Ends replaced links on which nothing has arrived for a while.
     pub(super) fn end_idle_replaced_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
         let (links, receiver, target) = (&mut self.links, &self.receive_side, &self.target);
@@ -92,7 +93,7 @@ impl Engine {
 }
 
 impl ReplacedLink {
-    /// When it is ended unless something arrives.
+    /// Returns when the link ends unless something arrives.
     pub(super) fn deadline(&self) -> Option<Moment> {
         self.silence.deadline()
     }

@@ -10,10 +10,10 @@
 //!     +----Read----> Requested --ReadData ... Answer--> ended
 //! ```
 //!
-//! An access waits in its peer's queue like a send, and travels in its order. It needs no credit,
-//! since its target's memory is there, but for a write that brings data for a completion. It ends
-//! with its answer, whatever its level: only then it is known that it was not refused. How many a
-//! link has unanswered is limited.
+//! An access waits in its peer's queue like a send, and travels in its order. Only a write with
+//! remote data needs credit, for the completion at the target; other accesses need no new memory.
+//! An access ends with its answer, at any level: only then the initiator knows that the target did
+//! not refuse it. The number of unanswered accesses on a link is limited.
 
 use super::Engine;
 use super::direct::Attempt;
@@ -31,7 +31,7 @@ use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
 /// How much of an access a link has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessSent {
-    /// The link has all that it is to have for now.
+    /// The link has taken the whole frame.
     Whole,
     /// The link has begun to take the payload.
     Partly,
@@ -40,8 +40,8 @@ pub(super) enum AccessSent {
 }
 
 impl Engine {
-    /// Posts an access to a region of a peer. It is given to the transport at once if nothing is
-    /// queued before it.
+    /// Posts an access to a region of a peer. If nothing is queued before it, the transport gets it
+    /// at once.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Engine {
             match sent {
                 Sent::Partial(taken_bytes) => {
                     link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
-                    // An answer before the end of the frame would be none.
+                    // An answer before the end of the frame would break the protocol.
                     (sent, RequestStage::Cleared)
                 }
                 Sent::Whole => {
@@ -204,10 +204,10 @@ impl Engine {
         if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
-    /// A piece of what is read begins to arrive, or the peer has broken the protocol.
+    /// Begins a piece of a read. Ends the link if this side has not asked for the piece.
     pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
-        // An atomic operation that fetches was sent with its operands.
+        // A fetching atomic operation is at the stage `Sent`, since its operands were sent.
         let is_asked = |stage| matches!(stage, RequestStage::Requested | RequestStage::Sent);
         let asked = link.tx.send_and_stage_of(op).filter(|(_, stage)| is_asked(*stage));
         let piece = asked.and_then(|(send, _)| self.initiator.next_read_piece(send, len_bytes));
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// The target has answered an access.
+    /// Handles the target's answer to an access.
     pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
         let Some(link) = self.links.get_mut(id) else { return };
         let is_due =
@@ -237,7 +237,7 @@ impl Engine {
         self.answered(id, send_id, outcome, sink);
     }
 
-    /// The peer has answered an operation, which ends.
+    /// Ends an operation that the peer has answered.
     #[inline(always)]
     pub(super) fn answered(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         if outcome != Outcome::Done {
@@ -247,7 +247,7 @@ impl Engine {
         initiator.completed(send, &mut effects);
     }
 
-    /// The peer has answered that it has not done an operation.
+    /// Ends an operation that the peer has not carried out, by its answer.
     #[cold]
     fn answered_with_failure(&mut self, id: LinkId, send: SendId, outcome: Outcome, sink: &mut impl Sink) {
         let Some(peer) = self.links.get(id).map(Link::peer) else { return };

@@ -1,6 +1,6 @@
-//! Limits that are times.
+//! Time limits.
 //!
-//! The engine reads no clock. While a timeout runs it asks its caller for the time now and then;
+//! The engine reads no clock. While a timeout runs, it asks its caller to pass the time regularly;
 //! see docs/decisions/limits-are-times.md.
 
 use super::Engine;
@@ -9,14 +9,14 @@ use crate::completion::Sink;
 use crate::moment::Moment;
 
 impl Engine {
-    /// Whether a timeout runs: then the caller advances the time, every few passes and before
+    /// Whether a timeout runs. Then the caller advances the time every few passes, and before
     /// sleeping.
     #[inline(always)]
     pub fn awaits_timeout(&self) -> bool {
         self.has_timeouts
     }
 
-    /// Advances the engine's time, and ends what has timed out. To be called after
+    /// Advances the engine's time, and ends what has timed out. Call this after
     /// [`receive`](crate::transport::Transport::receive) and before [`transmit`](Self::transmit),
     /// with moments that never go back.
     #[cold]
@@ -27,8 +27,9 @@ impl Engine {
         self.has_timeouts = !self.replaced.is_empty() || self.connection.awaits_timeout();
     }
 
-    /// When the next timeout is due, by the times that [`advance_time`](Self::advance_time) got. A
-    /// thread that sleeps wakes then, makes a pass, and advances the time.
+    /// Returns when the next timeout is due, by the times that
+    /// [`advance_time`](Self::advance_time) got. A sleeping thread wakes then, makes a pass, and
+    /// advances the time.
     pub fn next_deadline(&self) -> Option<Moment> {
         if !self.has_timeouts {
             return None;

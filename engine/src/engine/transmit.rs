@@ -1,4 +1,4 @@
-//! The way down: from a posted send to the frames that a transport takes.
+//! Transmission: from a posted send to the frames that a transport takes.
 
 use super::Engine;
 use super::fences::advance_fence;
@@ -14,7 +14,7 @@ use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{AwaitedReply, Header, Message};
 
 impl Engine {
-    /// Posts a send. It is given to the transport at once if nothing is queued before it.
+    /// Posts a send. If nothing is queued before it, the transport gets it at once.
     ///
     /// # Errors
     ///
@@ -61,7 +61,8 @@ impl Engine {
             _ => SendProtocol::Waiting,
         };
         if fence || matches!(way, SendProtocol::Pulled | SendProtocol::AskedFor) {
-            // The peer has to know it by a number, or it has to wait, so it takes the way through the table.
+            // The peer must know the send by a number, or it must wait, so it goes through the
+            // table.
             if inject {
                 send.source.detach();
             }
@@ -102,9 +103,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a small message at once, if nothing is in its way. It is neither entered anywhere nor
-    /// reported, and the caller's to count. Whether it was sent; if not, nothing has happened, and
-    /// it is to be posted.
+    /// Sends a small message, if that is possible at once. The engine neither records nor reports
+    /// it; the caller counts it. Returns whether it was sent. If not, nothing has changed, and the
+    /// caller posts it.
     #[inline]
     pub fn inject(
         &mut self,
@@ -134,10 +135,10 @@ impl Engine {
         is_sent
     }
 
-    /// Gives the transport what waits for it, as far as it takes it: what peers wait to hear first,
-    /// then the rest of partly written frames, then what peers have asked for, then queued
-    /// messages. Before that, what peers have offered to have fetched is pulled. To be called after
-    /// [`receive`](Transport::receive), in every pass.
+    /// Gives the transport the waiting frames, as far as it takes them: first the answers that
+    /// peers wait for, then the rest of partly written frames, then the payload that peers have
+    /// asked for, then queued messages. Before all of that, it pulls payload that peers offer. Call
+    /// this after [`receive`](Transport::receive) in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
@@ -147,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Pays debts, and sends what waits. Out of line, since most passes have nothing of that.
+    /// Pays debts, and sends waiting frames. Out of line, since most passes have neither.
     #[inline(never)]
     fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.links.have_debts() {
@@ -160,7 +161,8 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has more to do than to pay debts and to send. A pass that has not pays one branch.
+    /// Whether a pass has rare work, beside debts and sends. For other passes this costs one
+    /// branch.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_count()
@@ -207,7 +209,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether anything is left for this peer.
+    /// Sends to a peer, as far as its link takes it. Returns whether anything is left for the peer.
     pub(super) fn transmit_to(
         &mut self,
         peer: PeerId,
@@ -286,7 +288,7 @@ impl Engine {
         false
     }
 
-    /// Goes on with the link's partly written frame. Returns whether the link is free for the next one.
+    /// Continues the link's partly written frame. Returns whether the link can take the next one.
     fn resume_frame(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.get_mut(id) else { return true };
         let Some(PartialFrame { frame, send: send_id, taken_bytes }) = link.tx.partial_frame() else {
@@ -311,12 +313,12 @@ impl Engine {
             Frame::Data => self.data_taken(id, send_id, sink),
             Frame::ReadData => {}
         }
-        // Frame after frame may be partly written; what the peer waits to hear must not wait for
-        // the last of them.
+        // Many frames in a row may be partly written; the answers that the peer waits for must not
+        // wait for the last of them.
         self.pay_debts_of(id, transport, sink)
     }
 
-    /// A link has begun to take an eager message.
+    /// Records that a link has begun to take an eager message.
     #[inline(always)]
     fn eager_message_begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.get_mut(link) {
@@ -324,14 +326,14 @@ impl Engine {
         }
     }
 
-    /// A link has taken a part of an eager message.
+    /// Records that a link has taken a part of an eager message.
     fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.begin_writing(Frame::Message, send, taken_bytes);
         }
     }
 
-    /// The link has all of a message that was never in the operation table.
+    /// Handles a message that the link has taken whole, and that was never in the operation table.
     fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
@@ -343,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// The link has all of a message that is in the operation table.
+    /// Handles a message in the operation table that the link has taken whole.
     fn queued_message_taken(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaited_reply(id);
         if awaits.wants_answer() {
@@ -353,13 +355,13 @@ impl Engine {
         }
     }
 
-    /// An operation has succeeded.
+    /// Ends an operation that has succeeded.
     pub(super) fn completed(&mut self, id: SendId, sink: &mut impl Sink) {
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.completed(id, &mut effects);
     }
 
-    /// The send ends when the peer acknowledges, or matches, the message that the link has taken
+    /// Ends the send when the peer acknowledges, or matches, the message that the link has taken
     /// last.
     fn await_peer(&mut self, link: LinkId, send: SendId, awaits: AwaitedReply) {
         if let Some(link) = self.links.get_mut(link) {

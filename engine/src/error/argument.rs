@@ -1,4 +1,4 @@
-//! The arguments that calls refuse, but for memory.
+//! The arguments that calls refuse, except memory.
 
 use super::Unmet;
 use super::fi_names::FiFormat;
@@ -9,34 +9,34 @@ use crate::limits::CONNECTION_DATA_MAX_BYTES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Argument {
-    /// An info or attributes that ask for what the domain does not have.
+    /// An info or attributes that ask for a feature that the domain lacks.
     #[error("an info that asks for {0}")]
     NotOffered(Unmet),
-    /// An address of another format than the domain or the object is for.
+    /// An address of another format than that of the domain or the object.
     #[error("an address of another format than {}", FiFormat(*accepted))]
     AddressFormat {
         /// The format that is accepted.
         accepted: AddressFormat,
     },
-    /// An address of every interface (`0.0.0.0` or `::`) as that of a peer.
+    /// A wildcard address (`0.0.0.0` or `::`) as the address of a peer.
     #[error("a wildcard address, which names no peer")]
     WildcardPeer,
-    /// An address with the port 0 as that of a peer.
+    /// An address with port 0 as the address of a peer.
     #[error("an address without a port, which names no peer")]
     PeerWithoutPort,
-    /// The successors of the first node and service go beyond the last one.
+    /// A range of nodes or services that goes beyond the last possible one.
     #[error("a range of nodes or services beyond what can be counted to")]
     AddressRange,
-    /// `FI_SOURCE` says that a node or service is that of the source, and there is none.
+    /// `FI_SOURCE`, which makes the node or service the source, without a node or service.
     #[error("FI_SOURCE without a node or a service")]
     UnnamedSource,
-    /// More data with a request for a connection, or with its answer, than may travel with it.
+    /// More data with a connection request, or with its answer, than the limit.
     #[error("{len_bytes} bytes of data with a connection, which may have {CONNECTION_DATA_MAX_BYTES}")]
     ConnectionData {
         /// The length of the data.
         len_bytes: usize,
     },
-    /// An endpoint type without connections where only `FI_EP_MSG` has them.
+    /// An endpoint type without connections where the call needs `FI_EP_MSG`.
     #[error("an endpoint type other than FI_EP_MSG, which alone has connections")]
     Unconnected,
     /// A connected endpoint cannot be enabled before it has a peer.
@@ -51,7 +51,7 @@ pub enum Argument {
     /// A passive endpoint of another domain, or of another address format.
     #[error("a passive endpoint of another domain or address format")]
     PassiveOfOtherDomain,
-    /// A passive endpoint that may keep no request waiting.
+    /// A backlog of 0: the passive endpoint could keep no request waiting.
     #[error("a backlog of 0 requests")]
     EmptyBacklog,
     /// A connected endpoint in a domain without locks: its event queue belongs to no domain.
@@ -60,7 +60,7 @@ pub enum Argument {
     /// A domain without locks that several threads may use.
     #[error("a domain without locks for another threading level than FI_THREAD_DOMAIN")]
     UnlockedThreading,
-    /// A domain without locks whose progress another thread makes.
+    /// A domain without locks, but with automatic progress by another thread.
     #[error("a domain without locks with automatic progress")]
     UnlockedProgress,
     /// A shared receive context for an endpoint that was not opened with `FI_SHARED_CONTEXT`.
@@ -75,34 +75,34 @@ pub enum Argument {
     /// The endpoint has transmit capabilities that the shared context lacks.
     #[error("an endpoint with transmit capabilities that the transmit context lacks")]
     TransmitContextCaps,
-    /// All endpoints that share a receive context have one address vector.
+    /// Another address vector than that of the endpoints that share the receive context.
     #[error("another address vector than that of the other endpoints of the receive context")]
     OtherAddressVector,
-    /// A completion queue with room for more entries than one may have.
+    /// A completion queue with more entries than the limit.
     #[error("a completion queue of more than {max_entries} entries")]
     QueueDepth {
-        /// How many entries a queue may have.
+        /// The largest number of entries.
         max_entries: usize,
     },
     /// A wait on a queue or a counter that was opened with `FI_WAIT_NONE`.
     #[error("a wait on an object that was opened without a wait object")]
     NoWaitObject,
-    /// A queue or a counter with `FI_WAIT_SET`, and without the set.
+    /// A queue or a counter with `FI_WAIT_SET`, but without a wait set.
     #[error("FI_WAIT_SET without the wait set")]
     NoWaitSet,
     /// A wait object that a wait set cannot have.
     #[error("a wait set with FI_WAIT_NONE or FI_WAIT_SET as its wait object")]
     WaitSetObject,
-    /// The poll set has this member.
+    /// The poll set already has this member.
     #[error("a queue or a counter that the poll set has already")]
     PollSetMember,
-    /// A claim with the context of a message that is claimed.
+    /// A claim with the context of a message that is already claimed.
     #[error("a context with which a message is claimed already")]
     ClaimedContext,
-    /// `FI_DISCARD` goes with a peek or with a claim.
+    /// `FI_DISCARD` with both a peek and a claim, of which it allows only one.
     #[error("FI_DISCARD with both FI_PEEK and FI_CLAIM")]
     DiscardedClaim,
-    /// A deferred change of a counter is no operation whose completion could be counted.
+    /// A completion counter for a deferred change of a counter, which has no completion to count.
     #[error("a completion counter for a deferred change of a counter")]
     CountedChange,
 }

@@ -1,4 +1,4 @@
-//! The mistakes in how a caller describes memory.
+//! Mistakes in a caller's description of memory.
 
 /// Why memory cannot be used as it is described: EINVAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -7,31 +7,32 @@ pub enum BadMemory {
     /// A region, or a buffer that must be one segment, without a segment.
     #[error("no segment, where at least one is needed")]
     NoSegment,
-    /// A buffer of several messages is cut into them, so it cannot come back whole.
+    /// A reusable buffer for several messages: it is cut into messages, so it cannot come back
+    /// whole.
     #[error("a reusable buffer, where one that can be cut into messages is needed")]
     Reusable,
     /// A segment at the null address that is not empty.
     #[error("a null address with a length")]
     NullWithLength,
-    /// The sum of the lengths is no length.
+    /// The sum of the lengths overflows.
     #[error("segments that are longer together than the address space")]
     LengthOverflow,
-    /// Elements of atomic operations correspond to each other.
+    /// The operands, comparands and results of an atomic operation must have equal lengths.
     #[error("operands, comparands or results of different lengths")]
     UnequalOperands,
-    /// The length is no multiple of the size of an element.
+    /// The length is not a multiple of the element size.
     #[error("a part of an element of an atomic operation")]
     PartialElement,
     /// A region has at least one byte.
     #[error("a memory region of 0 bytes")]
     EmptyRegion,
-    /// There is not enough memory, or not in the object that keeps it.
+    /// The system, or the object that keeps the memory, has too little of it.
     #[error("a memory region larger than the memory for it")]
     RegionTooLarge,
     /// The file ends before the region does.
     #[error("a memory region larger than its file")]
     LargerThanFile,
-    /// A region of a file begins with a page.
+    /// The offset in the file is not a multiple of the page size.
     #[error("an offset in a file that is not a multiple of the page size")]
     FileOffset,
     /// `MrAttr::offset` is reserved.
@@ -40,16 +41,17 @@ pub enum BadMemory {
     /// The access does not lie within the region.
     #[error("a range beyond the end of the memory region")]
     BeyondRegion,
-    /// The region is the address space, where most addresses have no memory.
+    /// The region is the whole address space, where most addresses have no memory.
     #[error("a copy from or to a memory region that is the address space")]
     AddressSpace,
-    /// Memory of the application that peers may not write may be read-only for this side too.
+    /// Peers may only read this memory of the application, so it may be read-only for this side,
+    /// too.
     #[error("a write to a memory region that peers may only read")]
     NotWritable,
     /// Only files can be made durable.
     #[error("persistent memory that is not a shared mapping of a file")]
     NotPersistent,
-    /// Only memory of the region's own can be mapped by peers.
+    /// Peers can map only memory that the region has allocated itself.
     #[error("shareable memory that the region does not allocate itself")]
     NotShareable,
 }

@@ -1,13 +1,13 @@
-//! What objects are in use for.
+//! The reasons why an object is busy.
 
-/// Why an object cannot be closed, or not be bound to another object: EBUSY.
+/// Why an object cannot be closed, or cannot be bound to another object: EBUSY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum InUse {
     /// The endpoint has a completion queue for this direction.
     #[error("a completion queue is bound already")]
     CompletionQueueBound,
-    /// The event of the endpoint or the memory region has a counter.
+    /// This event of the endpoint or the memory region has a counter.
     #[error("a counter is bound already")]
     CounterBound,
     /// The endpoint has an address vector.
@@ -22,28 +22,28 @@ pub enum InUse {
     /// The endpoint has a shared transmit context.
     #[error("a transmit context is bound already")]
     TransmitContextBound,
-    /// The completion queue is to be closed after the objects that it is bound to.
+    /// The completion queue must be closed after the objects that it is bound to.
     #[error("endpoints or poll sets are bound to the completion queue")]
     CompletionQueue,
-    /// The counter is to be closed after the objects that use it.
+    /// The counter must be closed after the objects that use it.
     #[error("endpoints, regions, poll sets or works use the counter")]
     Counter,
-    /// The address vector is to be closed after its endpoints.
+    /// The address vector must be closed after its endpoints.
     #[error("endpoints are bound to the address vector")]
     AddressVector,
-    /// The event queue is to be closed after the objects that report to it.
+    /// The event queue must be closed after the objects that report to it.
     #[error("objects are bound to the event queue")]
     EventQueue,
-    /// The receive context is to be closed after its endpoints.
+    /// The receive context must be closed after its endpoints.
     #[error("endpoints are bound to the receive context")]
     ReceiveContext,
-    /// The transmit context is to be closed after its endpoints.
+    /// The transmit context must be closed after its endpoints.
     #[error("endpoints are bound to the transmit context")]
     TransmitContext,
-    /// The poll set is to be closed without members.
+    /// The poll set must have no members when it is closed.
     #[error("queues or counters are in the poll set")]
     PollSet,
-    /// The wait set is to be closed after its members.
+    /// The wait set must be closed after its members.
     #[error("queues or counters are members of the wait set")]
     WaitSet,
 }

@@ -1,6 +1,6 @@
-//! The things that calls do not find.
+//! The objects that calls do not find.
 
-/// What the call was to find, and does not exist: ENOENT.
+/// The object that a call looked for, and that does not exist: ENOENT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
@@ -13,7 +13,7 @@ pub enum Missing {
     /// A message that a peek has claimed.
     #[error("no message was claimed with this context")]
     ClaimedMessage,
-    /// The name of a domain, which an info of `getinfo` has.
+    /// The name of a domain, which every info of `getinfo` has.
     #[error("the info names no domain")]
     DomainName,
     /// The domain that the info names.

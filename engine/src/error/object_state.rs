@@ -10,7 +10,7 @@ pub enum ObjectState {
     /// The call must come before the endpoint is enabled.
     #[error("the endpoint is enabled already")]
     EndpointEnabled,
-    /// The endpoint is in use, so that it cannot become a connected one.
+    /// The endpoint is in use, so it cannot become a connected one.
     #[error("the endpoint is in use")]
     EndpointInUse,
     /// The address must be chosen before the endpoint has one.
@@ -22,7 +22,7 @@ pub enum ObjectState {
     /// The endpoint shares a transmit context, which must be bound before it is enabled.
     #[error("no shared transmit context is bound")]
     NoTransmitContext,
-    /// An endpoint asks for a connection, or accepts one, once.
+    /// The endpoint has already asked for a connection, or accepted one.
     #[error("the endpoint has asked for a connection, or accepted one, already")]
     ConnectionBegun,
     /// The endpoint accepts a request, and cannot ask for a connection.

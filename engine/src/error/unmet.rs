@@ -33,7 +33,7 @@ pub enum Unmet {
     /// The receive attributes ask for more than the endpoint's capabilities.
     #[error("receive capabilities beyond those of the endpoint")]
     ReceiveCaps,
-    /// The domain attributes ask for more than where its endpoints reach.
+    /// The domain attributes ask for capabilities beyond the domain's reach.
     #[error("domain capabilities beyond those of the domain")]
     DomainCaps,
     /// Flags that transmit operations cannot have by default.
@@ -48,7 +48,7 @@ pub enum Unmet {
     /// An order of completions other than that of posting.
     #[error("an order of transmit completions other than FI_ORDER_STRICT")]
     TransmitCompletionOrder,
-    /// Receives complete as they end.
+    /// Ordered receive completions: receives complete as they end.
     #[error("ordered receive completions")]
     ReceiveCompletionOrder,
     /// An inject size beyond the largest.
@@ -102,13 +102,13 @@ pub enum Unmet {
     /// Another protocol than homespun's.
     #[error("another protocol")]
     Protocol,
-    /// A version of the protocol that is still to come.
+    /// A later version of the protocol than the current one.
     #[error("a later version of the protocol")]
     ProtocolVersion,
     /// Authorization keys of endpoints and domains.
     #[error("authorization keys")]
     AuthorizationKeys,
-    /// A way of progress that only control operations have.
+    /// A progress model that only control operations have.
     #[error("FI_PROGRESS_CONTROL_UNIFIED as data progress")]
     UnifiedDataProgress,
     /// The fabric's name is `homespun`.
@@ -117,7 +117,7 @@ pub enum Unmet {
     /// The provider's name is `homespun`.
     #[error("a provider of that name")]
     ProviderName,
-    /// The name of no domain.
+    /// A name that no domain has.
     #[error("a domain of that name")]
     DomainName,
     /// The user's parameter names no domain.
@@ -129,7 +129,7 @@ pub enum Unmet {
     /// No source or destination has a format that the domain has.
     #[error("an address format that the domain has")]
     DomainAddressFormat,
-    /// No address has the format.
+    /// No address has this format.
     #[error("an address of the format {}", FiFormat(*.0))]
     AddressFormat(AddressFormat),
     /// All sources are of one address format, and all destinations of another.

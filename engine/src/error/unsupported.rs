@@ -1,6 +1,6 @@
 //! The parts of libfabric that homespun does not have.
 
-/// What homespun does not have: ENOSYS.
+/// A feature that homespun lacks: ENOSYS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsupported {
@@ -10,10 +10,10 @@ pub enum Unsupported {
     /// Address vectors that report insertions as events (`FI_EVENT`).
     #[error("asynchronous insertion into address vectors")]
     AsynchronousInsertion,
-    /// Connections of endpoints without them.
+    /// Connections of an endpoint of another type than `FI_EP_MSG`.
     #[error("connections of endpoints of another type than FI_EP_MSG")]
     Connections,
-    /// Receives that an endpoint posts or defers itself although it shares a receive context.
+    /// Receives that the application posts or defers on an endpoint with a shared receive context.
     #[error("receives of an endpoint with a shared receive context; post them to the context")]
     SharedContextReceive,
     /// Multi-receive buffers, peeks and claims as deferred work.

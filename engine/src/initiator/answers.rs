@@ -23,7 +23,7 @@ impl Initiator {
         self.sends.get(id).is_some_and(is_answered)
     }
 
-    /// Where the next piece of what an operation reads goes, if it reads and a piece so long may come.
+    /// Returns where the next piece of a read goes. `None` if no piece, or none so long, may come.
     pub(crate) fn next_read_piece(&self, id: SendId, len_bytes: u64) -> Option<Reassembly<SendId>> {
         let send = self.sends.get(id)?;
         let one_sided = send.one_sided.as_ref()?;
@@ -35,14 +35,14 @@ impl Initiator {
         Some(Reassembly { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
     }
 
-    /// Puts the next bytes of a piece where they belong.
+    /// Copies the next bytes of a piece to their place.
     pub(crate) fn put_read_piece(&mut self, piece: &Reassembly<SendId>, bytes: &[u8]) {
         if let Some((destination, _)) = self.read_buffer_of(piece.place) {
             destination.copy_in(clamp_to_usize(piece.arrived_bytes), bytes);
         }
     }
 
-    /// Where the next bytes of a piece belong.
+    /// Returns the memory for the next bytes of a piece.
     pub(crate) fn read_piece_space(&mut self, piece: &Reassembly<SendId>) -> Space<'_> {
         match self.read_buffer_of(piece.place) {
             Some((destination, _)) => destination
@@ -51,8 +51,8 @@ impl Initiator {
         }
     }
 
-    /// All of a piece is where it belongs. Returns whether the operation has succeeded with that,
-    /// as an atomic one has.
+    /// Records that all of a piece is in place. Returns whether the operation has succeeded with
+    /// that, as an atomic one has.
     pub(crate) fn read_piece_arrived(&mut self, piece: &Reassembly<SendId>) -> bool {
         if let Some((_, read_bytes)) = self.read_buffer_of(piece.place) {
             *read_bytes = piece.arrived_bytes;
@@ -65,7 +65,7 @@ impl Initiator {
         self.sends.get_mut(id)?.one_sided.as_mut()?.read.as_mut()
     }
 
-    /// Whether the target may answer an access so that has come to this stage.
+    /// Whether the target may give this answer to an access at this stage.
     #[inline]
     pub(crate) fn is_answer_allowed(&self, id: SendId, stage: RequestStage, outcome: Outcome) -> bool {
         let Some(send) = self.sends.get(id) else { return false };
@@ -78,14 +78,15 @@ impl Initiator {
             (Some((_, arrived_bytes)), RequestStage::Requested, Outcome::Done) => {
                 *arrived_bytes == send.message.len_bytes
             }
-            // An atomic operation, whose results say that it was done, if there are any.
+            // An atomic operation: its results stand for this answer, which is only sent if there
+            // are none.
             (Some(_), RequestStage::Sent, Outcome::Done) => send.message.len_bytes == 0,
             (Some(_), RequestStage::Requested | RequestStage::Sent, Outcome::Refused(_)) => true,
             _ => false,
         }
     }
 
-    /// The peer has answered an operation, which ends.
+    /// Ends an operation that the peer has answered.
     pub(crate) fn answered(
         &mut self,
         id: SendId,

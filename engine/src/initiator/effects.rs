@@ -1,11 +1,11 @@
-//! What an initiator asks for.
+//! The effects of an initiator.
 
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 
-/// What an initiator has done beside its own state: its caller carries it out.
+/// The effects beyond an initiator's own state, which its caller carries out.
 ///
-/// None of it comes back to the initiator before the call that caused it has returned.
+/// No effect calls the initiator again before the call that caused it has returned.
 pub(crate) trait InitiatorEffects {
     /// Reports an operation that has succeeded.
     ///
@@ -30,6 +30,6 @@ pub(crate) trait InitiatorEffects {
     /// Counts an operation that has failed.
     fn count_error(&mut self, events: CounterEvents);
 
-    /// An operation that was deferred work has ended. Returns what else to report of it.
+    /// Records the end of an operation that was deferred work. Returns what else to report of it.
     fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 
-/// The queues of all peers, and which peers are to be looked at.
+/// The queues of all peers, and the list of peers that have work.
 #[derive(Debug, Default)]
 pub(super) struct PeerQueues {
     by_peer: Vec<PeerQueue>,
@@ -17,7 +17,7 @@ pub(super) struct PeerQueues {
 #[derive(Debug, Default)]
 struct PeerQueue {
     sends: VecDeque<SendId>,
-    /// Whether the peer is listed, or is being looked at.
+    /// Whether the peer is listed, or its pass is under way.
     is_active: bool,
 }
 
@@ -51,7 +51,7 @@ impl PeerQueues {
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
     }
 
-    /// Takes the first operation out of the queue to its peer that is meant.
+    /// Takes the first operation that `is_meant` out of its peer's queue.
     pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {

@@ -10,11 +10,12 @@ use crate::held_reports::HeldReports;
 use crate::operation::{RmaRequest, Send, Signalled};
 use crate::peer_id::PeerId;
 
-/// Keeps what the sink had no room for, in order, so that nothing is lost and no link has to wait.
+/// The reports that the sink had no room for, in order. None is lost, and no link has to wait for
+/// room.
 ///
-/// Sends and receives wait apart, since they may report to different queues. Both are bounded by
-/// the depths of the endpoint: what waits here still counts as outstanding. So does what waits for
-/// its turn.
+/// Sends and receives wait separately, since they may report to different queues. The depths of the
+/// endpoint bound both: an operation whose report waits, for room or for its turn, still counts as
+/// outstanding.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     held: HeldReports,
@@ -23,7 +24,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// With completions as operations end, or in the order of their posting.
+    /// Creates empty reports, with completions in posting order or as operations end.
     pub(super) fn new(are_in_order: bool) -> Reports {
         Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
     }
@@ -33,8 +34,8 @@ impl Reports {
         self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 
-    /// An operation of this kind has succeeded, whether it is reported or not.
-    // Before there is a completion, which would be moved once more.
+    /// Counts an operation that has succeeded, whether it is reported or not.
+    // Counts before there is a completion, which would be moved once more.
     #[inline(always)]
     pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
         if effects.has_counters() {
@@ -50,8 +51,8 @@ impl Reports {
         }
     }
 
-    /// A send or an access to a peer's region has succeeded. It is reported if it is signalled, and
-    /// in its turn if it has one.
+    /// Counts a successful send or access to a peer's region, and reports it if it is signalled; in
+    /// its turn, if it has one.
     #[inline(always)]
     pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
@@ -72,8 +73,7 @@ impl Reports {
         }
     }
 
-    /// An access has succeeded that never was under way; otherwise as
-    /// [`send_completed`](Self::send_completed).
+    /// As [`send_completed`](Self::send_completed), for an access that never was under way.
     pub(super) fn completed_at_once(&mut self, request: RmaRequest, effects: &mut impl InitiatorEffects) {
         let event = CounterEvents::of_completion(request.local.completion_flags());
         if let Some(turn) = self.take_turn(request.to) {
@@ -94,20 +94,21 @@ impl Reports {
         }
     }
 
-    /// Whether a send or an access that ends as soon as it was posted can be reported at once: no
-    /// earlier completion waits.
+    /// Whether a send or an access that ends when it is posted can be reported at once: no
+    /// completion waits, and completions keep no order.
     #[inline(always)]
     pub(super) fn can_report_at_once(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
     }
 
-    /// The turn of a send or an access that is posted now, if it has one.
+    /// Returns the turn of a send or an access that is posted now. `None` if completions keep no
+    /// order.
     #[inline(always)]
     pub(super) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
         self.turns.as_mut().map(|turns| turns.take(to))
     }
 
-    /// Deferred work has succeeded.
+    /// Reports deferred work that has succeeded.
     #[cold]
     pub(super) fn deferred_work_completed(
         &mut self,
@@ -122,7 +123,7 @@ impl Reports {
         }
     }
 
-    /// An operation has failed.
+    /// Counts and reports an operation that has failed.
     fn failed(
         &mut self,
         mut failure: FailedOperation,
@@ -146,7 +147,7 @@ impl Reports {
         self.held.report(completion, |completion| effects.complete(completion));
     }
 
-    /// As [`report`](Self::report), of a failure.
+    /// As [`report`](Self::report), for a failure.
     pub(super) fn report_failure(&mut self, failure: FailedOperation, effects: &mut impl InitiatorEffects) {
         self.held.report_failure(failure, |failure| effects.fail(failure));
     }
@@ -166,7 +167,8 @@ impl Reports {
         }
     }
 
-    /// A send or an access has ended. It is reported when all earlier ones to its peer have ended.
+    /// Records the end of a send or an access, and reports it once all earlier ones to its peer
+    /// have ended.
     #[cold]
     fn ended_in_order(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };

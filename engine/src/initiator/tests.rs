@@ -14,11 +14,11 @@ use crate::wire::{Durable, Message, Outcome, Refusal};
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(0);
 
-/// Remembers what it was asked for, and may have no room for completions.
+/// Records the effects, and may have no room for completions.
 #[derive(Debug, Default)]
 struct EffectsRecorder {
     is_full: bool,
-    /// Contexts, and what went wrong.
+    /// Contexts, and the errors of failed operations.
     ended: Vec<(u64, Option<OperationError>)>,
     buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,
@@ -77,7 +77,7 @@ fn message_send(context: u64) -> Send {
     }
 }
 
-/// A read of so many bytes, or a write of them.
+/// A read or a write of this many bytes.
 fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
     let destination = Destination::owned(BytesMut::zeroed(len_bytes));
     let one_sided = OneSided {

@@ -1,9 +1,10 @@
-//! Completion order: `comp_order` of `fi_endpoint(3)`. Operations that are sent to one peer end in
-//! different orders: what needs no answer ends when the link has it, what the peer answers ends
-//! then. Where their completions are to keep the order of posting (`FI_ORDER_STRICT`), each is
-//! given a *turn* when it is posted, and its end is kept until all turns before it to the same peer
-//! have come. Unreported operations have turns like others, since a completion implies that all
-//! operations before it have ended.
+//! Completion order: `comp_order` of `fi_endpoint(3)`.
+//!
+//! Operations to one peer may end in another order than that of their posting: an operation that
+//! needs no answer ends when the link has it, others end when the peer answers. If completions must
+//! keep the order of posting (`FI_ORDER_STRICT`), each operation gets a *turn* when it is posted,
+//! and its end is kept until all earlier turns to the same peer have come. Unreported operations
+//! have turns too, since a completion implies that all operations before it have ended.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -13,17 +14,17 @@ use crate::flags::CounterEvents;
 use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
-/// The turn of an operation. As small as it is, it finds room in an operation that has none.
+/// The turn of an operation. It is small enough to fit in the padding of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn(NonZeroU32);
 
 /// How an operation has ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// By success that is counted and not reported.
+    /// Success that is counted but not reported.
     Silently(CounterEvents),
     Completed(EndedOperation),
-    /// By success, as deferred work.
+    /// Success of deferred work.
     OfWork(Box<EndedOperation>),
     Failed(Box<FailedOperation>, Signalled),
 }
@@ -31,10 +32,10 @@ pub(super) enum Ending {
 /// The turns that have not come.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// By number, from 1 on; those without a peer are free.
+    /// By number, from 1 on. The numbers in `free` are not in use.
     entries: Vec<Entry>,
     free: Vec<NonZeroU32>,
-    /// The turns of each peer's operations, in order. Peers without one are left out.
+    /// The turns of each peer's operations, in order. Peers without turns have no entry.
     by_peer: HashMap<PeerId, VecDeque<Turn>>,
     /// How many operations have ended and wait for their turn.
     waiting_ops: usize,
@@ -47,12 +48,12 @@ struct Entry {
 }
 
 impl Turns {
-    /// How many operations have ended and wait for their turn.
+    /// Returns how many operations have ended and wait for their turn.
     pub(super) fn waiting_ops(&self) -> usize {
         self.waiting_ops
     }
 
-    /// The turn of an operation that is posted to this peer now.
+    /// Gives a turn to an operation that is posted to this peer now.
     pub(super) fn take(&mut self, peer: PeerId) -> Turn {
         let entry = Entry { peer, ending: None };
         let number = match self.free.pop() {
@@ -72,8 +73,8 @@ impl Turns {
         turn
     }
 
-    /// An operation has ended. Returns its peer, for which [`next`](Self::next) may have ends to
-    /// report now.
+    /// Records the end of an operation. Returns its peer, for which [`next`](Self::next) may have
+    /// ends to report now.
     pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
         let entry = &mut self.entries[entry_index(turn.0)];
         entry.ending = Some(ending);
@@ -81,7 +82,7 @@ impl Turns {
         entry.peer
     }
 
-    /// The end of the peer's operation whose turn it is, if it has ended.
+    /// Takes the end of the peer's operation whose turn it is, if it has ended.
     pub(super) fn next(&mut self, peer: PeerId) -> Option<Ending> {
         let turns = self.by_peer.get_mut(&peer)?;
         let number = turns.front()?.0;
@@ -106,7 +107,7 @@ mod tests {
 
     const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
 
-    /// How many ends can be reported.
+    /// Takes all ends that are due, and counts them.
     fn count_due(turns: &mut Turns, peer: PeerId) -> usize {
         std::iter::from_fn(|| turns.next(peer)).count()
     }

@@ -1,23 +1,23 @@
-//! What a link's peer is to hear, and waits until the link has room for it.
+//! The frames that this side owes a link's peer, until the link has room for them.
 
 use std::collections::VecDeque;
 use std::mem;
 
 use crate::wire::Header;
 
-/// What this side owes the peer of a link, besides operations of its own. A link takes an acknowledgement first,
-/// then the headers in order, then credit, then what the peer reads.
+/// The frames that this side owes the peer of a link, besides its own operations. A link takes an
+/// acknowledgement first, then the headers in order, then credit, then read data.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
-    /// Whether the peer waits to hear how many eager messages have arrived.
+    /// Whether to tell the peer how many eager messages have arrived.
     ack: bool,
-    /// Whether the peer was granted credit that it does not know of.
+    /// Whether to tell the peer about granted credit.
     credit: bool,
-    /// Whether the peer waits for what it reads.
+    /// Whether the peer waits for the data of its reads.
     reads: bool,
-    /// Whether more of that could have been sent, but it was the turn of others.
+    /// Whether read data was held back to give other frames their turn, not for lack of room.
     has_paused: bool,
-    /// Answers, and what this side asks for or reports without an operation of its own.
+    /// Answers, and requests and reports that belong to no operation of this side.
     headers: VecDeque<Header>,
 }
 
@@ -28,7 +28,7 @@ impl Debts {
         !(self.ack | self.credit | self.reads) && self.headers.is_empty()
     }
 
-    /// Whether nothing is owed but what the peer reads.
+    /// Whether only read data is owed.
     #[inline]
     pub(crate) fn are_only_reads(&self) -> bool {
         self.reads && !(self.ack | self.credit) && self.headers.is_empty()
@@ -50,7 +50,8 @@ impl Debts {
         self.headers.push_back(header);
     }
 
-    /// The receiver is gone, which knew how many eager messages have arrived and gave credit.
+    /// Turns an owed acknowledgement into a header, and drops owed credit: the receiver, which knew
+    /// both, is gone.
     pub(crate) fn settle_receiver_debts(&mut self, received: u64) {
         self.credit = false;
         if mem::take(&mut self.ack) {
@@ -58,63 +59,63 @@ impl Debts {
         }
     }
 
-    /// Whether an acknowledgement is owed, which goes before all others.
+    /// Whether an acknowledgement is owed. It goes before all other debts.
     #[inline(always)]
     pub(crate) fn has_ack(&self) -> bool {
         self.ack
     }
 
-    /// The link has taken an acknowledgement.
+    /// Records that the link took an acknowledgement.
     #[inline(always)]
     pub(crate) fn ack_sent(&mut self) {
         self.ack = false;
     }
 
-    /// Whether the turn of a grant has come. It goes after headers, so that what waits before it is
-    /// no more than what the credit before this one allowed.
+    /// Whether a credit grant is next. It goes after the headers, so the headers that wait before
+    /// it are bounded by the credit granted earlier.
     #[inline(always)]
     pub(crate) fn has_credit_next(&self) -> bool {
         self.credit && !self.ack && self.headers.is_empty()
     }
 
-    /// The link has taken a grant.
+    /// Records that the link took a grant.
     pub(crate) fn credit_sent(&mut self) {
         self.credit = false;
     }
 
-    /// The header whose turn has come.
+    /// Returns the next header.
     #[inline(always)]
     pub(crate) fn peek_header(&self) -> Option<&Header> {
         self.headers.front()
     }
 
-    /// The link has taken the header whose turn it was, or no header is left.
+    /// Removes the next header, if there is one: the link took it, or it need not be sent.
     #[inline(always)]
     pub(crate) fn header_sent(&mut self) {
         self.headers.pop_front();
     }
 
-    /// The engine gives the link what the peer reads.
+    /// Ends the pause of read data.
     pub(crate) fn begin_reads(&mut self) {
         self.has_paused = false;
     }
 
-    /// More of what the peer reads could be sent, but others have their turn.
+    /// Pauses read data that could be sent, so that other frames have their turn.
     pub(crate) fn pause_reads(&mut self) {
         self.has_paused = true;
     }
 
-    /// The link has taken all that the peer reads.
+    /// Records that the link took all read data.
     pub(crate) fn reads_sent(&mut self) {
         self.reads = false;
     }
 
-    /// Whether there is more of what the peer reads, and the link may have room for it.
+    /// Whether read data is paused, so that the link may have room for it.
     pub(crate) fn has_paused_reads(&self) -> bool {
         self.has_paused
     }
 
-    /// Whether a header such as this is owed.
+    /// Whether a header that `is_meant` is owed.
     pub(crate) fn has_header(&self, is_meant: impl FnMut(&Header) -> bool) -> bool {
         self.headers.iter().any(is_meant)
     }
@@ -124,18 +125,18 @@ impl Debts {
         self.headers.len()
     }
 
-    /// The peer is asked for nothing any more.
+    /// Drops the headers that ask the peer for something.
     pub(crate) fn drop_requests(&mut self) {
         self.headers.retain(|header| !is_request(header));
     }
 
-    /// The headers without payload that are owed, in order.
+    /// Returns the owed headers without payload, in order.
     pub(crate) fn headers_without_payload(&self) -> impl Iterator<Item = Header> {
         self.headers.iter().filter(|header| header.payload_len_bytes() == 0).copied()
     }
 }
 
-/// Whether a header asks the peer for something. No such header is among the last that a link takes.
+/// Whether a header asks the peer for something. A link that ends takes no such header.
 fn is_request(header: &Header) -> bool {
     match header {
         Header::Request { .. }

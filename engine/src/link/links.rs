@@ -5,12 +5,12 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What the coordinator keeps of one link.
+/// The coordinator's state of one link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// What is being written.
+    /// The sending half.
     pub(crate) tx: LinkTx,
-    /// What is being read.
+    /// The receiving half.
     pub(crate) rx: LinkRx,
     peer: PeerId,
     is_up: bool,
@@ -19,39 +19,38 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Where it leads.
+    /// Returns the peer that the link leads to.
     #[inline(always)]
     pub(crate) fn peer(&self) -> PeerId {
         self.peer
     }
 
-    /// Its peer is there.
+    /// Records that the link is up.
     pub(crate) fn mark_up(&mut self) {
         self.is_up = true;
     }
 
-    /// Whether the endpoint that it leads to was replaced.
+    /// Whether another endpoint has replaced the peer's.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced
     }
 
-    /// The endpoint that it leads to was replaced.
+    /// Records that another endpoint has replaced the peer's.
     pub(crate) fn set_replaced(&mut self) {
         self.is_replaced = true;
     }
 
-    /// Whether it is up and leads to the endpoint that is at its peer's address now.
+    /// Whether the link is up and leads to the endpoint that is now at its peer's address.
     pub(crate) fn is_current(&self) -> bool {
         self.is_up && !self.is_replaced
     }
 
-    /// Whether it is still being made, and has taken nothing.
+    /// Whether the link is still connecting, and has taken no message or access.
     pub(crate) fn is_unused_connecting(&self) -> bool {
         !self.is_up && !self.tx.has_taken_frames()
     }
 
-    /// The moment when the engine got to know it, by the count of such moments. Unlike its number,
-    /// no later link has it.
+    /// Returns the link's place in the order of creation. Unlike its number, no later link has it.
     pub(crate) fn begun_at(&self) -> u64 {
         self.begun_at
     }
@@ -61,9 +60,9 @@ impl Link {
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
-    /// Links whose peer waits to hear something. Each is listed once.
+    /// Links with unpaid debts. Each is listed once.
     owing: Vec<LinkId>,
-    /// How many links there have been: what serves as time here.
+    /// How many links there have been. It serves as the time of [`Link::begun_at`].
     count: u64,
 }
 
@@ -87,12 +86,12 @@ impl Links {
         present.map(|(id, _)| LinkId(id as u32)).collect()
     }
 
-    /// How many links there have been.
+    /// Returns how many links there have been.
     pub(crate) fn created_count(&self) -> u64 {
         self.count
     }
 
-    /// Whether a peer still needs a send where it is.
+    /// Whether a peer still lacks the payload of an offered send.
     pub(crate) fn have_unfetched_sends(&self) -> bool {
         self.by_id.iter().flatten().any(|link| !link.is_replaced && link.tx.has_unfetched())
     }
@@ -121,27 +120,27 @@ impl Links {
         Some(link)
     }
 
-    /// The peer is to hear this: it is sent when the link has room, after what was owed before.
+    /// Owes the peer a header. The link takes it when there is room, after earlier headers.
     pub(crate) fn owe(&mut self, id: LinkId, header: Header) {
         self.add_debt(id, |debts| debts.add_header(header));
     }
 
-    /// The peer is to hear how many eager messages have arrived.
+    /// Owes the peer an acknowledgement of the eager messages that have arrived.
     pub(crate) fn owe_ack(&mut self, id: LinkId) {
         self.add_debt(id, Debts::add_ack);
     }
 
-    /// The peer is to hear how much credit it was granted.
+    /// Owes the peer a credit grant.
     pub(crate) fn owe_credit(&mut self, id: LinkId) {
         self.add_debt(id, Debts::add_credit);
     }
 
-    /// The peer is to be sent what it reads.
+    /// Owes the peer the data of its reads.
     pub(crate) fn owe_read(&mut self, id: LinkId) {
         self.add_debt(id, Debts::add_reads);
     }
 
-    /// Lists a link that owes its peer something from now on.
+    /// Adds a debt, and lists the link if it had none.
     #[inline(always)]
     fn add_debt(&mut self, id: LinkId, add: impl FnOnce(&mut Debts)) {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
@@ -157,12 +156,12 @@ impl Links {
         !self.owing.is_empty()
     }
 
-    /// Whether a link could send more of what its peer reads.
+    /// Whether a link has paused read data.
     pub(crate) fn has_paused_reads(&self) -> bool {
         self.owing.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
     }
 
-    /// Has the debts of all links paid, as far as `pay` does that.
+    /// Pays the debts of all links by `pay`, as far as it can.
     #[inline(always)]
     pub(crate) fn pay_debts(&mut self, mut pay: impl FnMut(LinkId, &mut LinkTx)) {
         let Links { by_id, owing, .. } = self;
@@ -173,7 +172,8 @@ impl Links {
         });
     }
 
-    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it is free for the next frame.
+    /// As [`pay_debts`](Self::pay_debts), for one link. Returns whether it is free for the next
+    /// frame.
     #[inline]
     pub(crate) fn pay_debts_of(&mut self, id: LinkId, pay: impl FnOnce(LinkId, &mut LinkTx)) -> bool {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return true };
@@ -186,7 +186,7 @@ impl Links {
             self.owing.retain(|other| *other != id);
             return true;
         }
-        // What the peer reads lets others have their turn.
+        // Read data lets other frames have their turn.
         debts.are_only_reads() && link.tx.is_idle()
     }
 }

@@ -1,4 +1,5 @@
-//! What is being read from a link, where neither the receiver nor the target takes it piece by piece.
+//! The frame that is read from a link, if neither the receiver nor the target takes it piece by
+//! piece.
 
 use smallvec::SmallVec;
 
@@ -13,46 +14,46 @@ pub(crate) struct LinkRx {
     incoming: Option<Incoming>,
 }
 
-/// The frame of a link that has arrived in part.
+/// A frame that has arrived in part.
 #[derive(Debug)]
 enum Incoming {
-    /// A piece of what this side reads of the peer's memory.
+    /// A piece of data that this side reads from the peer's memory.
     Read(Reassembly<SendId>),
-    /// A frame that means nothing before all of it is there.
+    /// A frame that has no effect before all of it has arrived.
     Collected(Box<WholeFrame>),
 }
 
-/// A frame that means nothing before all of it is there.
+/// A frame that has no effect before all of it has arrived.
 #[derive(Debug)]
 pub(crate) struct WholeFrame {
     of: CollectedHeader,
     len_bytes: usize,
-    /// As much as has arrived of the payload, which has a limit.
+    /// The part of the payload that has arrived. Its length has a limit.
     payload: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
 
-/// What such a frame is.
+/// The header of a collected frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CollectedHeader {
-    /// An offer of a message, under this number, with a description of where its payload is. It is
+    /// An offer of a message, under this number, with a description of its exposed payload. It is
     /// not matched yet.
     Message(Message, u64),
-    /// An offer of what is to be written, with such a description.
+    /// An offer of data to write, with such a description.
     Write(Rma),
-    /// A region that is shown, with a description of its memory.
+    /// A region that the peer offers to map, with a description of its memory.
     Region(MappableRegion),
     /// An atomic operation, with its operands.
     Atomic(Atomic),
 }
 
-/// What a piece of payload completed.
+/// The result of collecting a piece of payload.
 #[derive(Debug)]
 pub(crate) enum Collected {
-    /// It is not of a frame that is collected.
+    /// No frame is being collected.
     Nothing,
-    /// More has to come.
+    /// The frame is not complete yet.
     Part,
-    /// The frame is there.
+    /// The frame is complete.
     Whole(Box<WholeFrame>),
 }
 
@@ -67,13 +68,13 @@ impl WholeFrame {
 }
 
 impl LinkRx {
-    /// A frame begins to arrive that means nothing before all of it is there.
+    /// Begins to collect a frame with `len_bytes` of payload.
     pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) {
         let whole = WholeFrame { of, len_bytes, payload: SmallVec::new() };
         self.incoming = Some(Incoming::Collected(Box::new(whole)));
     }
 
-    /// Takes as much of `bytes` as is missing of a frame that is collected.
+    /// Adds as much of `bytes` as the collected frame lacks.
     pub(crate) fn collect_bytes(&mut self, bytes: &[u8]) -> Collected {
         let Some(Incoming::Collected(whole)) = &mut self.incoming else { return Collected::Nothing };
         let missing_bytes = whole.len_bytes - whole.payload.len();
@@ -87,12 +88,12 @@ impl LinkRx {
         }
     }
 
-    /// A piece of what this side reads begins to arrive.
+    /// Begins a piece of data that this side reads.
     pub(crate) fn begin_read_piece(&mut self, filling: Reassembly<SendId>) {
         self.incoming = Some(Incoming::Read(filling));
     }
 
-    /// The piece of what this side reads that is arriving.
+    /// Returns the piece of read data that is arriving.
     pub(crate) fn arriving_read_piece(&self) -> Option<Reassembly<SendId>> {
         match self.incoming {
             Some(Incoming::Read(filling)) => Some(filling),
@@ -100,7 +101,7 @@ impl LinkRx {
         }
     }
 
-    /// Bytes of the piece that this side reads are where they belong. Returns the piece if all of it is.
+    /// Counts bytes of read data that are in their place. Returns the piece if all of it is.
     pub(crate) fn read_bytes_placed(&mut self, count_bytes: usize) -> Option<Reassembly<SendId>> {
         let Some(Incoming::Read(filling)) = &mut self.incoming else { return None };
         let ended = filling.advance(count_bytes).then_some(*filling);
@@ -110,7 +111,7 @@ impl LinkRx {
         ended
     }
 
-    /// How much has arrived of the frame that is arriving.
+    /// Returns how many bytes of the arriving frame have arrived.
     pub(crate) fn arrived_bytes(&self) -> u64 {
         match &self.incoming {
             Some(Incoming::Read(filling)) => filling.arrived_bytes,

@@ -21,7 +21,7 @@ fn make_send_ids<const COUNT: usize>() -> [SendId; COUNT] {
     [(); COUNT].map(|()| table.insert(()))
 }
 
-/// A link on which such sends were begun and taken whole.
+/// A link that has taken these sends whole.
 fn link_with_sent(sends: &[(SendId, AwaitedReply)]) -> LinkTx {
     let mut tx = LinkTx::default();
     for (send, awaits) in sends {

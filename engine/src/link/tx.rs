@@ -1,4 +1,4 @@
-//! What is being written to a link, and what of it the peer has not answered.
+//! The frame that is written to a link, and the operations that the peer has not answered.
 
 mod fence;
 mod levels;
@@ -28,29 +28,29 @@ use crate::protocol_violation::ProtocolViolation;
 pub(crate) struct LinkTx {
     /// The frame that the link has taken in part.
     writing: Option<PartialFrame>,
-    /// How many messages and accesses were begun, or asked to be fetched.
+    /// How many messages and accesses the link has begun to take, offers included.
     taken_frames: u64,
-    /// What may be sent.
+    /// The credit for sending.
     allowance: SendCredit,
     /// Eager messages, and how far the peer has come with them.
     levels: Levels,
-    /// How many payloads that the peer has asked for the link has taken, and the peer does not answer.
+    /// How many requested payloads the link has taken that the peer does not answer.
     unanswered_payloads: u64,
-    /// What of messages the peer is known to have, since it has answered what came after.
+    /// The messages that the peer is known to have, since it has answered later accesses.
     known: MessageMark,
-    /// What this side knows of all messages.
+    /// What this side knows of the messages before a fence.
     fence: Fence,
-    /// What was offered to be fetched, and accesses to the peer's memory.
+    /// Offered messages, and accesses to the peer's memory.
     requests: Requests,
     /// How many accesses the peer has not answered.
     outstanding_ops: usize,
-    /// How much of the peer's memory those of them that are atomic operations fetch.
+    /// How many bytes the atomic operations among these accesses fetch.
     outstanding_bytes: usize,
-    /// What holds up operations that must not overtake it.
+    /// Accesses that later operations must not overtake.
     deferred: Deferred,
     /// Regions of the peer that are accessed without frames.
     mapped: MappedRegions,
-    /// What the peer waits to hear.
+    /// The frames that this side owes the peer.
     debts: Debts,
 }
 
@@ -58,39 +58,39 @@ pub(crate) struct LinkTx {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartialFrame {
     pub(crate) frame: Frame,
-    /// The operation that it belongs to, if it belongs to one.
+    /// The operation that it belongs to; the null key if to none.
     pub(crate) send: SendId,
     pub(crate) taken_bytes: usize,
 }
 
-/// What a frame with payload is.
+/// The kind of a frame with payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// A message, eagerly.
+    /// An eager message.
     Message,
-    /// What the peer has asked for, or what is written to its memory.
+    /// Payload that the peer has requested, or data to write to its memory.
     Data,
-    /// What the peer reads of this side's memory. It belongs to no send.
+    /// Data that the peer reads from this side's memory. It belongs to no send.
     ReadData,
 }
 
-/// The operations that have not ended of a link that has.
+/// The unfinished operations of an ended link.
 #[derive(Debug)]
 pub(crate) struct PendingSends {
-    /// What the peer can no longer read.
+    /// Operations whose payload the peer can no longer read.
     pub(crate) sends: Vec<SendId>,
-    /// What it may still read from where it is.
+    /// Operations whose exposed payload the peer may still be reading.
     pub(crate) exposed: Vec<SendId>,
 }
 
 impl LinkTx {
-    /// What the peer waits to hear.
+    /// Returns the frames that this side owes the peer.
     #[inline(always)]
     pub(crate) fn debts(&self) -> &Debts {
         &self.debts
     }
 
-    /// What the peer waits to hear.
+    /// As [`debts`](Self::debts), mutable.
     #[inline(always)]
     pub(crate) fn debts_mut(&mut self) -> &mut Debts {
         &mut self.debts
@@ -102,56 +102,57 @@ impl LinkTx {
         self.writing.is_none()
     }
 
-    /// The frame that the link has taken in part.
+    /// Returns the frame that the link has taken in part.
     #[inline(always)]
     pub(crate) fn partial_frame(&self) -> Option<PartialFrame> {
         self.writing
     }
 
-    /// The link has taken the beginning of a frame.
+    /// Records that the link took the beginning of a frame.
     pub(crate) fn begin_writing(&mut self, frame: Frame, send: SendId, taken_bytes: usize) {
         self.writing = Some(PartialFrame { frame, send, taken_bytes });
     }
 
-    /// The link has taken more of the frame that it had taken in part.
+    /// Records that the link took more of a frame that it had taken in part.
     pub(crate) fn advance_writing(&mut self, more_bytes: usize) {
         if let Some(writing) = &mut self.writing {
             writing.taken_bytes += more_bytes;
         }
     }
 
-    /// The link has taken the rest of the frame that it had taken in part.
+    /// Records that the link took the rest of a frame that it had taken in part.
     pub(crate) fn end_writing(&mut self) {
         self.writing = None;
     }
 
-    /// Whether a message or an access was begun, or asked to be fetched.
+    /// Whether the link has begun to take a message or an access, or an offer of one.
     pub(crate) fn has_taken_frames(&self) -> bool {
         self.taken_frames > 0
     }
 
-    /// How much credit is left.
+    /// Returns how much credit is left.
     #[inline(always)]
     pub(crate) fn credit_bytes(&self) -> u64 {
         self.allowance.left_bytes()
     }
 
-    /// The peer has raised the credit that it has granted in all.
+    /// Raises the total credit that the peer has granted.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if that is less than before.
+    /// A [`ProtocolViolation`] if the total is less than before.
     pub(crate) fn credited(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
         if self.allowance.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
     }
 
-    /// Whether a message that is not held up by others could be begun now, if there is credit for it.
+    /// Whether a message could begin now, given the credit: no partial frame and no order prevents
+    /// it.
     #[inline(always)]
     pub(crate) fn may_begin_message(&self) -> bool {
         self.writing.is_none() && !self.deferred.holds_sends()
     }
 
-    /// The link has begun to take an eager message.
+    /// Records that the link has begun to take an eager message.
     #[inline(always)]
     pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
         self.levels.message_begun();
@@ -167,8 +168,9 @@ impl LinkTx {
             && self.credit_bytes() >= cost_bytes
     }
 
-    /// The link has begun to take an access, which [may be begun](Self::may_begin_access). Returns
-    /// what it had taken of messages before it.
+    /// Records that the link has begun to take an access that
+    /// [`may_begin_access`](Self::may_begin_access) allowed. Returns the mark of the messages
+    /// before it.
     pub(crate) fn access_begun(
         &mut self,
         send: SendId,
@@ -184,7 +186,7 @@ impl LinkTx {
         self.message_mark()
     }
 
-    /// The peer has answered an access that began `after` this mark.
+    /// Ends an access that the peer has answered, and that began `after` this mark.
     pub(crate) fn access_ended(&mut self, send: SendId, fetched_bytes: usize, after: MessageMark) {
         self.requests.end(send);
         self.outstanding_ops -= 1;
@@ -199,14 +201,14 @@ impl LinkTx {
         self.outstanding_ops == 0
     }
 
-    /// Whether the peer is known to have all of every message that the link has taken. An access
-    /// that needs no frame overtakes the others.
+    /// Whether the peer is known to have all of every message that the link has taken. If not, an
+    /// access without a frame would overtake some.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
         let have_eager = self.known.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
         have_eager && self.known.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 
-    /// What the link has taken of messages. It is not in the middle of one.
+    /// Returns the mark of the messages that the link has taken. It is not in the middle of one.
     fn message_mark(&self) -> MessageMark {
         MessageMark { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
     }
@@ -216,18 +218,18 @@ impl LinkTx {
         (self.outstanding_ops, self.outstanding_bytes)
     }
 
-    /// Regions of the peer that are accessed without frames.
+    /// Returns the regions of the peer that are accessed without frames.
     #[inline(always)]
     pub(crate) fn mapped_regions(&self) -> &MappedRegions {
         &self.mapped
     }
 
-    /// Regions of the peer that are accessed without frames.
+    /// As [`mapped_regions`](Self::mapped_regions), mutable.
     pub(crate) fn mapped_regions_mut(&mut self) -> &mut MappedRegions {
         &mut self.mapped
     }
 
-    /// The link has ended.
+    /// Returns the unfinished operations of an ended link.
     pub(crate) fn into_pending_sends(self) -> PendingSends {
         // Names every field, so that none with operations is forgotten: they would never end.
         let LinkTx {

@@ -34,22 +34,22 @@ pub(super) struct Connection {
     pub(super) made: bool,
     /// Whether the connection has ended for both sides, in both directions.
     pub(super) severed: bool,
-    /// From which size on payload may be pulled.
+    /// The smallest payload that may be pulled, in bytes; `None` for never.
     pub(super) pull_min_bytes: Option<u32>,
 }
 
 pub(super) struct End {
     pub(super) owner: EndpointKey,
-    /// The owner's name for it; none until it is accepted.
+    /// The owner's number for the link; none until the owner accepts it.
     pub(super) link: Option<LinkId>,
     pub(super) presence: EndState,
-    /// What the other end wrote.
+    /// The bytes that the other end has written.
     pub(super) inbound: Pipe,
-    /// What the owner has exposed to the other end.
+    /// The payload that the owner has exposed to the other end.
     pub(super) exposed: Exposed,
-    /// Whether the owner has turned out to be unable to pull what the other end exposes.
+    /// Whether a pull has shown that the owner cannot pull from the other end.
     pub(super) cannot_pull: bool,
-    /// How much of a frame that was taken in part is still to be written.
+    /// How many bytes of a partly taken frame are still to be written.
     pub(super) resume_left_bytes: usize,
     /// Whether it is in its owner's ready queue.
     pub(super) is_ready: bool,
@@ -59,7 +59,7 @@ pub(super) struct End {
 #[derive(Default)]
 pub(super) struct Exposed {
     payloads: BTreeMap<u64, Vec<u8>>,
-    /// The number of the payload of each operation that was offered to the other end.
+    /// The payload number of each operation that was offered to the other end.
     of_ops: BTreeMap<u64, u64>,
 }
 
@@ -68,19 +68,20 @@ impl Exposed {
         self.payloads.insert(number, payload);
     }
 
-    /// The other end gets an offer of an operation with this payload.
+    /// Assigns a payload to an operation that is offered to the other end.
     pub(super) fn attach_to_op(&mut self, op: u64, number: u64) {
         self.of_ops.insert(op, number);
     }
 
-    /// The other end needs the payload of an operation no longer.
+    /// Drops the payload of an operation, which the other end no longer needs.
     pub(super) fn release_op(&mut self, op: u64) {
         if let Some(number) = self.of_ops.remove(&op) {
             self.payloads.remove(&number);
         }
     }
 
-    /// Copies a part of what has this number, or `None` if there is no such thing, or less of it.
+    /// Copies a range of the payload with this number. `None` if there is no such payload, or it is
+    /// too short.
     pub(super) fn read_at(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
         let payload = self.payloads.get(&number)?;
         let mut rest = payload.get(usize::try_from(offset_bytes).ok()?..)?;
@@ -102,8 +103,7 @@ pub(super) enum EndState {
     /// Closed by its owner, which has not called [`flush`](crate::transport::Transport::flush) or
     /// [`receive`](crate::transport::Transport::receive) since.
     Draining,
-    /// Closed in order. The network has everything that the other end is to read, and needs the owner no
-    /// longer.
+    /// Closed in order. The network has all bytes for the other end, and no longer needs the owner.
     Delivered,
     Gone,
 }
@@ -152,7 +152,8 @@ impl End {
         }
     }
 
-    /// The owner reads nothing more here, and its peer can no longer read what it has exposed.
+    /// Detaches the owner: it reads nothing more here, and its peer can no longer read its exposed
+    /// payload.
     pub(super) fn leave(&mut self, presence: EndState) {
         self.presence = presence;
         self.link = None;

@@ -1,42 +1,44 @@
-//! What goes wrong on a [`Network`](super::Network), and the dice that decide when.
+//! The faults of a [`Network`](super::Network), and the random source that decides when they occur.
 
 use fastrand::Rng;
 
-/// How a [`Network`](super::Network) misbehaves. The default is not at all.
+/// The faults of a [`Network`](super::Network). By default there are none.
 ///
-/// A probability is in thousandths: 0 is never, 1000 and more is always. Only what [`Transport`]
-/// permits is ever done, so a caller that follows the contract survives every setting; one that
-/// makes it wait for ever, such as `full_per_mille: 1000`, makes it wait for ever.
+/// A probability is in thousandths: 0 is never, 1000 and more is always. The network only does what
+/// [`Transport`] permits, so a caller that follows the contract survives every setting. Some
+/// settings make it wait for ever, such as `full_per_mille: 1000`.
 ///
 /// [`Transport`]: crate::transport::Transport
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
-    /// That what is there to be read is cut at an arbitrary byte, inside a header too, so that the rest comes
-    /// separately.
+    /// The probability that the bytes to read are cut at an arbitrary byte, inside a header too, so
+    /// that the rest comes separately.
     pub split_per_mille: u16,
-    /// That what one flush put on its way stays invisible for some of the reader's `receive` calls,
-    /// and that a connection takes some of the connector's `receive` calls longer to be made. Order
-    /// is kept.
+    /// The probability that the bytes of one flush stay invisible for some of the reader's
+    /// `receive` calls, and that a connection takes some more of the connector's `receive` calls.
+    /// Order is kept.
     pub delay_per_mille: u16,
     /// The longest such delay in calls of `receive`; at least 1.
     pub delay_max_calls: u16,
-    /// That a call to send finds the link full although it is not.
+    /// The probability that a call to send finds the link full although it is not.
     pub full_per_mille: u16,
-    /// That a call to `send` or `resume` takes only a part of what there is room for.
+    /// The probability that `send` or `resume` takes only a part of the bytes that there is room
+    /// for.
     pub partial_per_mille: u16,
-    /// That a link breaks when something is written to it or read from it.
+    /// The probability that a link breaks when an end writes to it or reads from it.
     pub drop_link_per_mille: u16,
-    /// That a connect is refused although an endpoint listens.
+    /// The probability that a connect is refused although an endpoint listens.
     pub refuse_per_mille: u16,
-    /// That a link that ends abruptly, for whatever reason, loses a random part of what was in
-    /// flight: the end of it, from an arbitrary byte on.
+    /// The probability that a link that ends abruptly, for any reason, loses the bytes in flight
+    /// from an arbitrary byte on.
     pub lose_per_mille: u16,
-    /// From which size on, in bytes, payload may be [pulled](crate::transport::Transport::pull)
+    /// The smallest payload, in bytes, that may be [pulled](crate::transport::Transport::pull)
     /// instead of being sent; `None` for never. Applies to links made from now on.
     pub pull_min_bytes: Option<u32>,
-    /// That an endpoint turns out to be unable to pull on a link, at a pull and for the life of the link.
+    /// The probability that a pull finds the endpoint unable to pull on its link, for the life of
+    /// the link.
     pub refuse_pull_per_mille: u16,
-    /// That what is to be pulled turns out not to be readable.
+    /// The probability that a pull finds the peer's memory unreadable.
     pub fault_pull_per_mille: u16,
     /// How many bytes one direction of a link holds before it is full; 65,536 by default and at least
     /// [`CAPACITY_MIN_BYTES`]. Applies to links made from now on.
@@ -66,8 +68,8 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at
-    /// any moment, and large payload that is pulled until that is refused.
+    /// Returns the faults of a bad network that loses nothing: small pipes, cut and delayed bytes,
+    /// links that are full at any moment, and large payload that is pulled until a pull is refused.
     pub fn choppy() -> Self {
         Faults {
             split_per_mille: 500,
@@ -82,7 +84,8 @@ impl Faults {
         }
     }
 
-    /// [`choppy`](Self::choppy), and links also break and are refused, and memory is not readable.
+    /// As [`choppy`](Self::choppy); links also break and are refused, and some memory is
+    /// unreadable.
     pub fn nasty() -> Self {
         Faults {
             drop_link_per_mille: 5,
@@ -94,7 +97,7 @@ impl Faults {
     }
 }
 
-/// The network's only source of chance.
+/// The network's only source of randomness.
 pub(super) struct RandomSource(Rng);
 
 impl RandomSource {
@@ -102,7 +105,7 @@ impl RandomSource {
         RandomSource(Rng::with_seed(seed))
     }
 
-    /// True this many times in a thousand. A fault that is off draws nothing.
+    /// Returns true with this probability. A fault that is off draws no random number.
     pub(super) fn draw_chance(&mut self, per_mille: u16) -> bool {
         per_mille > 0 && self.0.u16(0..1000) < per_mille
     }
@@ -111,12 +114,12 @@ impl RandomSource {
         self.0.bool()
     }
 
-    /// Any number from 0 to `max`, both included.
+    /// Returns a random number from 0 to `max`, both included.
     pub(super) fn number_up_to(&mut self, max: usize) -> usize {
         self.0.usize(0..=max)
     }
 
-    /// How long a delay is, in calls of `receive`: 0 where there is none.
+    /// Draws a delay, in calls of `receive`; 0 for none.
     pub(super) fn draw_delay_calls(&mut self, faults: &Faults) -> u64 {
         if self.draw_chance(faults.delay_per_mille) {
             self.0.u64(1..=u64::from(faults.delay_max_calls.max(1)))
@@ -125,8 +128,8 @@ impl RandomSource {
         }
     }
 
-    /// Where to cut what is read next, if it is to be cut: after 1 to `available_bytes`. Small
-    /// pieces are as likely as large ones, so that headers are cut too.
+    /// Draws where to cut the next read, if at all: after 1 to `available_bytes`. Small pieces are
+    /// as likely as large ones, so that headers are cut too.
     pub(super) fn draw_cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
         if available_bytes < 2 || !self.draw_chance(faults.split_per_mille) {
             return None;

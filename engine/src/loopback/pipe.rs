@@ -6,18 +6,18 @@ use crate::transport::LinkError;
 
 /// A bounded queue of bytes between a writer and a reader.
 ///
-/// Bytes pass through three places: *written*, until the writer flushes; *under way*, until the reader's call
-/// number reaches the one that their flush was given; *arrived*, until they are read.
+/// Bytes pass through three places: *written*, until the writer flushes; *under way*, until the
+/// reader makes the call at which their flush arrives; *arrived*, until they are read.
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
     arrived_bytes: usize,
-    /// What is under way: how many bytes, and at which call of the reader they arrive.
+    /// The bytes under way: how many, and at which call of the reader they arrive.
     under_way: VecDeque<(usize, u64)>,
     written_bytes: usize,
-    /// Set when nothing follows what is in the queue.
+    /// Why the pipe ended, once no bytes follow those in the queue.
     end: Option<LinkError>,
-    /// The reader has left: whatever is written vanishes.
+    /// Whether the reader has left. Then written bytes vanish.
     unread: bool,
 }
 
@@ -47,17 +47,17 @@ impl Pipe {
         self.written_bytes > 0
     }
 
-    /// Whether something, bytes or the end, is on its way to the reader or has arrived there.
+    /// Whether bytes, or the end, are on their way to the reader or have arrived there.
     pub(super) fn has_news(&self) -> bool {
         self.bytes.len() > self.written_bytes || self.end.is_some()
     }
 
-    /// Whether nothing is anywhere in the pipe, not even its end.
+    /// Whether the pipe has no bytes and no end.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.end.is_none()
     }
 
-    /// Appends bytes. The caller has looked at [`room_bytes`](Self::room_bytes) where that matters.
+    /// Appends bytes. The caller has checked [`room_bytes`](Self::room_bytes) where that matters.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         if !self.unread {
             self.bytes.extend(bytes);
@@ -65,7 +65,7 @@ impl Pipe {
         }
     }
 
-    /// Puts what was written on its way, to arrive at the given call of the reader.
+    /// Puts the written bytes under way, to arrive at the given call of the reader.
     pub(super) fn flush(&mut self, arrival_call: u64) {
         if self.written_bytes > 0 {
             self.under_way.push_back((self.written_bytes, arrival_call));
@@ -73,8 +73,8 @@ impl Pipe {
         }
     }
 
-    /// Lets arrive what is due at this call of the reader, and what is due earlier but stood behind it.
-    /// Returns how many bytes can be read.
+    /// Lets bytes arrive that are due at this call of the reader, or were due earlier but are
+    /// behind others. Returns how many bytes can be read.
     pub(super) fn advance(&mut self, call: u64) -> usize {
         while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
             && arrival_call <= call
@@ -85,7 +85,7 @@ impl Pipe {
         self.arrived_bytes
     }
 
-    /// The arrived bytes, in order, without taking them.
+    /// Returns the arrived bytes, in order, without taking them.
     pub(super) fn peek_arrived(&self) -> impl Iterator<Item = u8> + '_ {
         self.bytes.iter().copied().take(self.arrived_bytes)
     }
@@ -97,7 +97,7 @@ impl Pipe {
         self.arrived_bytes -= count_bytes;
     }
 
-    /// Why the pipe ended, once there is nothing in front of the end.
+    /// Returns why the pipe ended, once all bytes before the end are read.
     pub(super) fn end_reason(&self) -> Option<&LinkError> {
         self.end.as_ref().filter(|_| self.bytes.is_empty())
     }
@@ -109,12 +109,12 @@ impl Pipe {
         self.end = Some(why);
     }
 
-    /// How many bytes are under way or have arrived.
+    /// Returns how many bytes are under way or have arrived.
     pub(super) fn flushed_bytes(&self) -> usize {
         self.bytes.len() - self.written_bytes
     }
 
-    /// Loses all but the first `keep_bytes`.
+    /// Drops all but the first `keep_bytes`.
     pub(super) fn truncate(&mut self, keep_bytes: usize) {
         if keep_bytes >= self.bytes.len() {
             return;
@@ -130,7 +130,7 @@ impl Pipe {
         self.written_bytes = left;
     }
 
-    /// Drops everything that is in the pipe and that will be written to it, for a reader that has left.
+    /// Drops all bytes in the pipe, and all that are written later: the reader has left.
     pub(super) fn abandon(&mut self) {
         self.truncate(0);
         self.unread = true;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::errno::Errno;
 use crate::transport::{RemotePayload, SharedMemory};
 
-/// What was allocated, by the number that it is described with.
+/// The allocated memory, by the number in its description.
 #[derive(Debug, Default)]
 pub(super) struct SharedMemories(Mutex<Vec<Weak<Memory>>>);
 

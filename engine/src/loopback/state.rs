@@ -1,6 +1,7 @@
 //! The network itself: endpoints, the connections between them, and everything that happens to a connection.
 //!
-//! One lock guards all of this. Nothing here calls out, so it is never held while a receiver runs.
+//! One lock guards all of this. Nothing here calls a receiver, so the lock is never held while one
+//! runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
@@ -21,7 +22,7 @@ use crate::wire::Header;
 use crate::wire::frame::HEADER_MAX_BYTES;
 use crate::wire::hello::Hello;
 
-/// The first port that is chosen where none was asked for: the start of IANA's dynamic range.
+/// The first port for endpoints that ask for none: the start of IANA's dynamic range.
 const FIRST_PORT: u16 = 49_152;
 
 pub(super) struct State {
@@ -38,7 +39,7 @@ pub(super) struct State {
 struct Endpoint {
     hello: Hello,
     accepting: bool,
-    /// How many times `receive` was called: the clock of everything that is delayed on its way here.
+    /// How many times `receive` was called: the clock of delayed bytes and connections.
     calls: u64,
     /// Connections that this endpoint makes, and at which call they are made.
     connecting: Vec<(ConnectionKey, u64)>,
@@ -46,13 +47,13 @@ struct Endpoint {
     incoming: VecDeque<ConnectionKey>,
     /// Ends of this endpoint that have news, each once, in the order in which they are served.
     ready: VecDeque<EndKey>,
-    /// Ends of this endpoint that have written what is not flushed; an end may have left since.
+    /// Ends of this endpoint with unflushed bytes; an end may have left since.
     unflushed: Vec<EndKey>,
     /// Ends of this endpoint that were closed in order since its last call of `flush` or `receive`.
     draining: Vec<EndKey>,
 }
 
-/// What [`State::next_ready`] found.
+/// An end that [`State::next_ready`] found.
 pub(super) struct Ready {
     pub(super) end: EndKey,
     pub(super) link: LinkId,
@@ -92,7 +93,7 @@ impl State {
         Ok((key, address))
     }
 
-    /// The same host with the next port that no endpoint has there.
+    /// Returns the same host with the next port that no endpoint has there.
     fn next_free_address(&mut self, host: Address) -> Result<Address, Errno> {
         for _ in FIRST_PORT..=u16::MAX {
             let address = host.with_port(self.next_port);
@@ -138,7 +139,7 @@ impl State {
         EndKey { connection, side }
     }
 
-    /// Starts a call of `receive`: time passes, and connections that were waited for are made.
+    /// Starts a call of `receive`: advances the clock, and makes the connections that are due.
     pub(super) fn begin_receive_call(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         endpoint.calls += 1;
@@ -176,7 +177,7 @@ impl State {
         }
     }
 
-    /// Accepts a connection under the given name, if one waits.
+    /// Accepts a connection under the given link number, if one waits.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
         loop {
             let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
@@ -188,8 +189,8 @@ impl State {
         }
     }
 
-    /// An acceptor has read the connector's hello, and answers it. Not sooner: a connector that has the answer
-    /// believes that the link is up on both sides.
+    /// Answers the connector's hello, which the acceptor has read. Not sooner: a connector that has
+    /// the answer believes that the link is up on both sides.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
@@ -199,7 +200,7 @@ impl State {
         }
     }
 
-    /// Sends the hello, before any frame. It is small, and there always is room for it.
+    /// Sends the hello, before any frame. It is small, so there is always room for it.
     fn send_hello(&mut self, end: EndKey, hello: &[u8]) {
         let peer = end.peer();
         if !self.connections[end.connection].severed {
@@ -208,7 +209,7 @@ impl State {
         }
     }
 
-    /// What an end can do, as long as there is its connection.
+    /// Returns the capabilities of an end, while its connection exists.
     pub(super) fn caps(&self, end: EndKey) -> Option<LinkCaps> {
         let connection = self.connections.get(end.connection)?;
         let capacity_bytes = connection.end(end.side).inbound.capacity_bytes();
@@ -218,7 +219,7 @@ impl State {
         })
     }
 
-    /// Writes a frame, or nothing of it. Where `in_parts` is allowed, a part of the payload may do.
+    /// Writes a frame, or nothing of it. With `in_parts` it may also write a part of the payload.
     pub(super) fn send(
         &mut self,
         end: EndKey,
@@ -244,7 +245,7 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// Goes on with a frame that was written in part.
+    /// Continues a frame that was written in part.
     pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
         let Some(room_bytes) = self.room_to_send(end) else { return Sent::Full };
         let total_bytes = self.end_mut(end).resume_left_bytes;
@@ -260,7 +261,8 @@ impl State {
         self.record_sent(end, taken_bytes, total_bytes)
     }
 
-    /// How many bytes an end may write, or `None` if nothing at all. Links break and are full at random here.
+    /// Returns how many bytes an end may write, or `None` if it cannot write at all. Links break
+    /// and are full at random here.
     fn room_to_send(&mut self, end: EndKey) -> Option<usize> {
         let connection = self.connections.get(end.connection)?;
         if connection.severed || (end.side == Side::Connector && !connection.made) {
@@ -311,7 +313,7 @@ impl State {
         RemotePayload::new(&self.exposures.to_le_bytes())
     }
 
-    /// Copies what the other end has exposed.
+    /// Copies payload that the other end has exposed.
     pub(super) fn pull(
         &mut self,
         end: EndKey,
@@ -340,8 +342,8 @@ impl State {
         Pull::Done
     }
 
-    /// Takes note of a frame that was sent, for what it says of exposed payload: what the peer is
-    /// done with is needed no longer.
+    /// Tracks exposed payload by a sent frame: an offer names the payload of its operation; `Done`
+    /// or `Clear` drops the peer's payload.
     pub(super) fn track_exposed_payload(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(end.connection) else { return };
         match header {
@@ -367,7 +369,7 @@ impl State {
         self.finish_draining(key);
     }
 
-    /// The network has taken over what closed ends of an endpoint have written.
+    /// Marks the closed ends of an endpoint as delivered: the network has their bytes.
     fn finish_draining(&mut self, key: EndpointKey) {
         let Some(endpoint) = self.endpoints.get_mut(key) else { return };
         for end in std::mem::take(&mut endpoint.draining) {
@@ -379,7 +381,7 @@ impl State {
         }
     }
 
-    /// Puts what an end has written on its way to the other.
+    /// Puts the written bytes of an end on their way to the other.
     fn flush_end(&mut self, end: EndKey) {
         let peer = end.peer();
         if !self.end_mut(peer).inbound.is_unflushed() {
@@ -394,9 +396,9 @@ impl State {
         self.schedule(peer);
     }
 
-    /// The next end with something to read or to report, taken out of the queue;
-    /// [`schedule`](Self::schedule) puts it back. Ends whose news are still under way keep their
-    /// place among each other. Links break at random here.
+    /// Takes the next end that has bytes, or the end of its link, to report.
+    /// [`schedule`](Self::schedule) queues it again. Ends whose bytes are still under way keep
+    /// their order. Links break at random here.
     pub(super) fn next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
         let (calls, count) =
             self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
@@ -421,7 +423,7 @@ impl State {
         None
     }
 
-    /// What an end reads from.
+    /// Returns the pipe that an end reads from.
     pub(super) fn inbound(&mut self, end: EndKey) -> &mut Pipe {
         &mut self.end_mut(end).inbound
     }
@@ -443,7 +445,7 @@ impl State {
         }
     }
 
-    /// The owner closes its end.
+    /// Closes an end, for its owner.
     pub(super) fn close(&mut self, end: EndKey, how: Close) {
         let Some(connection) = self.connections.get(end.connection) else { return };
         if connection.severed {
@@ -468,13 +470,14 @@ impl State {
         self.remove_if_unused(end.connection);
     }
 
-    /// An end has read that the link is down.
+    /// Leaves an end that has read that its link is down.
     pub(super) fn leave_after_down(&mut self, end: EndKey) {
         self.end_mut(end).leave(EndState::Gone);
         self.remove_if_unused(end.connection);
     }
 
-    /// Ends a connection in both directions at once. What was flushed may still arrive, or a part of it.
+    /// Ends a connection in both directions at once. Flushed bytes may still arrive, or a part of
+    /// them.
     fn sever(&mut self, connection: ConnectionKey, why: Errno) {
         let Some(state) = self.connections.get_mut(connection) else { return };
         if std::mem::replace(&mut state.severed, true) {
@@ -539,7 +542,7 @@ impl State {
         }
     }
 
-    /// Severs every connection between two endpoints and says how many there were.
+    /// Severs every connection between two endpoints. Returns how many there were.
     pub(super) fn break_links(&mut self, a: EndpointKey, b: EndpointKey) -> usize {
         let between = self.connections_where(|connection| {
             let owners = (connection.connector.owner, connection.acceptor.owner);
@@ -572,7 +575,8 @@ impl State {
         self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
     }
 
-    /// An end of a connection that exists: its owner still knows it, or the caller has just looked.
+    /// Returns an end of a connection that exists: its owner still knows it, or the caller has just
+    /// checked.
     fn end_mut(&mut self, end: EndKey) -> &mut End {
         self.connections[end.connection].end_mut(end.side)
     }

@@ -6,7 +6,7 @@ use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
 use crate::wire::Header;
 
-/// What happened to links; no frames are expected.
+/// The events of links; no frames are expected.
 #[derive(Default)]
 struct Events(Vec<(LinkId, LinkEvent)>);
 
@@ -27,7 +27,7 @@ impl FrameHandler for Events {
     }
 }
 
-/// Everything that happens to the links of a transport that has nothing else to report.
+/// Receives all link events of a transport that has nothing else to report.
 fn drain_link_events(transport: &mut LoopbackTransport) -> Vec<(LinkId, LinkEvent)> {
     let mut events = Events::default();
     while transport.receive(9, &mut events) > 0 {}

@@ -19,21 +19,21 @@ use crate::wire::hello::{HELLO_BYTES, Hello};
 use crate::wire::stream::Decoder;
 use crate::wire::{Header, WireError};
 
-/// The most that is read from one link before it is another link's turn.
+/// The most bytes that are read from one link before another link has its turn.
 const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
-/// Frames are held back until [`flush`](Transport::flush), always. Payload that is exposed is
-/// copied, and kept until the peer has sent that it is done with it, or the link has ended. A
-/// connection is made inside the connector's next [`receive`](Transport::receive). Every piece of a
-/// long frame counts against the budget of `receive`, and in its result, like a frame.
+/// Frames are always held back until [`flush`](Transport::flush). Exposed payload is copied, and
+/// kept until the peer has sent that it is done with it, or the link has ended. A connection is
+/// made inside the connector's next [`receive`](Transport::receive). Every piece of a long frame
+/// counts against the budget of `receive`, and in its result, like a frame.
 ///
 /// Dropping the transport ends its links abruptly and frees its address.
 ///
 /// # Panics
 ///
-/// In debug builds, where the caller breaks the contract of [`Transport`]: it names a link that it
+/// In debug builds, if the caller breaks the contract of [`Transport`]: it names a link that it
 /// does not have, or gives a payload of another length than the header says. Nothing that a peer
 /// does makes this code panic.
 pub struct LoopbackTransport {
@@ -42,7 +42,8 @@ pub struct LoopbackTransport {
     address: Address,
     links: Vec<Option<Link>>,
     free: Vec<LinkId>,
-    /// What was read last, copied out so that the network is not locked while the receiver runs.
+    /// The bytes that were read last, copied so that the network is not locked while the receiver
+    /// runs.
     scratch: Vec<u8>,
 }
 
@@ -53,15 +54,16 @@ struct Link {
     stream: Stream,
 }
 
-/// How far the reading of a link has come.
+/// The state of reading a link.
 enum Stream {
     Hello { start: [u8; HELLO_BYTES], len_bytes: usize },
     Frames(Decoder),
 }
 
-/// Something to report, decided under the lock and reported without it.
+/// A report that is decided under the lock, and made without it.
 enum PendingReport {
-    /// The scratch buffer has bytes of this link; whether payload among them is to be placed.
+    /// The scratch buffer has bytes of this link. With `place`, payload among them goes straight to
+    /// its place.
     Bytes {
         link: LinkId,
         place: bool,
@@ -81,15 +83,15 @@ impl LoopbackTransport {
         self.links.get(link.0 as usize)?.as_ref()
     }
 
-    /// The end that a caller means.
+    /// Returns the end of a link that the caller names.
     pub(super) fn end_of_link(&self, link: LinkId) -> Option<EndKey> {
         let end = self.find_link(link).map(|link| link.end);
         debug_assert!(end.is_some(), "{link:?} is none of this transport's links");
         end
     }
 
-    /// The name that the next link gets: the one freed last, so that a caller that uses a name too
-    /// long meets its successor soon.
+    /// Returns the number of the next link: the one freed last, so that a caller that uses a stale
+    /// number soon meets another link under it.
     fn next_link_id(&self) -> LinkId {
         self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
     }
@@ -117,7 +119,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Finds the next thing to report. Bytes are moved to the scratch buffer.
+    /// Finds the next report. Moves bytes to the scratch buffer.
     fn next_pending_report(&mut self, budget_frames: u32) -> Option<PendingReport> {
         let network = self.network.clone();
         let mut state = network.lock();
@@ -142,7 +144,7 @@ impl LoopbackTransport {
         }
     }
 
-    /// Hands the bytes in the scratch buffer over. Returns how much was reported.
+    /// Reports the bytes in the scratch buffer. Returns how many reports that made.
     fn report_scratch_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
         let outcome = match &mut link.stream {
@@ -318,8 +320,8 @@ impl std::fmt::Debug for LoopbackTransport {
 }
 
 impl Stream {
-    /// How much of a link is read in one turn: one frame, or as much of one as has arrived; or, if
-    /// the network cuts, an arbitrary piece.
+    /// Returns how many bytes of a link are read in one turn: one frame, or as much of one as has
+    /// arrived; or an arbitrary piece, if the network cuts.
     fn bytes_to_read(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
         let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
         let (payload_left, mid_header) = match self {
@@ -362,9 +364,9 @@ impl Stream {
     }
 }
 
-/// Reports bytes that follow the hello: payload into place where that is wished for and the
-/// receiver has a place for it, everything else through the decoder. Returns how many frames, and
-/// pieces of an unfinished one, were reported.
+/// Reports bytes that follow the hello. With `place`, payload goes to its place if the receiver has
+/// one; everything else goes through the decoder. Returns how many frames, and pieces of an
+/// unfinished one, were reported.
 fn report_frames(
     decoder: &mut Decoder,
     link: LinkId,
@@ -389,7 +391,7 @@ fn report_frames(
     Ok(reported)
 }
 
-/// Copies as much as fits into the slices and returns how much that was.
+/// Copies as much as fits into the slices. Returns how many bytes that is.
 fn copy_into_slices(space: &mut [IoSliceMut<'_>], bytes: &[u8]) -> usize {
     let mut rest = bytes;
     for slice in space {

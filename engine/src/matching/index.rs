@@ -1,9 +1,9 @@
-//! What finds the earliest match in a long queue.
+//! Indexes that find the earliest match in a long queue.
 //!
-//! Both directions have the same shape: for each mask of ignored bits that receives use, which in practice
-//! are few, one ordered set. In it, entries with the same source filter and the same tag under that mask are
-//! neighbours, the earliest first, so that the best match under a mask is one search away. Ordered sets
-//! rather than hash tables, because tags and sources are chosen by others.
+//! Both directions have one ordered set for each mask of ignored bits that receives use, of which
+//! there are few in practice. In a set, entries with the same source filter and the same tag under
+//! the mask are neighbours, the earliest first, so one search finds the best match under a mask.
+//! The sets are ordered, not hashed, because peers choose tags and sources.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,28 +11,28 @@ use std::fmt;
 use crate::matching::{Criteria, Envelope};
 use crate::peer_id::PeerId;
 
-/// How many masks unexpected messages are indexed under. An application that uses more of them, while many
-/// messages wait, has its later masks searched for one message after another.
+/// How many masks unexpected messages are indexed under. If an application uses more masks while
+/// many messages wait, a search with a further mask checks one message after another.
 const UNEXPECTED_MASKS_MAX: usize = 8;
 
 /// The place of an entry in the order of arrival.
 pub(super) type Sequence = u64;
 
-/// Knows all entries of a queue by their keys.
+/// An index of all entries of a queue by their keys.
 pub(super) trait Index: Default + fmt::Debug {
-    /// What the entries are matched by.
+    /// The key that an entry is matched by.
     type Key: Copy + fmt::Debug;
-    /// What they are matched with.
+    /// The query that keys are matched with.
     type Query;
 
     fn is_match(key: &Self::Key, query: &Self::Query) -> bool;
 
     fn insert(&mut self, key: &Self::Key, sequence: Sequence);
 
-    /// Removes what was inserted with the same key and sequence number.
+    /// Removes the entry with this key and sequence number.
     fn remove(&mut self, key: &Self::Key, sequence: Sequence);
 
-    /// The earliest entry that matches. `entries` are all there are, the earliest first.
+    /// Returns the earliest entry that matches. `entries` are all entries, the earliest first.
     fn earliest_match(
         &mut self,
         query: &Self::Query,
@@ -40,7 +40,7 @@ pub(super) trait Index: Default + fmt::Debug {
     ) -> Option<Sequence>;
 }
 
-/// Entries in the order of source filter, tag under the mask, sequence number.
+/// The entries under one mask, ordered by source filter, tag under the mask, sequence number.
 #[derive(Debug)]
 struct Masked {
     ignore: u64,
@@ -67,8 +67,8 @@ impl Masked {
     }
 }
 
-/// Posted receives: each is filed once, under its own mask; a message asks every mask, for receives from its
-/// sender and for receives from any source.
+/// The index of posted receives. Each is filed once, under its own mask; a message searches every
+/// mask, for receives from its sender and for receives from any source.
 #[derive(Debug, Default)]
 pub(super) struct PostedIndex {
     masks: Vec<Masked>,
@@ -113,8 +113,8 @@ impl Index for PostedIndex {
     }
 }
 
-/// Unexpected messages: each is filed under every mask that a receive has asked for, once under its
-/// sender and once under any source; a receive asks once.
+/// The index of unexpected messages. Each is filed under every mask that a receive has searched
+/// with, once under its sender and once under any source; a receive searches once.
 #[derive(Debug, Default)]
 pub(super) struct UnexpectedIndex {
     masks: Vec<Masked>,

@@ -2,8 +2,8 @@
 
 use super::{Criteria, Matching, PeerId};
 
-/// Something that happens to a [`Matching`]. `source` is taken modulo the number of peers, `place` modulo
-/// the length of the queue.
+/// An operation on a [`Matching`]. `source` is taken modulo the number of peers, `place` modulo the
+/// length of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
     Arrive {
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
         tag: u64,
         ignore: u64,
     },
-    /// A message arrives that is kept aside, whatever is posted.
+    /// A message arrives and is kept aside, whatever is posted.
     KeepAside {
         source: usize,
         tag: u64,
@@ -49,14 +49,15 @@ pub(crate) enum Operation {
     DrainUnexpected,
 }
 
-/// Does everything twice, and panics when the outcomes differ.
+/// Applies each operation to a [`Matching`] and to lists, and panics if the results differ.
 #[derive(Debug)]
 pub(crate) struct Model {
     peers: Vec<PeerId>,
     matching: Matching<u32, u32>,
     posted: Vec<(Criteria, u32)>,
     unexpected: Vec<(PeerId, u64, u32)>,
-    /// Names are given out once, so that a name from either queue is never found in the other by chance.
+    /// The next name. A name is used once, so that a name of one queue is never found in the other
+    /// by chance.
     next_name: u32,
 }
 
@@ -122,7 +123,7 @@ impl Model {
         assert_eq!(self.matching.unexpected_len(), self.unexpected.len());
     }
 
-    /// Checks that the same things wait in the same order.
+    /// Checks that the same names wait in the same order.
     pub(crate) fn check_order(&self) {
         assert!(self.matching.posted().eq(self.posted.iter().map(|(_, name)| *name)));
         assert!(self.matching.unexpected().eq(self.unexpected.iter().map(|(_, _, name)| *name)));

@@ -4,21 +4,21 @@ use std::collections::VecDeque;
 
 use crate::matching::index::{Index, Sequence};
 
-/// How many entries are looked through before an index is asked. An index costs more than this scan, so a
-/// queue that is no longer never has one built.
+/// How many entries a search scans before it uses an index. An index costs more than this scan, so
+/// a queue that is no longer than this never builds one.
 const SCAN_MAX_ENTRIES: usize = 16;
 
-/// A queue with fewer entries lets go of its index. Less than the scan, so that a queue whose length hovers
-/// around one limit does not build an index over and over.
+/// A queue with fewer entries drops its index. This is less than the scan, so that a queue whose
+/// length varies around one limit does not build an index over and over.
 const INDEX_MIN_ENTRIES: usize = SCAN_MAX_ENTRIES / 2;
 
 /// Queues with less room than this never shrink.
 const SHRINK_MIN_ENTRIES: usize = 256;
 
-/// Entries in the order of their arrival, each with what it is matched by and a name.
+/// Entries in the order of their arrival, each with a key and a name.
 ///
-/// Entries near either end are removed by closing the gap. Deeper ones leave a vacant slot behind; vacant
-/// slots are never at the front and never outnumber the entries.
+/// Removal of an entry near either end closes the gap; removal of a deeper entry leaves a vacant
+/// slot. Vacant slots are never at the front and never outnumber the entries.
 #[derive(Debug)]
 pub(super) struct IndexedQueue<X: Index, N> {
     /// Sorted by sequence number.
@@ -47,12 +47,12 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots.iter().filter_map(|slot| slot.entry.map(|(_, name)| name))
     }
 
-    /// What the entries are matched by.
+    /// Returns the keys of the entries.
     pub(super) fn keys(&self) -> impl Iterator<Item = X::Key> {
         self.slots.iter().filter_map(|slot| slot.entry.map(|(key, _)| key))
     }
 
-    /// The entries whose keys are like this.
+    /// Returns the names of the entries whose key `is_meant`.
     pub(super) fn iter_where(&self, is_meant: impl Fn(&X::Key) -> bool) -> impl Iterator<Item = N> {
         let entries = self.slots.iter().filter_map(|slot| slot.entry);
         entries.filter_map(move |(key, name)| is_meant(&key).then_some(name))
@@ -76,19 +76,20 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.take_at(at)
     }
 
-    /// The earliest entry that matches. It stays in the queue.
+    /// Returns the earliest entry that matches, and leaves it in the queue.
     pub(super) fn peek_earliest(&mut self, query: &X::Query) -> Option<N> {
         let at = self.find_earliest(query)?;
         self.slots[at].entry.map(|(_, name)| name)
     }
 
-    /// Removes an entry by its name, which is searched for from the front. Returns whether it was there.
+    /// Removes the entry with this name, which it searches for from the front. Returns whether it
+    /// was there.
     pub(super) fn remove(&mut self, name: N) -> bool {
         let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
         at.is_some_and(|at| self.take_at(at).is_some())
     }
 
-    /// Takes all entries whose keys and names are like this, in one pass.
+    /// Takes all entries that `is_meant` selects by key and name, in one pass.
     pub(super) fn take_all_where(&mut self, is_meant: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
@@ -97,7 +98,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
             }
         }
         if !taken.is_empty() {
-            // It is built anew when it is needed.
+            // The next search that needs it builds it again.
             self.index = None;
             self.slots.retain(|slot| slot.entry.is_some());
             self.vacant = 0;
@@ -112,12 +113,12 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots.drain(..).filter_map(|slot| slot.entry.map(|(_, name)| name))
     }
 
-    /// Where the earliest entry that matches is.
+    /// Returns the slot of the earliest entry that matches.
     #[inline]
     fn find_earliest(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
-        // Most often the front matches, or there is nothing.
+        // Most often the front matches, or the queue is empty.
         if self.slots.front().is_none_or(is_match) {
             return self.slots.front().map(|_| 0);
         }
@@ -161,7 +162,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         Some(name)
     }
 
-    /// Gives memory back that the queue had when it was much longer.
+    /// Frees memory of a queue that was once much longer.
     #[inline(always)]
     fn shrink(&mut self) {
         if self.slots.capacity() > SHRINK_MIN_ENTRIES {
@@ -177,7 +178,8 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         }
     }
 
-    /// Restores what holds of vacant slots, and drops the index of a queue that has become short.
+    /// Restores the invariants of vacant slots, and drops the index of a queue that has become
+    /// short.
     fn compact(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
             self.slots.pop_front();

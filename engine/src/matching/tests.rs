@@ -49,7 +49,7 @@ fn ignored_tag_bits_do_not_affect_matching() {
     assert!(!criteria.accepts(A, 0x0f));
 }
 
-/// Queues so long that a linear search will not do: with one, this test would take minutes.
+/// With queues this long, a linear search would make this test take minutes.
 #[test]
 fn many_exact_tags_in_reverse_order() {
     const COUNT: u64 = 100_000;
@@ -76,7 +76,7 @@ fn removals_from_the_middle_leave_other_receives() {
     for name in 0..COUNT {
         matching.add_posted(criteria_for_tag(u64::from(name)), name);
     }
-    // Builds the index, so that it is kept up from here on.
+    // Builds the index, which the queue updates from here on.
     assert_eq!(matching.take_posted(A, u64::MAX), None);
     for name in (0..COUNT).filter(|name| name % 5 != 0) {
         assert!(matching.remove_posted(name));
@@ -92,7 +92,7 @@ fn removals_from_the_middle_leave_other_receives() {
 fn drained_matching_keeps_no_entries() {
     let mut matching: Matching<u64, u64> = Matching::new();
     for round in 0..2 {
-        // Long enough for an index, and the first receive that matches is beyond what is scanned.
+        // Long enough for an index: the first receive that matches is beyond the scan.
         for name in 0..100 {
             matching.add_posted(criteria_for_tag(name / 50), round * 100 + name);
             matching.add_unexpected(A, 2 + name / 50, round * 100 + name);
@@ -104,7 +104,7 @@ fn drained_matching_keeps_no_entries() {
     }
 }
 
-/// How a program behaves: which tags and masks it uses, and what it does how often.
+/// The habits of a program: its tags and masks, and how often it does what.
 #[derive(Debug, Clone)]
 struct Habits {
     tags: u64,

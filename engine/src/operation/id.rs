@@ -1,4 +1,4 @@
-//! The numbers by which the engine names what is under way.
+//! The ids by which the engine names operations and messages that are under way.
 
 use slotmap::new_key_type;
 
@@ -9,8 +9,8 @@ new_key_type! {
     pub(crate) struct ReceiveId;
     /// Names a message that has arrived before a receive for it was posted.
     pub(crate) struct UnexpectedId;
-    /// Names a message whose sender asked for it to be fetched, until all of it is there.
+    /// Names a payload that a peer has offered for fetching, until all of it has arrived.
     pub(crate) struct FetchId;
-    /// Names what a peer is writing to a region, until all of it is there.
+    /// Names a peer's write to a region, until all of it has arrived.
     pub(crate) struct InboundId;
 }

@@ -1,9 +1,9 @@
-//! When an operation completes, and what is reported then.
+//! When an operation completes, and what it reports then.
 
 use crate::wire::AwaitedReply;
 
-/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes
-/// first; of a message [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
+/// The earliest point at which a send completes: `fi_cq(3)`, "Completion event semantics". Weakest
+/// first. For a message, [`Commit`](Self::Commit) means the same as [`Delivery`](Self::Delivery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
@@ -14,19 +14,19 @@ pub enum Level {
     /// The message was placed in the peer's posted buffer, or is wholly buffered there
     /// (`FI_DELIVERY_COMPLETE`).
     ///
-    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so
-    /// this level and [`Level::Transmit`] are reached at the same moment.
+    /// The receiver acknowledges a message once its last byte is placed or buffered, on every path,
+    /// so this level and [`Level::Transmit`] are reached at the same moment.
     Delivery,
-    /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
+    /// The peer's application has matched the message, and it is in its buffer or was discarded
     /// (`FI_MATCH_COMPLETE`).
     Match,
-    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a
-    /// write it is [`Level::Delivery`].
+    /// The bytes written to persistent memory are durable (`FI_COMMIT_COMPLETE`). For any operation
+    /// but a write this is [`Level::Delivery`].
     Commit,
 }
 
 impl Level {
-    /// What the sender has to hear of a message before this level is reached.
+    /// The reply to a message that the sender awaits before this level is reached.
     pub(crate) fn awaited_reply(self) -> AwaitedReply {
         match self {
             Level::Inject => AwaitedReply::Nothing,
@@ -35,7 +35,7 @@ impl Level {
         }
     }
 
-    /// Whether what was written to a peer's memory is to be seen by all processors of the host before.
+    /// Whether this level requires that all processors of the host see a write to a peer's memory.
     #[inline]
     pub(crate) fn needs_visibility(self) -> bool {
         match self {
@@ -45,15 +45,15 @@ impl Level {
     }
 }
 
-/// Whether an operation's success is reported, and where.
+/// Whether an operation reports its success, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signalled {
-    /// The counters alone.
+    /// On the counters only.
     No,
-    /// The counters, and the completion queue.
+    /// On the counters and the completion queue.
     Yes,
-    /// The queue of deferred work (`fi_trigger(3)`), by
-    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended), and as that returns. Failures are
-    /// reported there, too. The operation's context is its number there.
+    /// On the queue of deferred work (`fi_trigger(3)`), through
+    /// [`Sink::deferred_work_ended`](crate::completion::Sink::deferred_work_ended), and as that
+    /// returns. Failures, too, are reported there. The operation's context is its number there.
     Deferred,
 }

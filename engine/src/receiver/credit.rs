@@ -1,8 +1,8 @@
-//! Credit: what bounds the memory that unexpected messages take.
+//! Credit: it bounds the memory that unexpected messages take.
 //!
-//! Every message costs its sender credit, [`MESSAGE_COST_BYTES`] and, if it is eager, its payload. The
-//! receiver gives credit out of its endpoint's *budget*, link by link, and gives it anew once a message is
-//! received. So at any moment
+//! Every message costs its sender credit: [`MESSAGE_COST_BYTES`] and, if it is eager, its payload.
+//! The receiver grants each link credit out of its endpoint's *budget*, and grants it anew once a
+//! receive has taken the message. So at any moment
 //!
 //! ```text
 //!  used = (what links may still send, or have sent and no receive has taken)
@@ -10,46 +10,46 @@
 //!       + (what links left behind that have ended)
 //! ```
 //!
-//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. Where
-//! links have come and gone and left so much behind that the budget is overdrawn all the same, no link comes
-//! up; those that are there do not suffer for it. A link that is used gets a *window* of a sixteenth of what
-//! is free, so the first ones leave something to those that come later.
+//! is within the budget, except that every link begins with [`CREDIT_INITIAL_BYTES`], however many
+//! links there are. If ended links have left so many messages behind that the budget is overdrawn
+//! all the same, no new link comes up, and existing links lose nothing. A link in use gets a
+//! *window* of a sixteenth of the free budget, so early links leave some for later ones.
 
 use crate::limits::CREDIT_INITIAL_BYTES;
 use crate::protocol_violation::ProtocolViolation;
 
-/// The part of what is free that one link may have.
+/// The divisor of the free budget that gives one link's window.
 const WINDOW_PARTS: u64 = 16;
 
-/// What an endpoint has for unexpected messages.
+/// An endpoint's memory for unexpected messages.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: u64,
     used_bytes: u64,
-    /// How many links there are.
+    /// The number of links.
     links: u64,
-    /// What was used when a link found nothing: with less, it may find something.
+    /// The most bytes used when a link got no credit. With fewer in use, it may get some.
     starved_at_bytes: u64,
 }
 
-/// What a link's peer may send: the receiver's side.
+/// The credit of a link's peer: the receiver's side.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// What messages may have cost in all, since the link came up.
+    /// The credit granted in all, since the link came up.
     pub(super) granted_bytes: u64,
-    /// What they have cost.
+    /// The credit that messages have spent.
     spent_bytes: u64,
-    /// What of that has been received.
+    /// The part of `spent_bytes` that is free again.
     freed_bytes: u64,
-    /// What of that is kept here, unexpected.
+    /// The part of `spent_bytes` whose messages are kept here, unexpected.
     kept_bytes: u64,
-    /// When this much is spent, more credit is due.
+    /// More credit is due when the peer has spent this much.
     due_at_bytes: u64,
-    /// It was time, and there was nothing to grant: the next message that is received may change that.
+    /// Whether credit was due and the budget had none. The next received message may change that.
     is_starved: bool,
 }
 
-/// A peer sends something for which it has no credit.
+/// The peer has sent a frame for which it has no credit.
 pub(super) const NOT_COVERED: ProtocolViolation = ProtocolViolation("sends more than it was granted");
 
 impl Budget {
@@ -61,23 +61,23 @@ impl Budget {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Whether more is used than the links that are there account for.
+    /// Whether more is used than the present links account for.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.used_bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
     }
 
-    /// Whether less is used than when a link found nothing.
+    /// Whether less is used than when a link got no credit.
     pub(super) fn can_grant_starved(&self) -> bool {
         self.used_bytes < self.starved_at_bytes
     }
 
-    /// Those that found nothing are given credit now.
+    /// Clears `starved_at_bytes`: the starved links are about to retry.
     pub(super) fn reset_starved(&mut self) {
         self.starved_at_bytes = 0;
     }
 
-    /// Whether this much is within the limit at all. The credit that links always hold may still
-    /// leave no room for it.
+    /// Whether this many bytes are within the limit at all. The credit that links always hold may
+    /// still leave no room for them.
     pub(super) fn can_ever_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }
@@ -87,7 +87,7 @@ impl Budget {
         bytes <= self.free_bytes()
     }
 
-    /// Sets memory aside for a payload. Returns whether there was enough.
+    /// Reserves memory for a payload. Returns whether there was enough.
     pub(super) fn try_reserve(&mut self, bytes: u64) -> bool {
         let is_there = self.has_room(bytes);
         self.used_bytes += if is_there { bytes } else { 0 };
@@ -102,7 +102,7 @@ impl Budget {
 }
 
 impl Grant {
-    /// What a link begins with.
+    /// Creates the grant of a new link, with its initial credit.
     pub(super) fn initial(budget: &mut Budget) -> Grant {
         budget.used_bytes += CREDIT_INITIAL_BYTES;
         budget.links += 1;
@@ -116,7 +116,7 @@ impl Grant {
         }
     }
 
-    /// The peer has sent a message. Returns whether it had the credit.
+    /// Spends credit on a message that the peer has sent. Returns whether the peer had enough.
     #[inline(always)]
     pub(super) fn spend(&mut self, cost_bytes: u64) -> bool {
         let is_covered = cost_bytes <= self.granted_bytes - self.spent_bytes;
@@ -124,19 +124,19 @@ impl Grant {
         is_covered
     }
 
-    /// A message of this cost is kept until it is received.
+    /// Counts a message of this cost that is kept until a receive takes it.
     pub(super) fn add_kept(&mut self, cost_bytes: u64) {
         self.kept_bytes += cost_bytes;
     }
 
-    /// A message of this cost went where it belongs as it came.
+    /// Frees the credit of a message that was not kept: it went to its destination as it came.
     #[inline(always)]
     pub(super) fn release_unkept(&mut self, cost_bytes: u64, budget: &mut Budget) {
         self.freed_bytes += cost_bytes;
         budget.release(cost_bytes);
     }
 
-    /// A message of this cost that was kept is kept no longer.
+    /// Frees the credit of a message that was kept.
     pub(super) fn release_kept(&mut self, cost_bytes: u64, budget: &mut Budget) {
         self.kept_bytes -= cost_bytes;
         self.release_unkept(cost_bytes, budget);
@@ -148,7 +148,7 @@ impl Grant {
         self.spent_bytes >= self.due_at_bytes || self.is_starved
     }
 
-    /// Grants more, if it is worth while and there is something to grant. Returns whether anything was.
+    /// Grants more credit if enough is free to be worth it. Returns whether it did.
     pub(super) fn try_renew(&mut self, budget: &mut Budget) -> bool {
         let outstanding_bytes = self.granted_bytes - self.freed_bytes;
         let window_bytes =
@@ -166,7 +166,8 @@ impl Grant {
         true
     }
 
-    /// The link has ended: what was not spent returns, and what is kept is the budget's to account for.
+    /// Ends the grant with its link. Returns unspent credit to the budget. The credit of kept
+    /// messages stays used until a receive takes them.
     pub(super) fn end(self, budget: &mut Budget) {
         budget.links -= 1;
         budget.release(self.granted_bytes - self.freed_bytes - self.kept_bytes);
@@ -226,8 +227,8 @@ mod tests {
     }
 
     proptest! {
-        /// The budget is kept but for what every link begins with; a sender whose messages were all received
-        /// can go on; and nothing stays used when all is over.
+        /// The budget holds, except for the initial credit of every link. A sender whose messages
+        /// were all received can go on. Nothing stays used once all links have ended.
         #[test]
         fn granted_credit_stays_within_the_budget(steps in prop::collection::vec(any_step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);

@@ -1,27 +1,26 @@
-//! What a receiver asks for.
+//! The effects that a receiver asks its caller for.
 
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What a receiver has done beside its own state: its caller carries it out.
+/// The effects of a receiver outside its own state, which its caller carries out.
 ///
-/// None of it comes back to the receiver before the call that caused it has returned.
+/// No effect may call the receiver before the call that caused it has returned.
 pub(crate) trait ReceiverEffects {
-    /// Reports a receive, or a look at a message, that has succeeded, to the member that brought the message.
+    /// Reports a receive or a peek that has succeeded, to the member that the message arrived at.
     ///
     /// # Errors
     ///
-    /// Hands it back if there is no room.
+    /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation>;
 
-    /// Reports a receive, or a look at a message, that has failed, to the member that it failed at, if that
-    /// is one.
+    /// Reports a receive or a peek that has failed, to the member where it failed, if there is one.
     ///
     /// # Errors
     ///
-    /// Hands it back if there is no room.
+    /// Returns the failure if there is no room.
     fn fail(&mut self, failure: FailedOperation, to: Option<MemberId>) -> Result<(), FailedOperation>;
 
     /// Counts a receive that has succeeded.
@@ -30,10 +29,10 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// A receive that was deferred work has ended. Returns what else to report of it.
+    /// Ends a receive that was deferred work. Returns what else to report of it.
     fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 
-    /// Sends the peer of a link a header, behind the headers that it waits for already.
+    /// Sends a header to the peer of a link, behind the headers queued for it.
     fn owe(&mut self, link: LinkId, header: Header);
 
     /// Acknowledges to the peer of a link how many messages [have
@@ -49,7 +48,7 @@ pub(crate) trait ReceiverEffects {
         false
     }
 
-    /// Whether reports of a member wait for room although [`complete`](Self::complete) took them.
+    /// Whether reports that [`complete`](Self::complete) took for a member still wait for room.
     #[inline(always)]
     fn has_waiting_reports(&self, _: MemberId) -> bool {
         false
@@ -101,7 +100,7 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
     }
 }
 
-/// An endpoint before a receiver. A receiver that is not shared has one.
+/// An endpoint that uses a receiver. A receiver that is not shared has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub(crate) u32);
 

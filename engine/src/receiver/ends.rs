@@ -1,4 +1,4 @@
-//! How receives end: with their message, cut short, or with a failure.
+//! The end of a receive: with its message, truncated, or with a failure.
 
 use super::effects::ReportLater;
 use super::links::Arriving;
@@ -12,7 +12,7 @@ use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::wire::Message;
 
 impl Receiver {
-    /// A receive that is in the operation table has all of its message.
+    /// Ends a receive in the operation table that has its whole message.
     #[inline(always)]
     pub(super) fn finish_receive(
         &mut self,
@@ -27,7 +27,7 @@ impl Receiver {
             return self.fail_truncated_receive(id, source, message, member, effects);
         }
         if receive.signalled == Signalled::Yes {
-            // Before there is a completion, which would be moved once more.
+            // Counted before there is a completion, which would have to be moved once more.
             effects.count(CounterEvents::RECV, member);
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
@@ -47,7 +47,7 @@ impl Receiver {
         self.receives.remove(id);
     }
 
-    /// A receive that never was in the operation table has all of its message.
+    /// Ends a receive that was never in the operation table and has its whole message.
     pub(super) fn finish_immediate_receive(
         &mut self,
         mut receive: Receive,
@@ -72,8 +72,8 @@ impl Receiver {
         }
     }
 
-    /// A receive in the operation table that has a turn, or is part of a multi-receive buffer, has all of its
-    /// message.
+    /// Ends a receive in the operation table that has a turn, or is part of a multi-receive buffer,
+    /// and has its whole message.
     #[cold]
     fn finish_turn_or_buffer_part(
         &mut self,
@@ -91,7 +91,7 @@ impl Receiver {
         }
     }
 
-    /// A receive in the operation table that is deferred work has all of its message.
+    /// Ends a receive in the operation table that is deferred work and has its whole message.
     #[cold]
     fn finish_work_receive(
         &mut self,
@@ -108,7 +108,7 @@ impl Receiver {
         }
     }
 
-    /// A receive that is deferred work has succeeded.
+    /// Reports a receive that is deferred work and has succeeded.
     #[cold]
     fn report_work_received(
         &mut self,
@@ -124,7 +124,7 @@ impl Receiver {
         }
     }
 
-    /// A message is longer than the receive in the operation table that it was given.
+    /// Fails a receive in the operation table that is shorter than its message.
     #[cold]
     fn fail_truncated_receive(
         &mut self,
@@ -145,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// A message is longer than the receive that it was given.
+    /// Reports that a receive is shorter than its message.
     #[cold]
     fn report_truncated(
         &mut self,
@@ -162,7 +162,7 @@ impl Receiver {
         self.count_and_report_failure(failure, receive.signalled, Some(member), effects);
     }
 
-    /// A peer is gone, or could not be reached: receives that accept messages of it alone fail.
+    /// Fails the receives whose only source is this peer, which is gone or could not be reached.
     pub(crate) fn peer_ended(
         &mut self,
         peer: PeerId,
@@ -181,8 +181,8 @@ impl Receiver {
         }
     }
 
-    /// Nothing more can arrive: the connection has ended, or there will be none. All receives fail, and so do
-    /// those that are posted from now on, unless a message is there for them.
+    /// Fails all receives: the connection has ended, or none will be made. Receives posted from now
+    /// on fail, too, unless a message waits for them.
     pub(crate) fn fail_all_and_close(
         &mut self,
         peer: Option<PeerId>,
@@ -202,8 +202,9 @@ impl Receiver {
         }
     }
 
-    /// As [`end_all`](Self::end_all), but what fails is reported in the next pass: an application
-    /// that drives several endpoints reads first what the others have received in this one.
+    /// As [`fail_all_and_close`](Self::fail_all_and_close), but reports the failures in the next
+    /// pass: an application that drives several endpoints first reads what the others have received
+    /// in this one.
     pub(crate) fn fail_all_and_close_in_next_pass(
         &mut self,
         peer: Option<PeerId>,
@@ -213,7 +214,7 @@ impl Receiver {
         self.fail_all_and_close(peer, error, &mut ReportLater(effects));
     }
 
-    /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
+    /// Fails a receive that was taken out of matching. `peer` is its only source.
     pub(super) fn fail_posted(
         &mut self,
         id: ReceiveId,
@@ -234,7 +235,7 @@ impl Receiver {
         }
     }
 
-    /// A receive that was being filled fails; the beginning of an unexpected message vanishes.
+    /// Fails the receive that a partial message was filling. Drops a partial unexpected message.
     pub(super) fn abandon_partial_message(
         &mut self,
         source: PeerId,
@@ -264,7 +265,7 @@ impl Receiver {
         }
     }
 
-    /// Reports a receive, or a look at a message, that has succeeded.
+    /// Reports a receive or a peek that has succeeded.
     pub(super) fn report_success(
         &mut self,
         completion: EndedOperation,
@@ -274,7 +275,7 @@ impl Receiver {
         self.complete_or_hold(completion, to, effects);
     }
 
-    // Without a closure, which would not be inlined: each time that a completion is moved costs.
+    // No closure, since it would not be inlined, and each move of a completion costs.
     #[inline(always)]
     fn complete_or_hold(
         &mut self,
@@ -291,7 +292,7 @@ impl Receiver {
         }
     }
 
-    /// Reports a look at a message that has found nothing, or what has failed and was counted.
+    /// Reports a peek that has found no message, or a failure that was counted.
     pub(crate) fn report_failure(
         &mut self,
         failure: FailedOperation,
@@ -320,14 +321,14 @@ impl Receiver {
         self.report_failure(failure, to, effects);
     }
 
-    /// Whether ends of receives wait for room in their queue.
+    /// Whether ended receives wait for room in their queue.
     #[inline(always)]
     pub(crate) fn has_held_reports(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Reports what waits for room in its queue, as far as there is room now. Reports of a shared receiver
-    /// wait at their members instead.
+    /// Reports ended receives that wait, as far as their queue has room. The reports of a shared
+    /// receiver wait at its members instead.
     #[cold]
     pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl ReceiverEffects) {
         self.held.deliver(|outcome| match outcome {

@@ -1,10 +1,10 @@
-//! Messages whose payload is fetched from where it is, or asked for.
+//! Messages whose payload the receiver pulls from the sender's memory, or requests from the sender.
 //!
-//! A message that no receive matches is fetched all the same if the budget for unexpected messages has room
-//! for its payload, so that its sender need not wait for the receiver; but not if the sender waits for the
-//! match in any case.
+//! If the budget for unexpected messages has room, a message is fetched even before a receive
+//! matches it, so that its sender need not wait for the receiver. If the sender awaits the match,
+//! it waits in any case, and nothing is fetched early.
 //!
-//! What follows from an offer is done later, where the transport can be called: by [`pull`](Receiver::pull).
+//! An offer only records work. [`pull`](Receiver::pull) does it, where the transport can be called.
 
 use std::io::IoSliceMut;
 
@@ -28,12 +28,12 @@ impl Receiver {
         self.fetches.has_offer(id, op)
     }
 
-    /// A peer offers a message, whose payload is where `remote` says.
+    /// Takes a peer's offer of a message, whose payload is where `remote` says.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if its number is taken, if it is described at too great a length, or not covered by
-    /// credit.
+    /// A [`ProtocolViolation`] if its number is taken, if the description of its payload is too
+    /// long, or if no credit covers it.
     pub(crate) fn message_offered(
         &mut self,
         id: LinkId,
@@ -72,7 +72,7 @@ impl Receiver {
             unexpected.fetch = Some(fetch);
         }
         if !message.awaits.wants_match() && self.budget.can_ever_hold(message.len_bytes) {
-            // What was matched meanwhile stays in the list until it is its turn, but not for ever.
+            // Offers matched meanwhile stay in the list until their turn, but not without bound.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
                 self.deferred.retain(|fetch| fetches.contains(*fetch));
@@ -83,14 +83,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether offers wait for room, or for their turn to be looked at.
+    /// Whether offers wait for room, or for their turn to be checked.
     #[inline(always)]
     pub(crate) fn has_deferred_fetches(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// Begins to fetch what no receive has matched, as far as there is room for it. What is too large now
-    /// lets others pass: it is left to its turn, or to the receive that matches it.
+    /// Begins to fetch unmatched offers that the budget has room for. An offer that is too large
+    /// for now lets others pass, and waits for its next turn, or for the receive that matches it.
     pub(crate) fn fetch_deferred(&mut self) {
         for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
             let Some(id) = self.deferred.pop_front() else { return };
@@ -107,13 +107,13 @@ impl Receiver {
         }
     }
 
-    /// Whether there is room for any of what no receive has matched.
+    /// Whether the budget has room for any unmatched offer.
     pub(super) fn can_fetch_deferred(&self) -> bool {
         let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting_reassembly(*id));
         waiting.any(|filling| self.budget.has_room(filling.len_bytes))
     }
 
-    /// A message that is fetched, or waits for it, goes to another place.
+    /// Changes the destination of a message that is being fetched, or waits for it.
     pub(super) fn redirect_fetch(&mut self, id: FetchId, place: PayloadDestination) {
         if let Some(filling) = self.fetches.reassembly_mut(id) {
             filling.place.place = place;
@@ -121,16 +121,15 @@ impl Receiver {
         }
     }
 
-    /// Lets a message that was thrown away hold its credit, if its sender was asked for it. Returns whether
-    /// it does.
+    /// Lets a discarded message hold its credit, if its payload was requested. Returns whether.
     pub(super) fn hold_credit_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
         let Some(filling) = self.fetches.cleared_reassembly(id) else { return false };
         filling.place.held_bytes = cost_bytes;
         true
     }
 
-    /// Goes a step further with everything that is to be pulled on links that are the caller's, as far as one
-    /// pass goes. `pull` copies from where a link's peer has its payload.
+    /// Pulls one step of every payload on the caller's links, up to the limit of one pass. `pull`
+    /// copies from where a link's peer has its payload.
     pub(crate) fn pull(
         &mut self,
         is_callers: impl Fn(LinkId) -> bool,
@@ -172,18 +171,18 @@ impl Receiver {
         }
     }
 
-    /// The links on which something is to be pulled.
+    /// Returns the links on which a payload is being pulled.
     pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
         self.fetches.pulling_links()
     }
 
-    /// Whether something is to be pulled.
+    /// Whether a payload is being pulled.
     #[inline(always)]
     pub(crate) fn is_pulling(&self) -> bool {
         self.fetches.pulling_len() > 0
     }
 
-    /// Payload follows that a link's peer was asked for. Returns whether it was.
+    /// Begins to read a payload that a link's peer was asked for. Returns whether it was asked.
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -194,7 +193,7 @@ impl Receiver {
         }
     }
 
-    /// A payload that was asked for is all there.
+    /// Ends a fetch whose requested payload has arrived whole.
     pub(super) fn requested_data_arrived(&mut self, id: FetchId, effects: &mut impl ReceiverEffects) {
         if let Some(fetch) = self.fetches.remove(id) {
             if fetch.filling.place.message.awaits.wants_answer() {
@@ -204,7 +203,7 @@ impl Receiver {
         }
     }
 
-    /// A fetch has ended, with all of its message in its place.
+    /// Ends a fetch whose whole message is in place.
     fn finish_fetch(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl ReceiverEffects) {
         self.free_held_credit(fetch, effects);
         if let Some((source, member)) = self.source_and_member_of(fetch.link) {
@@ -212,7 +211,7 @@ impl Receiver {
         }
     }
 
-    /// The peer that sends on a link, and the member that receives.
+    /// Returns the peer that sends on a link, and the member that receives.
     fn source_and_member_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
         self.links.get(id).map(|link| (link.peer, link.member))
     }
@@ -228,7 +227,7 @@ impl Receiver {
     }
 }
 
-/// The memory where messages go that are fetched.
+/// The destinations of fetched messages.
 struct ReceiveMemories<'a> {
     receives: &'a mut SlotMap<ReceiveId, Receive>,
     unexpected: &'a mut SlotMap<UnexpectedId, Box<Unexpected>>,

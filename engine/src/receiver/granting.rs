@@ -1,4 +1,4 @@
-//! Credit as messages come and go: what a link's peer spends, and when it is given more.
+//! Credit as messages come and go: when a link's peer spends it, and when it gets more.
 
 use std::mem;
 
@@ -7,7 +7,7 @@ use super::links::MessageOrigin;
 use super::{ProtocolViolation, Receiver, ReceiverEffects};
 use crate::transport::LinkId;
 
-/// Credit that is kept for something that no receive waits for.
+/// The credit of a kept frame that no receive waits for.
 #[derive(Debug)]
 pub(crate) struct KeptCredit {
     origin: MessageOrigin,
@@ -15,7 +15,7 @@ pub(crate) struct KeptCredit {
 }
 
 impl Receiver {
-    /// Something of this cost begins to arrive on a link.
+    /// Spends credit on a frame of this cost that begins to arrive on a link.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl Receiver {
         if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 
-    /// Something of this cost is not kept: its peer may spend as much again.
+    /// Gives back the credit of a frame that is not kept: its peer may spend as much again.
     #[inline(always)]
     pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
         if let Some(link) = self.links.get_mut(id) {
@@ -36,7 +36,7 @@ impl Receiver {
         }
     }
 
-    /// Keeps the credit for something that stays here for a while. `None` if the link has ended.
+    /// Keeps the credit of a frame that stays here for a while. `None` if the link has ended.
     pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
         let link = self.links.get_mut(id)?;
         link.grant.add_kept(cost_bytes);
@@ -49,7 +49,7 @@ impl Receiver {
         self.free_credit(kept.origin, kept.cost_bytes, effects);
     }
 
-    /// Gives back what a message that was kept has cost.
+    /// Gives back the credit of a message that was kept.
     pub(super) fn free_credit(
         &mut self,
         origin: MessageOrigin,
@@ -65,24 +65,23 @@ impl Receiver {
         }
     }
 
-    /// How much credit a link's peer was granted in all.
+    /// Returns how much credit a link's peer was granted in all.
     pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
         self.links.get(id).map_or(0, |link| link.grant.granted_bytes)
     }
 
-    /// A link's peer knows of all its credit.
+    /// Records that a link's peer knows of all its credit.
     pub(crate) fn credit_sent(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
             link.owes_credit = false;
         }
     }
 
-    /// Gives a link's peer more credit, if it is time to and there is any.
+    /// Gives a link's peer more credit, if it is due and the budget has some.
     #[cold]
     pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl ReceiverEffects) {
         let Some(link) = self.links.get_mut(id) else { return };
-        // A peer that does not read gets no more credit, so the headers that wait for it stay
-        // within bounds.
+        // A peer that does not read gets no more credit, which bounds the headers that wait for it.
         if link.owes_credit || !link.grant.is_renewal_due() {
             return;
         }
@@ -94,14 +93,14 @@ impl Receiver {
         }
     }
 
-    /// Whether links wait for credit that others give back.
+    /// Whether links wait for credit that other links return.
     #[inline(always)]
     pub(crate) fn has_starved(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// Gives credit to links that found nothing, now that others have given something back. Their peers may
-    /// have nothing left to send, so nothing else would come back to them.
+    /// Gives credit to starved links once other links have returned some. Their peers may send no
+    /// more messages, so no other event would give them credit.
     pub(crate) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
         if self.budget.can_grant_starved() {
             self.budget.reset_starved();

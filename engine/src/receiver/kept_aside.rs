@@ -1,10 +1,10 @@
-//! Messages that a multi-receive buffer does not take yet because reports of one member wait for room, or as
-//! many of its receives as may be outstanding wait for their turn.
+//! Messages that a multi-receive buffer does not take yet, because one member's reports wait for
+//! room, or because as many of its receives as may be outstanding wait for their turn.
 //!
-//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop all
-//! members of a shared one. Here only the untagged messages of the full member stay out of matching, in
-//! order, until its queue has room, or fewer wait; those of others go on being matched. So no message
-//! overtakes another of its sender.
+//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop
+//! all members of a shared one. Here only the untagged messages of the full member stay out of
+//! matching, in order, until its queue has room or fewer of its receives wait. Messages of other
+//! members go on being matched. So no message overtakes another of its sender.
 
 use super::{MemberId, Receiver, ReceiverEffects};
 use crate::operation::UnexpectedId;
@@ -26,7 +26,8 @@ impl Receiver {
         self.update_special_cases();
     }
 
-    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), with those that were received before.
+    /// As [`begin_keeping_aside`](Self::begin_keeping_aside), and keeps the member's earlier
+    /// untagged messages aside, too.
     pub(super) fn keep_all_aside(&mut self, member: MemberId) {
         self.begin_keeping_aside(member);
         let is_of_member =
@@ -35,13 +36,12 @@ impl Receiver {
         for id in &of_member {
             self.untagged.remove_unexpected(*id);
         }
-        // Of each source they are older than what is aside already.
+        // They are older than the messages of the same source that are already aside.
         let aside = self.multi_receives.kept_aside.entry(member).or_default();
         of_member.into_iter().rev().for_each(|id| aside.push_front(id));
     }
 
-    /// Lists a message that was just received, if its member keeps such messages aside. Returns whether it
-    /// does.
+    /// Keeps a message that was just received aside, if its member does so. Returns whether.
     pub(super) fn push_if_kept_aside(
         &mut self,
         member: MemberId,
@@ -55,14 +55,14 @@ impl Receiver {
         aside.map(|aside| aside.push_back(id)).is_some()
     }
 
-    /// A message that may be kept aside is gone.
+    /// Removes a message that is gone, if it was kept aside.
     pub(super) fn remove_kept_aside(&mut self, member: MemberId, id: UnexpectedId) {
         if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
             aside.retain(|kept| *kept != id);
         }
     }
 
-    /// Matches what was kept aside for a member, whose queue has room again, or of which fewer receives wait.
+    /// Matches a member's messages kept aside, once its queue has room or fewer receives wait.
     pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
         while let Some(id) = aside.pop_front() {

@@ -1,4 +1,4 @@
-//! What a receiver keeps of each link: its member, the peer's credit, and the message being read.
+//! A receiver's state of each link: its member, the peer's credit, and the message being read.
 
 use super::MemberId;
 use super::credit::{Budget, Grant};
@@ -15,53 +15,52 @@ pub(super) struct ReceiverLink {
     pub(super) peer: PeerId,
     /// The member that owns the link.
     pub(super) member: MemberId,
-    /// The moment when the receiver got to know the link, by the count of such moments. Unlike its number, no
-    /// later link has it.
+    /// The receiver's link count when this link was added. Unlike its number, no later link has it.
     pub(super) begun_at: u64,
-    /// What the peer may send.
+    /// The peer's credit.
     pub(super) grant: Grant,
-    /// Whether the peer was granted credit that it does not know of.
+    /// Whether the peer was granted credit that was not sent to it yet.
     pub(super) owes_credit: bool,
-    /// How many eager messages have arrived in whole.
+    /// How many eager messages have arrived whole.
     pub(super) received_messages: u64,
     /// The message whose payload is being read.
     pub(super) reading: Option<IncomingMessage>,
-    /// How many messages of the link are kept because no receive has taken them.
+    /// How many messages of the link are kept, since no receive has taken them.
     pub(super) unmatched_messages: u64,
     /// How many fences the peer has sent.
     pub(super) received_fences: u64,
-    /// How many of the messages that are kept came before the last of these, if the peer waits to hear when
-    /// there are none.
+    /// How many kept messages came before the last fence, if the peer awaits the answer to it. The
+    /// answer goes out when there are none left.
     pub(super) fenced_messages: u64,
 }
 
-/// A message of which a part has been read.
+/// A message that has arrived in part.
 #[derive(Debug)]
 pub(super) enum IncomingMessage {
-    /// An eager one, and its number among those of the link.
+    /// An eager message, and its number among those of the link.
     Eager { filling: Reassembly<Arriving>, number: u64 },
     /// A message that was requested from its sender.
     AskedFor(FetchId),
 }
 
-/// A message on its way to its place.
+/// A message that is arriving, and its destination.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arriving {
     pub(super) message: Message,
     pub(super) place: PayloadDestination,
-    /// The credit that it holds because it was thrown away while its sender is asked for it: else a peer that
-    /// never sends it could offer more without end.
+    /// The credit held by a discarded message whose payload was requested. Without this, a peer
+    /// that never sends such payloads could make offers without end.
     pub(super) held_bytes: u64,
 }
 
 impl Arriving {
-    /// A message of which nothing has arrived.
+    /// Creates the reassembly of a message of which no byte has arrived.
     pub(super) fn new_reassembly(place: PayloadDestination, message: &Message) -> Reassembly<Arriving> {
         Reassembly::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
     }
 }
 
-/// A message of a link, or what it has cost there.
+/// The link and member that a message came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MessageOrigin {
     pub(super) link: LinkId,
@@ -71,17 +70,17 @@ pub(super) struct MessageOrigin {
 }
 
 impl ReceiverLink {
-    /// A message of the link, which has this number.
+    /// Returns the origin of a message of this link, whose number is `id`.
     pub(super) fn message_origin(&self, id: LinkId) -> MessageOrigin {
         MessageOrigin { link: id, member: self.member, begun_at: self.begun_at }
     }
 }
 
-/// All links, by the numbers that the transport gives them, which are small.
+/// All links, by the transport's numbers, which are small.
 #[derive(Debug, Default)]
 pub(super) struct ReceiverLinks {
     by_id: Vec<Option<ReceiverLink>>,
-    /// How many links there have been: what serves as time here.
+    /// How many links were ever added. It numbers them in time.
     count: u64,
 }
 
@@ -96,7 +95,7 @@ impl ReceiverLinks {
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
-    /// The link that something came from, if it has not ended.
+    /// Returns the link that a message came from, if it has not ended.
     pub(super) fn link_of_origin(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
         self.get_mut(origin.link).filter(|link| link.begun_at == origin.begun_at)
     }
@@ -105,7 +104,7 @@ impl ReceiverLinks {
         self.linked_peers().any(|other| other == peer)
     }
 
-    /// The peers that links lead to.
+    /// Returns the peers that links lead to.
     pub(super) fn linked_peers(&self) -> impl Iterator<Item = PeerId> {
         self.by_id.iter().flatten().map(|link| link.peer)
     }

@@ -1,4 +1,4 @@
-//! Messages that arrive: from their frames to the receives that they match.
+//! Arriving messages: from their frames to the receives that they match.
 
 use std::mem;
 
@@ -13,10 +13,10 @@ use crate::reassembly::{Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
 use crate::wire::{Header, Message};
 
-/// A message has arrived on a link that the receiver does not know.
+/// A message has arrived on a link that the receiver does not have.
 const UNKNOWN_LINK: ProtocolViolation = ProtocolViolation("sends over no link");
 
-/// The memory of a receive while payload is read into it.
+/// The buffer of a receive, lent to a caller that reads payload into it.
 #[derive(Debug)]
 pub(crate) struct LentBuffer {
     receive: ReceiveId,
@@ -26,14 +26,14 @@ pub(crate) struct LentBuffer {
 }
 
 impl LentBuffer {
-    /// Where the next bytes belong.
+    /// Returns the space for the next bytes.
     pub(crate) fn payload_space(&mut self) -> Space<'_> {
         self.destination.slices_mut(self.at_bytes, self.len_bytes)
     }
 }
 
 impl Receiver {
-    /// An eager message has arrived in whole.
+    /// Takes an eager message that has arrived whole.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Receiver {
         payload: &[u8],
         effects: &mut impl ReceiverEffects,
     ) -> Result<(), ProtocolViolation> {
-        // One look at the link for all of it: this is the way of every small message.
+        // One lookup of the link serves all: every small message takes this path.
         let Some(link) = self.links.get_mut(id) else { return Err(UNKNOWN_LINK) };
         let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
@@ -70,11 +70,11 @@ impl Receiver {
         Ok(())
     }
 
-    /// An eager message begins to arrive, of which at least one byte follows.
+    /// Begins an eager message whose payload follows, with at least one byte.
     ///
     /// # Errors
     ///
-    /// As [`message`](Self::message).
+    /// As [`message_arrived`](Self::message_arrived).
     pub(crate) fn begin_message(
         &mut self,
         id: LinkId,
@@ -104,8 +104,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// The earliest posted receive that a message from `source` matches, or what it is given of a
-    /// multi-receive buffer. It is posted no longer.
+    /// Takes the earliest posted receive that matches a message from `source`, or a part for the
+    /// message from a multi-receive buffer. The receive is no longer posted.
     #[inline(always)]
     pub(super) fn take_match(
         &mut self,
@@ -120,7 +120,7 @@ impl Receiver {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    /// As [`matched`](Self::matched), where multi-receive buffers or turns are to be looked at.
+    /// As [`take_match`](Self::take_match), where there may be multi-receive buffers or turns.
     #[cold]
     fn take_special_match(
         &mut self,
@@ -140,13 +140,12 @@ impl Receiver {
         found
     }
 
-    /// Multi-receive buffers, messages that are kept aside, or turns have come or gone.
+    /// Updates the flag after buffers, messages kept aside, or turns have come or gone.
     pub(super) fn update_special_cases(&mut self) {
         self.has_special_cases = self.multi_receives.may_claim_untagged() || self.turns.has_turns();
     }
 
-    /// The next bytes of the message that is being read on a link have arrived. Without such a message they
-    /// are dropped.
+    /// Places the next bytes of the message being read on a link. Drops them if there is none.
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
@@ -166,8 +165,8 @@ impl Receiver {
         self.bytes_placed(id, bytes.len(), effects);
     }
 
-    /// Where the next bytes of the message that is being read on a link belong, if that is the memory of a
-    /// receive.
+    /// Returns the space in a matched receive for the next bytes of the message being read on a
+    /// link.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match filling.place.place {
@@ -181,8 +180,8 @@ impl Receiver {
         }
     }
 
-    /// As [`space`](Self::space), for a caller that fills it while others use the receiver. To be
-    /// [given back](Self::take_back) before anything else is done on the link.
+    /// As [`payload_space`](Self::payload_space), for a caller that fills it while other threads
+    /// use the receiver. [Return it](Self::take_back_buffer) before any other call for the link.
     pub(crate) fn lend_buffer(&mut self, id: LinkId) -> Option<LentBuffer> {
         let filling = self.reassembly_mut(id).copied()?;
         let PayloadDestination::Posted(receive) = filling.place.place else { return None };
@@ -198,8 +197,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes of the message that is being read on a link are where they belong. With its last one the message
-    /// is there.
+    /// Counts placed bytes of the message being read on a link. The last one completes it.
     pub(crate) fn bytes_placed(
         &mut self,
         id: LinkId,
@@ -229,7 +227,7 @@ impl Receiver {
         }
     }
 
-    /// The payload that is being read on a link.
+    /// Returns the payload that is being read on a link.
     pub(super) fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<Arriving>> {
         match self.links.get_mut(id)?.reading.as_mut()? {
             IncomingMessage::Eager { filling, .. } => Some(filling),
@@ -237,7 +235,7 @@ impl Receiver {
         }
     }
 
-    /// All of a message is in its place.
+    /// Ends a message whose payload is all in place.
     pub(super) fn finish_message(
         &mut self,
         source: PeerId,
@@ -259,12 +257,12 @@ impl Receiver {
         }
     }
 
-    /// The peer asks whether all that it has sent has arrived, which it has, and perhaps whether it was
-    /// matched.
+    /// Answers a fence: the peer asks whether all that it has sent has arrived, which it has, and,
+    /// if `matched`, whether it was matched.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the last such question waits for its answer.
+    /// A [`ProtocolViolation`] if the last fence was not answered yet.
     pub(crate) fn fence_asked(
         &mut self,
         id: LinkId,
@@ -285,7 +283,7 @@ impl Receiver {
     }
 }
 
-/// An eager message is in the buffer of a receive, or was thrown away.
+/// Reports an eager message that is in the buffer of a receive, or was discarded.
 #[inline(always)]
 pub(super) fn report_match(id: LinkId, message: &Message, number: u64, effects: &mut impl ReceiverEffects) {
     if message.awaits.wants_match() {

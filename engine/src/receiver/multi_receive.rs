@@ -1,19 +1,20 @@
 //! Buffers that take many messages: `FI_MULTI_RECV`, `fi_msg(3)`.
 //!
-//! A buffer stays at its place among the posted receives. Each message that it takes becomes a receive of its
-//! own, a *part*, whose memory is cut off the front of what is left; so messages are placed and completed as
-//! in any receive, several at a time if they arrive so, and share no byte.
+//! A buffer stays in its place among the posted receives. Each message that it takes becomes a
+//! receive of its own, a *part*, whose memory is cut off the front of the remaining buffer. So
+//! messages are placed and completed as in any receive, several at a time if they arrive so, and
+//! share no byte.
 //!
 //! ```text
 //!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)-->
 //!      takes no more --(the last part has ended)--> released, reported
 //! ```
 //!
-//! While completions of receives wait for room in their queue, a buffer takes nothing: one post could make
-//! any number of them. A message that is for it is *kept aside*, among the unexpected ones. From
-//! then on nothing that is untagged is matched until the queue has room again; then all of it is,
-//! in the order of arrival, as it would have been before. So no message, receive or peek overtakes
-//! another.
+//! While completions of receives wait for room in their queue, a buffer takes no message, since one
+//! post could make any number of completions. A message for it is *kept aside* among the unexpected
+//! ones. From then on no untagged message is matched until the queue has room. Then all are
+//! matched, in the order of arrival, as they would have been before. So no message, receive or peek
+//! overtakes another.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;
@@ -33,59 +34,58 @@ use crate::reassembly::clamp_to_usize;
 use crate::rejected::Rejected;
 use crate::wire::Message;
 
-/// How many of the messages that were kept aside are looked at together, to begin with.
+/// How many of the messages kept aside are matched together, to begin with.
 const KEPT_STEP_MIN_MESSAGES: usize = 16;
 
-/// The messages, by the member that they came to. A member that is listed keeps all that follow aside.
+/// Messages, by the member that they arrived at. A listed member also keeps later ones aside.
 pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
 
-/// The buffers of an endpoint that are not released.
+/// The multi-receive buffers of an endpoint that are not released yet.
 #[derive(Debug, Default)]
 pub(super) struct MultiReceives {
-    /// By the receives that they were posted as. In boxes, since there is a place for each receive.
+    /// By the receives that they were posted as. Boxed, since the map has a slot per receive.
     buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
-    /// The buffers that parts belong to.
+    /// The buffer of each part.
     parts: SecondaryMap<ReceiveId, ReceiveId>,
-    /// How many buffers are posted.
+    /// The number of posted buffers.
     posted: usize,
-    /// Whether untagged messages are kept aside. Then completions of receives are held.
+    /// Whether untagged messages are kept aside, while completions of receives are held.
     keeps_untagged: bool,
     /// Untagged messages of members whose reports wait for room, or whose receives have too many turns.
     pub(super) kept_aside: KeptAside,
-    /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
+    /// Receives whose only sender is gone. They fail once they have taken its earlier messages.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
 #[derive(Debug)]
 struct MultiBuffer {
-    /// With less room than this it takes no more.
+    /// The least free room with which the buffer takes another message.
     min_free_bytes: usize,
-    /// Whether success of its messages is reported.
+    /// Whether each message that succeeds is reported.
     signalled: Signalled,
     /// Whether it has taken a message.
     is_used: bool,
     /// How many parts have not ended.
     arriving: usize,
-    /// Why it takes no more, once it does not.
+    /// Why the buffer takes no more messages, once it does not.
     end: Option<End>,
 }
 
 #[derive(Debug)]
 enum End {
-    /// There was too little room for more.
+    /// There was too little room for another message.
     Consumed,
-    /// It was cancelled, or its only sender is gone.
+    /// The buffer was cancelled, or its only sender is gone.
     Failed { source: Option<PeerId>, error: OperationError },
 }
 
 impl MultiReceives {
-    /// Whether an untagged message may be for a buffer, or has to wait behind a message for a
-    /// buffer.
+    /// Whether an untagged message may be for a buffer, or must wait behind a message for a buffer.
     pub(super) fn may_claim_untagged(&self) -> bool {
         self.keeps_untagged || self.posted > 0 || !self.kept_aside.is_empty()
     }
 
-    /// The peers that buffers are about to fail with.
+    /// Returns the peers that buffers are about to fail with.
     pub(super) fn failing_sources(&self) -> impl Iterator<Item = PeerId> {
         self.buffers.values().filter_map(|buffer| match buffer.end.as_ref()? {
             End::Failed { source, .. } => *source,
@@ -95,8 +95,8 @@ impl MultiReceives {
 }
 
 impl Receiver {
-    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes`
-    /// are left of it or a message does not fit any more.
+    /// Posts a receive that takes many messages into one piece of memory, until less than
+    /// `min_free_bytes` of it are free or a message does not fit.
     ///
     /// # Errors
     ///
@@ -138,18 +138,18 @@ impl Receiver {
         self.update_special_cases();
     }
 
-    /// Whether messages of this kind are kept aside: not matched for now.
+    /// Whether messages of this kind are kept aside, that is, not matched for now.
     #[inline(always)]
     pub(super) fn is_kind_kept_aside(&self, tagged: bool) -> bool {
         self.multi_receives.keeps_untagged && !tagged
     }
 
-    /// Whether untagged messages are there that posted receives may match yet.
+    /// Whether posted receives may still match untagged messages that have arrived.
     pub(super) fn has_unmatched_untagged(&self) -> bool {
         self.is_kind_kept_aside(false) || self.has_kept_aside()
     }
 
-    /// Posts a receive that takes none of the messages that are there.
+    /// Posts a receive that takes no message that has arrived already.
     #[cold]
     pub(super) fn post_without_matching(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
@@ -158,8 +158,8 @@ impl Receiver {
         id
     }
 
-    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also
-    /// if it is kept aside.
+    /// As [`take_match`](Self::take_match), for an untagged message that may be for a buffer. Also
+    /// returns `None` if the message is kept aside.
     #[cold]
     pub(super) fn take_match_among_buffers(
         &mut self,
@@ -187,16 +187,15 @@ impl Receiver {
         None
     }
 
-    /// Matches what was kept aside, if the queue has room again.
+    /// Matches the untagged messages kept aside, if the queue has room again.
     #[cold]
     pub(super) fn match_kept_untagged(&mut self, effects: &mut impl ReceiverEffects) {
         if !self.multi_receives.keeps_untagged || !self.held.is_empty() {
             return;
         }
         self.set_keeps_untagged_aside(false);
-        // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the
-        // later ones either. And what is taken is then the earliest of its source, which need not be looked
-        // for from the front.
+        // Nothing is posted meanwhile, so a source without a receive for one message has none for
+        // its later ones. A message taken is therefore the earliest of its source.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, KEPT_STEP_MIN_MESSAGES);
         loop {
@@ -218,7 +217,7 @@ impl Receiver {
                         self.receive_unexpected_into(receive, id, effects);
                     }
                     None if self.multi_receives.keeps_untagged => return,
-                    // So do those behind it, before which it is matched then.
+                    // Later ones are kept aside, too. This one is matched before them.
                     None if self.has_kept_aside_for(MemberId::ONLY) => {
                         return self.keep_all_aside(MemberId::ONLY);
                     }
@@ -228,13 +227,13 @@ impl Receiver {
                     }
                 }
             }
-            // So that what was passed over is skipped a few times only.
+            // Doubled, so that each message passed over is skipped only a few times.
             step *= 2;
         }
         self.fail_orphaned_receives(effects);
     }
 
-    /// Fails receives whose only sender is gone, after what it has sent was matched.
+    /// Fails receives whose only sender is gone, once all its messages were matched.
     pub(super) fn fail_orphaned_receives(&mut self, effects: &mut impl ReceiverEffects) {
         if self.has_unmatched_untagged() {
             return;
@@ -249,23 +248,23 @@ impl Receiver {
         }
     }
 
-    /// The untagged receives that accept messages of this peer alone, which has died, fail when
-    /// they have taken what was kept aside.
+    /// Marks untagged receives whose only source is this peer, which has died. They fail once they
+    /// have taken messages kept aside.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.directed_posted(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
         }
     }
 
-    /// All untagged receives fail when they have taken what was kept aside.
+    /// Marks all untagged receives to fail once they have taken messages kept aside.
     pub(super) fn fail_all_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
         for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
         }
     }
 
-    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when
-    /// it has taken what was kept aside.
+    /// Fails an untagged receive that was just posted, if the connection has ended. While messages
+    /// are kept aside, it may take one first.
     pub(super) fn fail_if_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         let Some(error) = self.over.as_deref().cloned() else { return };
         if self.has_unmatched_untagged() {
@@ -275,14 +274,14 @@ impl Receiver {
         }
     }
 
-    /// A buffer that takes messages is cancelled.
+    /// Cancels a buffer that still takes messages.
     pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
         let end = End::Failed { source: None, error: OperationError::Cancelled };
         self.end_buffer(id, end, None, effects);
     }
 
-    /// A buffer fails with its only sender. It was taken out of matching.
+    /// Fails a buffer with its only sender. It was taken out of matching.
     pub(super) fn fail_buffer(
         &mut self,
         id: ReceiveId,
@@ -293,7 +292,7 @@ impl Receiver {
         self.end_buffer(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
 
-    /// All of a message is in its place within a buffer, and was counted.
+    /// Ends a part whose whole message is in place and counted.
     pub(super) fn part_received(
         &mut self,
         id: ReceiveId,
@@ -318,7 +317,7 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// A message within a buffer has failed, which was reported; its receive is gone.
+    /// Ends a part whose failure was reported, and whose receive is gone.
     #[cold]
     pub(super) fn part_failed(
         &mut self,
@@ -329,7 +328,7 @@ impl Receiver {
         self.end_part(id, member, effects);
     }
 
-    /// A part has ended, with which its buffer may be released if it is there still.
+    /// Ends a part. Releases its buffer if it takes no more messages and this was its last part.
     fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
@@ -339,8 +338,8 @@ impl Receiver {
         }
     }
 
-    /// Keeps untagged messages aside from now on if completions wait for room. Returns whether they
-    /// do, so that a buffer takes nothing for now.
+    /// Begins to keep untagged messages aside if completions wait for room. Returns whether they
+    /// do: then a buffer takes no message for now.
     fn keep_untagged_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
@@ -349,7 +348,7 @@ impl Receiver {
         is_full
     }
 
-    /// Gives a buffer that was just posted the messages that came before it.
+    /// Gives a buffer that was just posted the messages that arrived before it.
     fn fill_buffer_with_unexpected(
         &mut self,
         id: ReceiveId,
@@ -377,7 +376,7 @@ impl Receiver {
         }
     }
 
-    /// Gives a message its place in a buffer. `None` if it does not fit any more, with which the buffer ends.
+    /// Gives a message its part of a buffer. If it does not fit, ends the buffer, and is `None`.
     fn place_in_buffer(
         &mut self,
         id: ReceiveId,
@@ -414,13 +413,13 @@ impl Receiver {
         Some(part)
     }
 
-    /// A buffer has too little room for more.
+    /// Ends a buffer that has too little room for another message.
     fn end_consumed_buffer(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl ReceiverEffects) {
         self.untagged.remove_posted(id);
         self.end_buffer(id, End::Consumed, Some(member), effects);
     }
 
-    /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
+    /// Ends a buffer, which is no longer posted. Releases it once no part is arriving, maybe now.
     fn end_buffer(
         &mut self,
         id: ReceiveId,
@@ -436,7 +435,7 @@ impl Receiver {
         }
     }
 
-    /// Reports that a buffer is released, apart from any message.
+    /// Reports that a buffer is released, in a completion without a message.
     fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl ReceiverEffects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
@@ -464,15 +463,16 @@ impl Receiver {
         }
     }
 
-    /// Forgets a buffer. Returns what is left of it.
+    /// Forgets a buffer. Returns the memory that no message has used.
     fn forget_buffer(&mut self, id: ReceiveId) -> Buffer {
         self.multi_receives.buffers.remove(id);
         self.receives.remove(id).map_or(Buffer::None, |receive| receive.destination.into_unused())
     }
 }
 
-/// Where a message of this length goes in what is left of a buffer, as bytes before it and bytes of it: to an
-/// aligned address, or at least at the front. `None` if it does not fit and is not to be cut short.
+/// Returns where a message of this length goes in the rest of a buffer, as the bytes before it and
+/// its own bytes: at an aligned address, or else at the front. `None` if the message does not fit
+/// and must not be truncated.
 fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
     let (free_bytes, len_bytes) = (rest.len_bytes(), clamp_to_usize(len_bytes));
@@ -485,7 +485,7 @@ fn fit_in_rest(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usi
     }
 }
 
-/// The last message of a buffer with what is left of it, if that is the application's to get back.
+/// Adds the rest of a buffer to its last message, if the application gets the rest back.
 fn attach_unused(message: Buffer, unused: Buffer) -> Buffer {
     match (message, unused) {
         (Buffer::Received(message), Buffer::Unused(unused)) => {

@@ -2,11 +2,11 @@
 
 use crate::operation::{ReceiveId, UnexpectedId};
 
-/// Where the bytes of an arriving message go.
+/// The destination of an arriving message's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PayloadDestination {
     Posted(ReceiveId),
     Unexpected(UnexpectedId),
-    /// Nowhere: it was discarded before all of it had arrived.
+    /// None: the message was discarded before all of it had arrived.
     Nowhere,
 }

@@ -1,4 +1,4 @@
-//! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`,
+//! Peeking at unexpected messages, and claiming them: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`,
 //! `fi_tagged(3)`.
 
 use super::{Receiver, ReceiverEffects};
@@ -15,9 +15,9 @@ use crate::wire::Message;
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound(Missing::ClaimedMessage));
 
 impl Receiver {
-    /// Looks for an unexpected message, and reports what it finds at once. Untagged messages cannot be looked
-    /// at while some are kept aside for a multi-receive buffer, because which of them stay
-    /// unexpected is open until the queue has room.
+    /// Looks for an unexpected message, and reports the result at once. While untagged messages are
+    /// kept aside for a multi-receive buffer, a peek cannot look at them: only once the queue has
+    /// room is it known which of them stay unexpected.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Receiver {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
         if !self.peek_and_report(&request, effects) {
-            // What is kept aside has arrived, and may be what is looked for.
+            // A message kept aside has arrived, and may be the one that the peek looks for.
             if !tagged && self.has_kept_aside() {
                 return Err(Again::QueueFull.into());
             }
@@ -77,7 +77,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Throws away the message that a peek with this context has claimed. This completes as a peek does.
+    /// Discards the message that a peek with this context claimed. Completes as a peek does.
     ///
     /// # Errors
     ///
@@ -107,12 +107,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// The rest of a claimed message is lost: the receive that takes it fails.
+    /// Records that the rest of a claimed message is lost, so that the receive that takes it fails.
     pub(super) fn fail_claimed_message(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
-    /// Returns whether a message was found, which is then reported.
+    /// Reports the message that a peek finds. Returns whether it found one.
     fn peek_and_report(&mut self, request: &PeekRequest, effects: &mut impl ReceiverEffects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
@@ -150,7 +150,7 @@ impl Receiver {
     }
 }
 
-/// The completion of a peek that has found a message.
+/// Creates the completion of a peek that has found a message.
 fn peek_completion(context: u64, source: PeerId, message: &Message) -> EndedOperation {
     let mut receive = Receive { tagged: message.tag.is_some(), context, ..Receive::vacant() };
     receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes))

@@ -1,4 +1,4 @@
-//! A receiver by itself, without endpoint, link and engine: its events in, its effects out.
+//! A receiver alone, without endpoint, link and engine: events in, effects out.
 
 use std::io::IoSliceMut;
 
@@ -23,7 +23,7 @@ const REMOTE: &[u8] = b"over there";
 const BUDGET_BYTES: usize = 1 << 20;
 const RESET: OperationError = OperationError::Link(LinkError::System(Errno::ECONNRESET));
 
-/// What the tests of engines look at.
+/// Accessors for the tests of engines.
 impl Receiver {
     pub(crate) fn unexpected_len(&self) -> usize {
         self.unexpected.len()
@@ -74,7 +74,7 @@ impl Receiver {
     }
 }
 
-/// Remembers what it was asked for, and has room for so many reports.
+/// Records the effects. Has room for `room` reports.
 #[derive(Debug)]
 struct EffectsRecorder {
     room: usize,
@@ -146,7 +146,7 @@ impl ReceiverEffects for EffectsRecorder {
 }
 
 impl EffectsRecorder {
-    /// The contexts of what has ended, each with the bytes that its buffer holds, or its error.
+    /// Takes the contexts of ended operations, each with the bytes in its buffer, or its error.
     fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
         let bytes = |buffer: Buffer| match buffer {
             Buffer::Received(bytes) => bytes.to_vec(),
@@ -323,7 +323,7 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
-    // Another link gets the number; what is left of the first one is not its.
+    // Another link gets the number, but not what the first one has left behind.
     receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive_request(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);
@@ -516,7 +516,7 @@ fn deferred_receive_that_fails_is_reported_and_counted_for_its_work_alone() {
             ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(len_bytes, context) };
         receiver.post(deferred, &mut asked).unwrap();
     }
-    // The one message is too long, and the other receive is cancelled.
+    // The message is too long for the first receive. The second receive is cancelled.
     deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
     assert!(receiver.cancel(CancelKey::Work(2), &mut asked));
     assert_eq!(asked.works, [(1, false), (2, false)]);

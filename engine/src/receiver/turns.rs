@@ -5,7 +5,7 @@
 //! fetches there are no turns.
 //!
 //! A receive with a turn has a [role](ReceiveRole::InTurn) of its own and is not signalled, so that
-//! the way of ordinary receives need not look at turns. What it is otherwise is kept with its turn.
+//! ordinary receives need not check for turns. Its turn keeps its original role and signalling.
 //! See `docs/decisions/connection-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,17 +20,17 @@ use crate::peer_id::PeerId;
 use crate::reassembly::Reassembly;
 use crate::wire::Message;
 
-/// The turns that have not come.
+/// The turns that have not come yet.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveTurns {
     /// The members whose receives complete in order.
     ordered: BTreeSet<MemberId>,
-    /// Their receives that have turns, in order. Members without one are left out.
+    /// The receives of these members that have turns, in order. Members without turns are left out.
     by_member: BTreeMap<MemberId, VecDeque<ReceiveId>>,
     by_receive: SparseSecondaryMap<ReceiveId, ReceiveTurn>,
 }
 
-/// The turn of a receive, and what the receive is otherwise.
+/// The turn of a receive, with the receive's original role and signalling.
 #[derive(Debug)]
 struct ReceiveTurn {
     member: MemberId,
@@ -66,7 +66,7 @@ impl ReceiveTurns {
         self.by_member.get(&member).map_or(0, VecDeque::len)
     }
 
-    /// Who has sent what has ended before its turn.
+    /// Returns the senders of messages whose receives have ended before their turn.
     pub(super) fn sources_of_ended(&self) -> impl Iterator<Item = PeerId> {
         self.by_receive.values().filter_map(|turn| turn.ending.as_ref()).map(|ending| match ending {
             ReceiveEnding::Received { source, .. } => *source,
@@ -74,7 +74,7 @@ impl ReceiveTurns {
         })
     }
 
-    /// The receive whose turn it is, if it has ended, and what it is otherwise.
+    /// Takes the receive whose turn it is, if it has ended, with its original role and signalling.
     fn next(&mut self, member: MemberId) -> Option<(ReceiveId, ReceiveRole, Signalled, ReceiveEnding)> {
         let receives = self.by_member.get_mut(&member)?;
         let id = *receives.front()?;
@@ -87,8 +87,8 @@ impl ReceiveTurns {
         Some((id, role, signalled, ending))
     }
 
-    /// A member leaves, whose links end next, and with them its turns. What has ended before its turn fails,
-    /// too: its success could be reported nowhere.
+    /// Prepares for a member that leaves: its links end next, and with them its turns. Receives
+    /// that have ended before their turn fail, too, since their success could be reported nowhere.
     pub(super) fn member_leaves(&mut self, member: MemberId, error: &OperationError) {
         self.ordered.remove(&member);
         for id in self.by_member.get(&member).into_iter().flatten() {
@@ -102,7 +102,7 @@ impl ReceiveTurns {
 }
 
 impl ReceiveEnding {
-    /// The receive fails instead.
+    /// Makes the ending a failure.
     fn into_abandoned(self, id: ReceiveId, error: &OperationError) -> ReceiveEnding {
         let (source, filling) = match self {
             ReceiveEnding::Received { source, message } => {
@@ -117,14 +117,14 @@ impl ReceiveEnding {
 }
 
 impl Receiver {
-    /// Has the receives of a member complete in the order in which they are given their messages. Such a
-    /// member has no more than one link.
+    /// Makes the receives of a member complete in the order in which they match. Such a member has
+    /// at most one link.
     pub(crate) fn keep_order(&mut self, member: MemberId) {
         self.turns.ordered.insert(member);
     }
 
-    /// A receive was given a message. Where receives of its member have turns it has its own behind them; the
-    /// first turn is that of a receive whose message is fetched, at a member that keeps the order.
+    /// Gives a turn to a receive that has matched a message, if receives of its member have turns.
+    /// At a member that keeps the order, a receive whose message is fetched gets the first one.
     pub(super) fn assign_turn(&mut self, id: ReceiveId, member: MemberId, is_fetched: bool) {
         let is_behind = self.turns.by_member.contains_key(&member);
         let is_first = is_fetched && self.turns.ordered.contains(&member);
@@ -143,13 +143,13 @@ impl Receiver {
         self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::InTurn)
     }
 
-    /// Whether as many receives of a member have turns as may be outstanding. Then a multi-receive buffer,
-    /// which could make any number of them, takes nothing.
+    /// Whether as many receives of a member have turns as may be outstanding. Then a multi-receive
+    /// buffer, which could make any number of them, takes no message.
     pub(super) fn has_max_turns(&self, member: MemberId) -> bool {
         self.turns.turn_count(member) >= self.depth_ops
     }
 
-    /// A receive that has a turn has all of its message, or as much as it has room for.
+    /// Ends a receive that has a turn and has its whole message, or as much as fits.
     pub(super) fn received_in_turn(
         &mut self,
         id: ReceiveId,
@@ -160,7 +160,7 @@ impl Receiver {
         self.end_turn(id, ReceiveEnding::Received { source, message: *message }, effects);
     }
 
-    /// The message of a receive that has a turn will never be all there.
+    /// Fails a receive that has a turn and will never have its whole message.
     pub(super) fn abandoned_in_turn(
         &mut self,
         id: ReceiveId,

@@ -1,4 +1,4 @@
-//! Unexpected messages: they have arrived before a receive for them was posted.
+//! Unexpected messages: messages that arrive before a receive for them is posted.
 
 use smallvec::SmallVec;
 
@@ -15,28 +15,28 @@ use crate::reassembly::clamp_to_usize;
 use crate::transport::LinkId;
 use crate::wire::{Header, Message};
 
-/// A message that no receive has matched yet, or the part of it that has arrived.
+/// A message that no receive has matched yet, whole or in part.
 #[derive(Debug)]
 pub(super) struct Unexpected {
     pub(super) source: PeerId,
     pub(super) message: Message,
     pub(super) bytes: Payload,
-    /// What fetches the rest of it, if it has to be fetched.
+    /// The fetch of the rest, if it has to be fetched.
     pub(super) fetch: Option<FetchId>,
     pub(super) origin: MessageOrigin,
-    /// How many fences the link had brought before.
+    /// How many fences had arrived on the link before it.
     fences: u64,
     /// The number among the link's eager messages, if it is one.
     number: u64,
     /// The credit that it holds.
     cost_bytes: u64,
-    /// What was taken from the budget for its payload, if it is fetched before a receive matches it.
+    /// The bytes reserved in the budget for its payload, if it is fetched before it is matched.
     fetched_bytes: u64,
     /// The context of the peek that has claimed it.
     pub(super) claim: Option<u64>,
 }
 
-/// What has arrived of a message. Little has room beside what is known of it.
+/// The bytes of a message that have arrived. A short payload is stored inline.
 pub(super) type Payload = SmallVec<[u8; SMALL_MAX_BYTES]>;
 
 const SMALL_MAX_BYTES: usize = 64;
@@ -49,8 +49,8 @@ impl Unexpected {
 }
 
 impl Receiver {
-    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent
-    /// already.
+    /// Keeps an eager message, or its beginning, that no posted receive accepts. Its credit is
+    /// already spent.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
@@ -59,8 +59,8 @@ impl Receiver {
         number: u64,
         effects: &mut impl ReceiverEffects,
     ) -> Option<UnexpectedId> {
-        // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than
-        // the memory that there is; then what is kept grows as it comes.
+        // Credit covers the whole message, so its length can be trusted. But a budget may exceed
+        // the free memory. Then the payload grows as it arrives.
         let mut bytes = Payload::new();
         let _has_room = bytes.try_reserve_exact(clamp_to_usize(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
@@ -111,8 +111,8 @@ impl Receiver {
         Some(id)
     }
 
-    /// Sets memory aside for the payload of an offer that no receive has matched. Returns whether there was
-    /// enough.
+    /// Reserves memory for the payload of an offer that no receive has matched. Returns whether
+    /// there was enough.
     pub(super) fn reserve_payload_memory(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
@@ -127,8 +127,8 @@ impl Receiver {
         true
     }
 
-    /// Removes an unexpected message, and gives back what it held there. Matching must not know of
-    /// it any more.
+    /// Removes an unexpected message, and frees its credit and memory. The caller removes it from
+    /// matching.
     pub(super) fn release_unexpected(
         &mut self,
         id: UnexpectedId,
@@ -139,7 +139,7 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// As [`release`](Self::release), but what it has cost its sender is still to be given back.
+    /// As [`release_unexpected`](Self::release_unexpected), but the caller frees its credit.
     fn remove_unexpected(
         &mut self,
         id: UnexpectedId,
@@ -160,8 +160,8 @@ impl Receiver {
         Some(unexpected)
     }
 
-    /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest
-    /// of it is placed directly.
+    /// Gives an unexpected message to a receive that was just posted. If it is still arriving, the
+    /// rest is placed directly.
     pub(super) fn receive_unexpected(
         &mut self,
         mut receive: Receive,
@@ -192,7 +192,7 @@ impl Receiver {
         }
     }
 
-    /// Has a receive in the operation table take over what is there of a message, and the rest.
+    /// Gives a receive in the operation table the arrived part of a message. Redirects the rest.
     fn fill_receive(
         &mut self,
         receive_id: ReceiveId,
@@ -214,7 +214,7 @@ impl Receiver {
         }
     }
 
-    /// Discards a message that was taken out of matching. The rest of its payload is dropped as it
+    /// Discards a message that was taken out of matching, and the rest of its payload as it
     /// arrives.
     pub(super) fn discard_unexpected(
         &mut self,
@@ -236,7 +236,7 @@ impl Receiver {
         Some((source, message, origin.member))
     }
 
-    /// Drops a message whose rest will never come.
+    /// Drops a message whose rest will not arrive.
     pub(super) fn drop_incomplete(
         &mut self,
         id: UnexpectedId,
@@ -255,7 +255,7 @@ impl Receiver {
         }
     }
 
-    /// Where the rest of a message goes from now on.
+    /// Changes the destination of the rest of a message.
     fn redirect_arrival(
         &mut self,
         id: UnexpectedId,
@@ -272,7 +272,7 @@ impl Receiver {
         }
     }
 
-    /// The sender of an eager message may wait to hear that it was matched.
+    /// Reports a match to the sender of an eager message, which may await it.
     fn report_match(
         &mut self,
         message: &Message,

@@ -1,4 +1,4 @@
-//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) says which accesses
+//! Atomic operations on the memory of a region. [`atomic`](crate::atomic) describes which accesses
 //! exclude each other.
 
 #![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
@@ -12,34 +12,35 @@ use super::{Memory, Region, WORD_BYTES, Window, segments_in_range};
 use crate::atomic::{Combine, ELEMENT_MAX_BYTES};
 use crate::buffer::SegmentMut;
 
-/// How many locks there are for elements that the processor cannot update.
+/// The number of locks for elements that the processor cannot update atomically.
 const LOCKS: usize = 128;
 
-/// How much memory in a row has one lock, in bytes. An element lies in two such pieces at most.
+/// The length of the memory blocks that share a lock, in bytes. An element lies in at most two.
 const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process, by addresses, or by [other numbers](super::Words::lock_address) where memory
-/// has several: whatever regions and domains it belongs to, there is one lock for it.
+/// The locks of the process, by address, or by [lock address](super::Words::lock_address) where
+/// memory has several addresses. So one piece of memory has one lock, whatever regions and domains
+/// it belongs to.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elements<'a> {
     pub(crate) combine: Combine,
-    /// The size of one.
+    /// The size of one element.
     pub(crate) size_bytes: usize,
     pub(crate) count: usize,
-    /// The operands of all elements, or nothing if the operation has none.
+    /// The operands of all elements, or empty if the operation has none.
     pub(crate) operands: &'a [u8],
-    /// What they are compared with, or nothing.
+    /// The values to compare with, or empty.
     pub(crate) compares: &'a [u8],
 }
 
 impl Window {
-    /// Carries out an operation on the elements that the window was made for. What they were before
-    /// is appended to `before`, if that is wanted. Returns whether the region is still there.
+    /// Carries out an operation on the elements that the window was made for. Appends their
+    /// previous values to `before`, if there is one. Returns whether the region is still open.
     pub(crate) fn update_elements(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -64,8 +65,7 @@ impl Window {
 }
 
 impl Region {
-    /// Updates the element at a place if `combine` returns true. Its previous value is put into
-    /// `before`.
+    /// Updates the element at an offset if `combine` returns true. `before` gets its old value.
     fn update_element(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
             Memory::Owned(words) => {
@@ -119,7 +119,7 @@ impl Region {
         );
     }
 
-    /// The same under the locks of the element's memory.
+    /// Updates an element under the locks of its memory.
     fn update_locked(
         &self,
         _locks: &Locks,
@@ -139,7 +139,7 @@ impl Region {
 
 type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
 
-/// Takes the locks of places, given by address and length, in an order that is always the same.
+/// Takes the locks of places, given by address and length, always in the same order.
 fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
     let mut numbers: SmallVec<[usize; 2]> =
@@ -149,7 +149,7 @@ fn lock_places(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
     numbers.into_iter().map(|number| LOCKED[number].lock().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// Updates an element that lies in a word of a region's own.
+/// Updates an element that lies within one word of a region.
 fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
     let range = within..within + before.len();
     let mut present = word.load(Ordering::Relaxed);
@@ -167,22 +167,22 @@ fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: i
     }
 }
 
-/// Updates an element of raw memory with the processor's own instructions, if it has some for its
-/// size and place. Returns whether it has.
+/// Updates an element of raw memory with the processor's instructions, if there are any for its
+/// size and alignment. Returns whether there are.
 fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
     macro_rules! update {
         ($atomic:ty, $number:ty) => {{
             if !element.address.cast::<$atomic>().is_aligned() {
                 return false;
             }
-            // SAFETY: it is aligned, and a piece of a segment, which has its length. The segment is
-            // initialised memory that is readable, and writable if peers may write, says the caller
-            // of `Region::raw`, and so it stays in this call of the engine, since the region was
-            // found open. No reference to it exists other than to atomics and cells. Where peers
-            // may only read, nothing but a relaxed load is done, which is fit for memory that
-            // cannot be written. Other accesses at the same time are atomic ones of this size, or
-            // else such as are promised nothing in particular: copies on behalf of peers, and
-            // elements of another size.
+            // SAFETY: it is aligned, and a piece of a segment, which has its length. The caller of
+            // `Region::raw` promises that the segment is initialised memory that is readable, and
+            // writable if peers may write, and it stays so in this call of the engine, since the
+            // region was found open. No reference to it exists other than to atomics and cells.
+            // Where peers may only read, this does only a relaxed load, which is fit for memory
+            // that cannot be written. Other accesses at the same time are atomic ones of this size,
+            // or have no particular result: copies on behalf of peers, and elements of another
+            // size.
             let cell = unsafe { <$atomic>::from_ptr(element.address.cast::<$number>()) };
             let mut present = cell.load(Ordering::Relaxed);
             loop {

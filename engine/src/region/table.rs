@@ -17,11 +17,11 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Enters a region.
+    /// Adds a region.
     ///
     /// # Errors
     ///
-    /// [`Misuse::KeyInUse`] if another has its key.
+    /// [`Misuse::KeyInUse`] if another region has its key.
     pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         match by_key.entry(region.key) {
@@ -30,21 +30,21 @@ impl Regions {
         }
     }
 
-    /// Ends a region. Calls of an [`Engine`](crate::Engine) with this table that are under way may
-    /// still use its memory, until they return.
+    /// Closes a region. Running calls of an [`Engine`](crate::Engine) with this table may use its
+    /// memory until they return.
     pub fn close(&self, region: &Arc<Region>) {
         let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
         }
-        // First: a peer that still maps this region must not be shown another one under its key.
+        // First: a peer that still maps this region must not get another one under its key.
         if let Some(memory) = region.shareable_memory() {
             memory.retire();
         }
         region.is_closed.store(true, Ordering::Release);
     }
 
-    /// What a peer names, if it may access it so.
+    /// Returns the window that a peer names, if the peer may access it so.
     pub(crate) fn checked_window(
         &self,
         key: u64,
@@ -62,11 +62,12 @@ impl Regions {
         if end > region.len_bytes as u64 {
             return Err(Refusal::Range);
         }
-        // It is no more than a length that has the type.
+        // At most the region's length, which is a `usize`.
         Ok(Window::new(region.clone(), offset_bytes as usize))
     }
 
-    /// The same, but for an access of no bytes: that touches no memory, so it may name any, or none at all.
+    /// As [`checked_window`](Self::checked_window), but an access of no bytes touches no memory, so
+    /// it may name any key and address.
     pub(crate) fn checked_window_or_empty(
         &self,
         key: u64,

@@ -20,14 +20,14 @@ pub(crate) struct Window {
     offset_bytes: usize,
 }
 
-/// All methods take places within what the window was made for.
+/// All offsets are within the range that the window was made for.
 impl Window {
-    /// A window on a region from a place on.
+    /// Creates a window on a region, from an offset on.
     pub(super) fn new(region: Arc<Region>, offset_bytes: usize) -> Window {
         Window { region, offset_bytes }
     }
 
-    /// A window on no memory, of no region that peers know.
+    /// Creates a window on no memory, of a region that peers do not know.
     pub(super) fn empty() -> Window {
         let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
         let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
@@ -43,17 +43,17 @@ impl Window {
         self.region.is_open()
     }
 
-    /// Where in the region its first bytes are.
+    /// Returns the range of its first bytes within the region.
     pub(crate) fn region_range(&self, len_bytes: usize) -> Range<usize> {
         self.offset_bytes..self.offset_bytes + len_bytes
     }
 
-    /// Makes its first bytes durable. Returns whether they are.
+    /// Makes its first bytes durable. Returns whether that succeeded.
     pub(crate) fn persist(&self, len_bytes: usize) -> bool {
         self.region.persist(self.offset_bytes, len_bytes)
     }
 
-    /// Copies `bytes` to a place. Returns whether the region is still there.
+    /// Copies `bytes` to an offset. Returns whether the region is still open.
     pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -62,7 +62,7 @@ impl Window {
         is_open
     }
 
-    /// Copies from a place into all of `into`. Returns whether the region is still there.
+    /// Copies from an offset into all of `into`. Returns whether the region is still open.
     pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
         let is_open = self.is_open();
         if is_open {
@@ -83,12 +83,13 @@ impl Window {
         }
     }
 
-    /// Whether the memory can be had in slices.
+    /// Whether the memory is available as slices.
     pub(crate) fn is_sliceable(&self) -> bool {
         matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
     }
 
-    /// The memory from a place on, to be written to. Empty if it [cannot be had so](Self::is_sliceable).
+    /// Returns the memory from an offset on, for writing. Empty if it is not
+    /// [sliceable](Self::is_sliceable).
     pub(crate) fn slices_mut(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
         let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
         if !self.is_open() {
@@ -96,18 +97,19 @@ impl Window {
         }
         let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
-            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller
-            // of `raw`, until the region has ended, and that the application has no reference to
-            // it. The slice lives no longer than the borrow of the window, which the engine gives
-            // up before its call returns. Two peers that write to one place at the same time,
-            // through two endpoints, do so by system calls or plain copies; nothing is promised of
-            // what is there then.
+            // SAFETY: a piece lies in a segment. The caller of `raw` promises that it is
+            // initialised and writable until the region has ended, and that the application has no
+            // reference to it. The slice lives no longer than the borrow of the window, which the
+            // engine gives up before its call returns. Two peers that write to one place at the
+            // same time, through two endpoints, do so by system calls or plain copies, and the
+            // result has no particular value.
             IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
         };
         pieces.map(place).collect()
     }
 
-    /// The memory from a place on, to be read. Empty if it [cannot be had so](Self::is_sliceable).
+    /// Returns the memory from an offset on, for reading. Empty if it is not
+    /// [sliceable](Self::is_sliceable).
     pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
         if !self.is_open() {
@@ -115,7 +117,7 @@ impl Window {
         }
         let pieces = segments_in_range(segments, self.offset_bytes + at_bytes, len_bytes);
         let place = |piece: SegmentMut| {
-            // SAFETY: as in `space`; the memory is readable.
+            // SAFETY: as in `slices_mut`; the memory is readable.
             IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })
         };
         pieces.map(place).collect()

@@ -1,9 +1,9 @@
-//! Bytes in words that others read and write at the same time.
+//! Bytes in words that other threads and processes read and write at the same time.
 //!
-//! A thread that loads in one call what another stored in one call also sees all that the other had
-//! done or seen before: an application may wait for a word to change, and look at what was written
-//! before. The last whole word is stored after the others, so an application that waits for that
-//! word has all of them.
+//! A thread that loads in one call what another thread stored in one call also sees all that the
+//! other thread did or saw before. So an application may wait for a word to change, and then read
+//! what was written before it. The last whole word is stored after the others, so an application
+//! that sees that word has them all.
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// From how many words on it pays to have the processor move them together.
+/// The least number of words for which the processor's string instruction pays.
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 const STRING_MIN_WORDS: usize = 64;
 
-/// Copies bytes into words, from a place on that has room for them.
+/// Copies bytes into words, from an offset on that has room for them.
 #[inline]
 pub(crate) fn store_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
-    // Most that is written so is a number.
+    // Most stores are of one number.
     match (offset_bytes % WORD_BYTES, bytes.as_array()) {
         (0, Some(bytes)) => {
             words[offset_bytes / WORD_BYTES].store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
@@ -40,7 +40,7 @@ fn store_unaligned(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
         place += 1;
     }
     let (whole, tail) = rest.as_chunks();
-    // One check of the range for all of it.
+    // One range check for all words.
     let (here, after) = words[place.min(words.len())..].split_at(whole.len());
     store_whole_words(here, whole);
     if !tail.is_empty() {
@@ -55,7 +55,7 @@ fn store_whole_words(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
         && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
     {
         strings::store_with_rep_movs(words, from);
-        // The last one last, as in the loop: the processor does not do it before the string.
+        // The last one last, as in the loop: the processor does not store it before the string.
         return last_word.store(u64::from_le_bytes(*last), Ordering::Relaxed);
     }
     for (word, bytes) in words.iter().zip(from) {
@@ -74,7 +74,7 @@ fn load_whole_words(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     }
 }
 
-/// Copies bytes into a part of a word. Another thread may write the others meanwhile.
+/// Copies bytes into a part of a word. Another thread may write the other bytes meanwhile.
 fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
     value[within..within + bytes.len()].copy_from_slice(bytes);
@@ -83,7 +83,7 @@ fn store_partial_word(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
 }
 
-/// Copies bytes out of words, from a place on that has as many.
+/// Copies bytes out of words, from an offset on that has as many.
 #[inline]
 pub(crate) fn load_bytes(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// A thread that sees the last word of a round sees nothing of the rounds before it.
+    /// A thread that sees the last word of a round sees no bytes of earlier rounds.
     #[test]
     fn the_last_word_is_stored_last() {
         const ROUNDS: u64 = 300;

@@ -10,23 +10,24 @@ use crate::receiver::{MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// Has the calling member do what is its own, and puts the rest into the mail of others.
+/// Carries out the effects at the calling member, and mails the others.
 #[derive(Debug)]
 pub(super) struct Distribution<'a, E> {
-    /// The member that has called, if one has, and what carries out its effects. It names peers and links as
-    /// that member does.
+    /// The calling member, if there is one, and its effects. It knows peers and links by the
+    /// member's own ids.
     pub(super) caller: Option<(MemberId, &'a mut E)>,
     pub(super) links: &'a LinkTable<(MemberId, LinkId)>,
     pub(super) mailboxes: &'a mut Mailboxes,
 }
 
 impl<E: ReceiverEffects> Distribution<'_, E> {
-    /// What carries out the effects of the caller, if it is this member.
+    /// Returns the effects of the caller, if it is this member.
     fn caller_effects(&mut self, member: MemberId) -> Option<&mut E> {
         self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
-    /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
+    /// Reports at once if the caller is the recipient, has no earlier report to make, and knows the
+    /// source. Mails the report otherwise.
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
@@ -95,8 +96,7 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         self.count_for(events, false, to);
     }
 
-    /// Deferred receives are refused where a context is shared. One would be reported like any
-    /// other.
+    /// A shared context refuses deferred receives. This would report one like any other receive.
     fn deferred_work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
         WorkEnd { context: number, is_reported: true }
     }
@@ -122,7 +122,7 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
     }
 }
 
-/// The effects of a call that no member makes: there is nothing to carry out at once.
+/// The effects of a call that no member makes, which carries out none.
 #[derive(Debug)]
 pub(super) enum NoMember {}
 

@@ -1,4 +1,4 @@
-//! What a member is to do, and has not been able to do yet.
+//! The effects that a member has not carried out yet.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,26 +14,26 @@ use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// A member, as the others see it.
+/// The mail of a member, and what other members must know of it.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    /// Whether it reports the success of receives alone that ask for it.
+    /// Whether the member reports the success of only those receives that ask for it.
     pub(super) is_selective: bool,
-    /// Whether there is anything, for the member to know without the lock.
+    /// Whether there is mail, for the member to read without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
-    /// In order. They name peers as the receiver does.
+    /// The waiting reports, in order. They use the receiver's peer ids.
     reports: VecDeque<Report>,
     counts: Vec<Count>,
     debts: Vec<(LinkId, Debt)>,
-    /// What the member calls the peers that it has links to, by what the receiver calls them.
+    /// The member's ids of the peers that it has links to, by the receiver's ids.
     names: HashMap<PeerId, Name>,
 }
 
-/// What a member calls a peer.
+/// A member's id of a peer.
 #[derive(Debug)]
 struct Name {
     peer: PeerId,
-    /// How many links the member has to it.
+    /// The number of the member's links to the peer.
     links: usize,
 }
 
@@ -41,20 +41,20 @@ struct Name {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
-    /// Whether it concerns no endpoint, so that any member may report it.
+    /// Whether it concerns no particular endpoint, so that any member may report it.
     pub(crate) is_common: bool,
 }
 
-/// A receive that has ended, to be counted.
+/// A receive that has ended and must be counted.
 #[derive(Debug)]
 pub(crate) struct Count {
     pub(crate) events: CounterEvents,
     pub(crate) is_success: bool,
-    /// Whether it concerns no endpoint.
+    /// Whether it concerns no particular endpoint.
     pub(crate) is_common: bool,
 }
 
-/// What a member sends the peer of one of its links.
+/// A header that a member owes the peer of one of its links.
 #[derive(Debug)]
 pub(crate) enum Debt {
     Header(Header),
@@ -63,17 +63,17 @@ pub(crate) enum Debt {
 }
 
 impl Mailbox {
-    /// How many reports wait.
+    /// Returns how many reports wait.
     pub(super) fn unreported_count(&self) -> usize {
         self.reports.len()
     }
 
-    /// Records a link of the member to a peer, and the name that the member has for that peer.
+    /// Records a link of the member to a peer, and the member's id of that peer.
     pub(super) fn add_link_to(&mut self, peer: PeerId, name: PeerId) {
         self.names.entry(peer).or_insert(Name { peer: name, links: 0 }).links += 1;
     }
 
-    /// A link of the member to a peer has ended.
+    /// Removes a link of the member to a peer.
     pub(super) fn remove_link_to(&mut self, peer: PeerId) {
         if let Entry::Occupied(mut name) = self.names.entry(peer) {
             name.get_mut().links -= 1;
@@ -83,12 +83,12 @@ impl Mailbox {
         }
     }
 
-    /// What the member calls a peer, if it has a link to it.
+    /// Returns the member's id of a peer, if it has a link to it.
     pub(super) fn name_of_peer(&self, peer: PeerId) -> Option<PeerId> {
         self.names.get(&peer).map(|name| name.peer)
     }
 
-    /// The sources of waiting reports.
+    /// Returns the sources of waiting reports.
     pub(super) fn report_sources(&self) -> impl Iterator<Item = PeerId> {
         self.reports.iter().filter_map(|report| source_of(&report.outcome))
     }
@@ -98,7 +98,7 @@ impl Mailbox {
         self.has_mail.store(true, Ordering::Release);
     }
 
-    /// Puts a report back that there was no room for.
+    /// Puts back a report for which there was no room.
     pub(super) fn put_back_report(&mut self, report: Report) {
         self.reports.push_front(report);
         self.has_mail.store(true, Ordering::Release);
@@ -131,8 +131,7 @@ impl Mailbox {
         self.debts.retain(|(owing, _)| *owing != link);
     }
 
-    /// Something was taken. Whether there is mail is what is left, which other threads may have
-    /// added to since.
+    /// Updates the flag after mail was taken: other threads may have added some since.
     fn update_has_mail(&mut self) {
         self.has_mail.store(!self.is_empty(), Ordering::Release);
     }
@@ -141,7 +140,7 @@ impl Mailbox {
         self.reports.is_empty() && self.counts.is_empty() && self.debts.is_empty()
     }
 
-    /// What concerns no endpoint, of a member that leaves.
+    /// Returns the mail of a member that leaves which other members can take over.
     pub(super) fn into_mail_for_others(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
         let reports = self.reports.into_iter().filter_map(Report::into_reportable_by_others);
         (reports, self.counts.into_iter().filter(|count| count.is_common))
@@ -149,8 +148,8 @@ impl Mailbox {
 }
 
 impl Report {
-    /// What another member can report of it. A multi-receive buffer takes messages of all
-    /// endpoints, so its release is reported although the message that it came with is lost.
+    /// Returns what another member can report of it. A multi-receive buffer takes messages of all
+    /// endpoints, so its release is reported even if its last message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
             _ if self.is_common => {}
@@ -166,7 +165,7 @@ impl Report {
     }
 }
 
-/// The release of a multi-receive buffer, apart from its last message.
+/// Returns the release of a multi-receive buffer, without its last message.
 fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
     let buffer = match last {
         Buffer::ReceivedLast(last) => Buffer::Unused(last.unused),
@@ -177,7 +176,7 @@ fn buffer_release_completion(context: u64, last: Buffer) -> EndedOperation {
     EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
 }
 
-/// Who sent the message that a report is about.
+/// Returns the sender of the message that a report is about.
 pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
     match outcome {
         Ok(completion) => completion.source,
@@ -185,7 +184,7 @@ pub(super) fn source_of(outcome: &ReportOutcome) -> Option<PeerId> {
     }
 }
 
-/// The report, with another name for the source.
+/// Returns the report with another id for the source.
 pub(super) fn with_source(mut outcome: ReportOutcome, name: Option<PeerId>) -> ReportOutcome {
     match &mut outcome {
         Ok(completion) => completion.source = name,

@@ -10,22 +10,22 @@ use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
 
-/// What members are still to do, and which of them do not know yet.
+/// The effects that members have not carried out yet, and which members were not notified of them.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
     by_member: BTreeMap<MemberId, Mailbox>,
     next_member: u32,
-    /// Members with mail that they do not know of yet.
+    /// Members with mail that they were not notified of yet.
     news: BTreeSet<MemberId>,
-    /// That of the next member, while there is none. Only what concerns no endpoint is put there.
+    /// The mail of the next member, while there is none. It concerns no particular endpoint.
     vacant: Mailbox,
-    /// How many reports wait, in all mailboxes.
+    /// The number of waiting reports in all mailboxes.
     unreported: usize,
 }
 
 impl Mailboxes {
-    /// Adds a member. It gets mail that had no member. Returns with it the flag that says whether
-    /// it has mail.
+    /// Adds a member, which gets the mail that waits for one. Returns its id, and the flag that
+    /// says whether it has mail.
     pub(super) fn add_member(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
@@ -39,7 +39,8 @@ impl Mailboxes {
         (id, has_mail)
     }
 
-    /// Removes a member. Mail that concerns no endpoint goes to another, or waits for one.
+    /// Removes a member. Its mail that concerns no particular endpoint goes to another, or waits
+    /// for one.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.news.remove(&member);
@@ -50,18 +51,18 @@ impl Mailboxes {
         counts.for_each(|count| self.add_count(heir, count));
     }
 
-    /// The member that is meant, or if it is none or none is meant, the oldest.
+    /// Returns this member, or the oldest if it has left or is `None`.
     pub(super) fn recipient_or_oldest(&self, meant: Option<MemberId>) -> Option<MemberId> {
         let meant = meant.filter(|member| self.by_member.contains_key(member));
         meant.or_else(|| self.by_member.keys().next().copied())
     }
 
-    /// How many reports wait.
+    /// Returns how many reports wait.
     pub(super) fn unreported_count(&self) -> usize {
         self.unreported
     }
 
-    /// As [`unreported`](Self::unreported), counted anew.
+    /// As [`unreported_count`](Self::unreported_count), counted anew.
     #[cfg(test)]
     pub(super) fn recount_unreported(&self) -> usize {
         let mailboxes = self.by_member.values().chain([&self.vacant]);
@@ -84,31 +85,31 @@ impl Mailboxes {
         }
     }
 
-    /// What a member calls a peer, if it has a link to it.
+    /// Returns a member's id of a peer, if it has a link to it.
     pub(super) fn name_of_peer(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
         self.by_member.get(&member)?.name_of_peer(peer)
     }
 
-    /// Records a link of a member to a peer, and the name that the member has for that peer.
+    /// Records a link of a member to a peer, and the member's id of that peer.
     pub(super) fn add_link_to(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_link_to(peer, name);
         }
     }
 
-    /// The sources of waiting reports.
+    /// Returns the sources of waiting reports.
     pub(super) fn report_sources(&self) -> impl Iterator<Item = PeerId> {
         self.by_member.values().chain([&self.vacant]).flat_map(Mailbox::report_sources)
     }
 
-    /// Leaves a report to a member, or to the next one that joins, and marks it for notification.
+    /// Mails a report to a member, or to the next one that joins, and marks it for notification.
     pub(super) fn add_report(&mut self, member: Option<MemberId>, report: Report) {
         self.mailbox_or_vacant(member).add_report(report);
         self.unreported += 1;
         member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
-    /// Has a member report something when its queue has room, which it looks for by itself.
+    /// Mails a report to a member, which by itself checks whether its queue has room.
     pub(super) fn add_report_unnotified(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_report(report);
@@ -116,13 +117,13 @@ impl Mailboxes {
         }
     }
 
-    /// Leaves it to a member, or to the next one, to count a receive.
+    /// Mails a receive to be counted to a member, or to the next one that joins.
     pub(super) fn add_count(&mut self, member: Option<MemberId>, count: Count) {
         self.mailbox_or_vacant(member).add_count(count);
         member.into_iter().for_each(|member| self.mark_has_mail(member));
     }
 
-    /// Leaves a header for the peer of one of a member's links to that member.
+    /// Mails a header to a member, for the peer of one of its links.
     pub(super) fn add_debt(&mut self, member: MemberId, link: LinkId, debt: Debt) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.add_debt(link, debt);
@@ -130,7 +131,7 @@ impl Mailboxes {
         }
     }
 
-    /// A link of a member to a peer has ended.
+    /// Removes a link of a member to a peer.
     pub(super) fn remove_link(&mut self, member: MemberId, link: LinkId, to: Option<PeerId>) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.forget_link(link);
@@ -138,14 +139,15 @@ impl Mailboxes {
         }
     }
 
-    /// The next report of a member, which is reported unless it is [put back](Self::put_back).
+    /// Takes the next report of a member. Counts it as reported unless it is [put
+    /// back](Self::put_back_report).
     pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
         let report = self.by_member.get_mut(&member)?.take_report()?;
         self.unreported -= 1;
         Some(report)
     }
 
-    /// Puts the report of a member back that was taken last.
+    /// Puts back the last report taken from a member.
     pub(super) fn put_back_report(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
             mailbox.put_back_report(report);
@@ -153,8 +155,8 @@ impl Mailboxes {
         }
     }
 
-    /// What a member is to send to the peers of its links, and what it is to count. The member
-    /// knows of its mail now.
+    /// Takes the headers that a member owes, and the receives that it must count. Marks it as
+    /// notified.
     pub(super) fn take_debts_and_counts(&mut self, member: MemberId) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         self.news.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
@@ -165,7 +167,7 @@ impl Mailboxes {
         self.news.insert(member);
     }
 
-    /// Whether a member has mail that it does not know of yet.
+    /// Whether a member has mail that it was not notified of yet.
     pub(super) fn has_unseen_mail(&self, member: MemberId) -> bool {
         self.news.contains(&member)
     }
@@ -174,7 +176,7 @@ impl Mailboxes {
         !self.news.is_empty()
     }
 
-    /// The members with new mail. The caller notifies them.
+    /// Returns the members with new mail. The caller notifies them.
     pub(super) fn take_members_with_new_mail(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.news).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! A shared receiver, as the engine of one member has it.
+//! A shared receiver, as the engine of one member uses it.
 
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,22 +15,23 @@ use crate::receiver::{KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffect
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
-/// What translates between a member and the receiver that it shares. Its methods are those of [`Receiver`].
+/// Translates between a member and the receiver that it shares. Its methods are those of
+/// [`Receiver`].
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
     id: MemberId,
     /// Whether there is mail.
     has_mail: Arc<AtomicBool>,
-    /// What the receiver calls the member's links.
+    /// The receiver's ids of the member's links.
     links: Vec<Option<LinkId>>,
-    /// What is being read into. The receiver is not locked meanwhile.
+    /// The buffer that payload is being read into, while the receiver is not locked.
     lent: Option<LentBuffer>,
 }
 
 impl Membership {
-    /// Joins. Mail that has waited for a member is this one's. With `keeps_order` the receives of
-    /// its messages complete in the order in which they are given them.
+    /// Joins, and takes over mail that waits for a member. With `keeps_order`, the receives of its
+    /// messages complete in the order in which they match.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool, keeps_order: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.add_member(is_selective);
@@ -48,7 +49,7 @@ impl Membership {
         self.id
     }
 
-    /// Does something on behalf of the member.
+    /// Runs an action of the receiver on behalf of the member.
     fn act_for_member<R, E: ReceiverEffects>(
         &mut self,
         effects: &mut E,
@@ -58,12 +59,12 @@ impl Membership {
         state.act_for_caller(Some((self.id, effects)), act, &self.shared)
     }
 
-    /// Does something that concerns nothing but the receiver.
+    /// Reads the receiver's state.
     fn with_state<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         look(&self.shared.lock())
     }
 
-    /// What the receiver calls a link.
+    /// Returns the receiver's id of a link.
     fn shared_link_id(&self, id: LinkId) -> Option<LinkId> {
         self.links.get(id.0 as usize).copied().flatten()
     }
@@ -103,8 +104,8 @@ impl Membership {
         state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
-    /// A peer is gone as far as this member knows. Others may hear it still: what it alone can match ends
-    /// with the last of its links.
+    /// Records that this member has lost a peer. Other members may still have links to it: receives
+    /// that only this peer can match fail when the last link ends.
     pub(crate) fn peer_ended(
         &mut self,
         address: Address,
@@ -261,7 +262,7 @@ impl Membership {
         self.act_for_member(effects, |receiver, effects| receiver.feed_starved(effects));
     }
 
-    /// What cannot be matched as long as reports of the member wait is matched now that none does.
+    /// Matches the messages kept aside while reports of the member waited.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
         self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
@@ -300,17 +301,17 @@ impl Membership {
         self.has_mail.load(Ordering::Acquire)
     }
 
-    /// Whether other members have mail that they do not know of yet.
+    /// Whether other members have mail that they were not notified of yet.
     pub(crate) fn has_mail_for_others(&self) -> bool {
         self.shared.has_members_with_mail()
     }
 
-    /// What to send to the peers of links, and what to count. The reports are taken one by one.
+    /// Takes the headers to send and the receives to count. Reports are taken one by one.
     pub(crate) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
         self.shared.lock().mailboxes.take_debts_and_counts(self.id)
     }
 
-    /// The next report, whose source is known to the member afterwards.
+    /// Takes the next report. `name` gives the member an id of its source, if it has none yet.
     pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
@@ -321,7 +322,8 @@ impl Membership {
         Some(Report { outcome: with_source(outcome, name), is_common })
     }
 
-    /// Puts the report back that was taken last: there is no room for it. The address is that of its source.
+    /// Puts back the last report taken, for which there is no room. `source` is the address of its
+    /// source.
     pub(crate) fn put_back_report(&mut self, report: Report, source: Option<Address>) {
         let mut state = self.shared.lock();
         let source = source.map(|source| state.intern_peer(source));
@@ -332,8 +334,8 @@ impl Membership {
 }
 
 impl Drop for Membership {
-    /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail
-    /// that concerns no endpoint. Its room goes to the others.
+    /// Leaves. Receives that it was filling fail at the oldest other member, which also gets its
+    /// mail that concerns no particular endpoint. Its room goes to the others.
     fn drop(&mut self) {
         let mut guard = lock_and_return_buffer(&self.shared, &mut self.lent);
         let state = &mut *guard;
@@ -356,7 +358,7 @@ impl Drop for Membership {
     }
 }
 
-/// Locks the receiver, which gets back what it has lent to the member's transport.
+/// Locks the receiver, and returns the buffer that it has lent to the member's transport.
 fn lock_and_return_buffer<'a>(
     shared: &'a SharedReceiver,
     lent: &mut Option<LentBuffer>,

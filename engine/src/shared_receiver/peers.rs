@@ -1,4 +1,4 @@
-//! Names of peers that mean the same for all members.
+//! Ids of peers that are the same for all members.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::error::OperationError;
 use crate::peer_id::PeerId;
 
-/// With fewer peers than this, none is forgotten.
+/// The least number of peers at which some are forgotten.
 const FORGET_MIN_PEERS: usize = 64;
 
 /// The peers that members have links to, that receives name, or whose messages wait.
@@ -15,34 +15,34 @@ const FORGET_MIN_PEERS: usize = 64;
 pub(super) struct SharedPeers {
     known: HashMap<PeerId, SharedPeer>,
     by_address: HashMap<Address, PeerId>,
-    /// Those with an ending.
+    /// The peers with an ending.
     ending: BTreeSet<PeerId>,
     next: u32,
-    /// How many there were when the others were forgotten.
+    /// The number of peers kept when others were last forgotten.
     kept: usize,
 }
 
 #[derive(Debug)]
 struct SharedPeer {
     address: Address,
-    /// Why receives that it alone can match are to end, once its last link has.
+    /// The error of receives that only this peer can match, once its last link has ended.
     ending: Option<OperationError>,
 }
 
 impl SharedPeers {
-    /// The name of the peer at an address, if it has one.
+    /// Returns the id of the peer at an address, if it has one.
     pub(super) fn get(&self, address: Address) -> Option<PeerId> {
         self.by_address.get(&address).copied()
     }
 
-    /// The name of the peer at an address, which gets one if it has none.
+    /// Returns the id of the peer at an address, which gets one if it has none.
     pub(super) fn intern(&mut self, address: Address) -> PeerId {
         if let Some(peer) = self.get(address) {
             return peer;
         }
         loop {
             let peer = PeerId(self.next);
-            // Names are used again when all have been, but none that is in use.
+            // Ids wrap around, but one in use is not given again.
             self.next = self.next.wrapping_add(1);
             if let Entry::Vacant(vacant) = self.known.entry(peer) {
                 vacant.insert(SharedPeer { address, ending: None });
@@ -52,18 +52,18 @@ impl SharedPeers {
         }
     }
 
-    /// Where a peer is, if it is known.
+    /// Returns the address of a peer, if it is known.
     pub(super) fn address_of(&self, peer: PeerId) -> Option<Address> {
         self.known.get(&peer).map(|known| known.address)
     }
 
-    /// How many peers are known.
+    /// Returns the number of known peers.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether so many have come since some were forgotten that it is worth while to look again.
+    /// Whether enough peers were added since some were forgotten that another sweep is worth it.
     pub(super) fn is_sweep_due(&self) -> bool {
         self.known.len() >= FORGET_MIN_PEERS.max(2 * self.kept)
     }
@@ -74,13 +74,13 @@ impl SharedPeers {
         self.by_address.retain(|_, peer| wanted.contains(peer));
         self.ending.retain(|peer| wanted.contains(peer));
         self.kept = self.known.len();
-        // A table keeps the size that it once had.
+        // A table does not shrink by itself.
         self.known.shrink_to(2 * self.kept);
         self.by_address.shrink_to(2 * self.kept);
     }
 
-    /// Receives that a peer alone can match are to end once its last link has. There are none of a peer that
-    /// is not known.
+    /// Marks a peer whose directed receives fail once its last link has ended. An unknown peer has
+    /// no such receives.
     pub(super) fn mark_ending(&mut self, address: Address, error: OperationError) {
         let Some(peer) = self.get(address) else { return };
         if let Some(known) = self.known.get_mut(&peer) {
@@ -89,7 +89,7 @@ impl SharedPeers {
         }
     }
 
-    /// The peers whose directed receives end now, and why.
+    /// Takes the peers whose directed receives fail now, with the errors.
     pub(super) fn take_silent_ending(
         &mut self,
         is_silent: impl Fn(PeerId) -> bool,

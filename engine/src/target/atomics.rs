@@ -6,7 +6,7 @@
 //!                +--> refused --> owes Answer
 //! ```
 //!
-//! An operation is carried out in one go when its last operand has arrived, in the order in which
+//! An operation is carried out in one step when its last operand has arrived, in the order in which
 //! operations and other frames of the link arrive.
 
 use super::{TOO_MANY, Target, TargetEffects, owe_answer};
@@ -18,11 +18,11 @@ use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
 impl Target {
-    /// A whole atomic operation has arrived.
+    /// Carries out an atomic operation that has arrived whole.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer has more under way than it may.
+    /// A [`ProtocolViolation`] if the peer has more accesses under way than it may.
     pub(crate) fn atomic_arrived(
         &mut self,
         id: LinkId,
@@ -40,8 +40,8 @@ impl Target {
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.apply_atomic(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
-                // An endpoint counts a fetch as a read (`fi_endpoint(3)`), a region also as the write that it
-                // is (`fi_mr(3)`).
+                // An endpoint counts a fetch as a read (`fi_endpoint(3)`). A region counts it also
+                // as the write that it is (`fi_mr(3)`).
                 let of_endpoint =
                     if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
@@ -61,7 +61,7 @@ impl Target {
         Ok(())
     }
 
-    /// Updates the elements, if the peer may.
+    /// Updates the elements, if the peer may do so.
     fn apply_atomic(
         &self,
         atomic: &Atomic,
@@ -73,7 +73,7 @@ impl Target {
         if !self.atomics.contains(access) {
             return Err(Refusal::Access);
         }
-        // What a peer of another architecture calculates with may be nothing here.
+        // A peer of another architecture may use a datatype that does not exist here.
         let combine = form.op().combine_fn(form.datatype()).ok_or(Refusal::Access)?;
         let window = self.regions.checked_window_or_empty(key, address, form.len_bytes() as u64, access)?;
         let (operands, compares) =
@@ -89,7 +89,7 @@ impl Target {
     }
 }
 
-/// What has to be allowed for an operation.
+/// Returns the access rights that an operation needs.
 fn needed_access(form: AtomicForm) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, form.kind().fetches());

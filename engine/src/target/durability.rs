@@ -1,13 +1,13 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
-//! A write that is to be durable is answered when its bytes are. Those of others stay where the
-//! processor or the system has them, until a write comes that is to be durable *and* fenced: then
-//! everything is that its peer has brought before, for a fence promises that what is before it has
-//! reached its level. What that is, is remembered for each peer, since a fence does not end with a
-//! link. It is made durable before the first byte of that write is put anywhere, so that a write
-//! that is found after the power has failed is found with all that came before it.
+//! A write that must be durable is answered once its bytes are. The bytes of other writes stay in
+//! the caches of the processor or the system, until a write arrives that must be durable *and* is
+//! fenced. Then all earlier writes of its peer are made durable, since a fence promises that
+//! earlier operations have reached its level. The target records them for each peer, since a fence
+//! does not end with a link. They are made durable before the first byte of the fenced write is
+//! placed: if that write survives a power failure, so do all writes before it.
 //!
-//! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
+//! Making memory durable takes as long as the device does. The endpoint does nothing else then.
 
 use std::collections::hash_map::Entry;
 use std::mem;
@@ -19,12 +19,12 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// What a peer has brought to persistent memory without waiting for it to be durable: for each
-/// region, all between the first byte and the last.
+/// A peer's writes to persistent memory that did not wait to be durable: for each region, the range
+/// from the first byte to the last.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
-    /// Whether some of it was in regions that have ended, and the peer was not answered so yet.
+    /// Whether some of them were to regions that have ended, and no answer has reported that yet.
     is_incomplete: bool,
 }
 
@@ -51,8 +51,8 @@ impl Target {
         is_durable
     }
 
-    /// All of a write is in its place. Makes it durable if its peer asked for that. Returns whether
-    /// that succeeded.
+    /// Makes a write durable whose payload is all in place, if its peer asked for that. Returns
+    /// whether that succeeded.
     pub(super) fn persist_write(
         &mut self,
         id: LinkId,
@@ -74,7 +74,7 @@ impl Target {
 }
 
 impl Unpersisted {
-    /// The first `len_bytes` of a window were written.
+    /// Records a write to the first `len_bytes` of a window.
     fn note_written(&mut self, window: &Window, len_bytes: usize) {
         let range = window.region_range(len_bytes);
         if range.is_empty() {
@@ -96,7 +96,7 @@ impl Unpersisted {
         }
     }
 
-    /// Makes it durable. Returns whether all of it is. The rest may succeed another time, except
+    /// Makes the writes durable. Returns whether all are. The rest may succeed another time, except
     /// writes to regions that have ended: these fail once, and are then forgotten.
     fn persist_all(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);

@@ -1,4 +1,4 @@
-//! What a target asks for.
+//! The effects that a target asks its caller for.
 
 use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
@@ -6,30 +6,30 @@ use crate::receiver::KeptCredit;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// What a target has done beside its own state: its caller carries it out.
+/// The effects of a target outside its own state, which its caller carries out.
 ///
-/// None of it comes back to the target before the call that caused it has returned.
+/// No effect may call the target before the call that caused it has returned.
 pub(crate) trait TargetEffects {
     /// Reports a peer's write with remote data.
     ///
     /// # Errors
     ///
-    /// Hands it back if there is no room.
+    /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation) -> Result<(), EndedOperation>;
 
-    /// Counts what a peer has done with a region.
+    /// Counts an access of a peer to a region.
     fn count(&mut self, events: CounterEvents);
 
-    /// Sends the peer of a link a header, behind the headers that it waits for already.
+    /// Sends a header to the peer of a link, behind the headers queued for it.
     fn owe(&mut self, link: LinkId, header: Header);
 
-    /// Sends the peer of a link [what it reads](super::Target::next_outgoing_read).
+    /// Sends the peer of a link its [next read](super::Target::next_outgoing_read).
     fn owe_read(&mut self, link: LinkId);
 
-    /// Gives back the credit that something of this cost has held.
+    /// Gives back credit of this cost.
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
 
-    /// Keeps it for something that stays here for a while.
+    /// Keeps credit of this cost while a completion waits for room.
     fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
 
     /// Gives back credit that was kept.

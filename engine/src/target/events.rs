@@ -1,7 +1,7 @@
-//! Completions of what peers have written, if that brings data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
+//! Completions of peers' writes with remote data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
 //!
-//! Nothing was posted for them, so their number is bounded by credit: each has cost its peer as
-//! much as a message, which is given back when the queue has taken it.
+//! The application posts nothing for them, so credit bounds their number: each costs its peer as
+//! much as a message, until the queue has taken it.
 
 use super::{Target, TargetEffects};
 use crate::buffer::Buffer;
@@ -15,12 +15,12 @@ use crate::transport::LinkId;
 #[derive(Debug)]
 pub(super) struct HeldEvent {
     completion: EndedOperation,
-    /// What it has cost its peer.
+    /// The credit that it has cost its peer.
     credit: Option<KeptCredit>,
 }
 
 impl Target {
-    /// A peer's write with remote data has ended.
+    /// Reports a peer's write with remote data that has ended.
     pub(super) fn remote_write_ended(
         &mut self,
         id: LinkId,
@@ -56,14 +56,14 @@ impl Target {
         !self.events.is_empty()
     }
 
-    /// Gives back, once, what the completions that wait have cost their peers.
+    /// Gives back, once, the credit of completions that still wait.
     pub(crate) fn give_back_held_credit(&mut self, effects: &mut impl TargetEffects) {
         for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
             effects.free_kept_credit(credit);
         }
     }
 
-    /// Reports the completions that wait, as far as there is room now.
+    /// Reports waiting completions, as far as the queue has room.
     #[cold]
     pub(crate) fn deliver_held_reports(&mut self, effects: &mut impl TargetEffects) {
         while let Some(HeldEvent { completion, credit }) = self.events.pop_front() {

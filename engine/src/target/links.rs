@@ -1,4 +1,4 @@
-//! What a target keeps of each link.
+//! A target's state of each link.
 
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -15,17 +15,17 @@ pub(super) struct TargetLink {
     pub(super) peer: PeerId,
     /// How many accesses of the peer this side has not answered.
     pub(super) unanswered_ops: usize,
-    /// How much of this side's memory atomic operations have fetched that the link has not taken.
+    /// The bytes that atomic operations have fetched and the link has not taken yet.
     pub(super) unanswered_bytes: usize,
     /// The write whose payload is arriving.
     pub(super) writing: Option<IncomingWrite>,
-    /// What the peer reads, in the order in which it has asked.
+    /// The peer's reads, in the order of its requests.
     pub(super) reads: VecDeque<OutgoingRead>,
-    /// The regions that the peer was shown.
+    /// The regions that the peer was offered for mapping.
     pub(super) shown: Vec<Weak<Region>>,
 }
 
-/// All links, by the numbers that the transport gives them, which are small.
+/// All links, by the transport's numbers, which are small.
 #[derive(Debug, Default)]
 pub(super) struct TargetLinks {
     by_id: Vec<Option<TargetLink>>,

@@ -11,7 +11,7 @@ use crate::wire::{Header, MappableRegion};
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Target {
-    /// Shows a region that a peer has accessed to the peer, which may map it.
+    /// Offers a peer to map a region that it has accessed.
     pub(super) fn offer_region_for_mapping(
         &mut self,
         id: LinkId,
@@ -19,8 +19,8 @@ impl Target {
         effects: &mut impl TargetEffects,
     ) {
         let region = window.region();
-        // Writes to persistent memory must be seen to be made durable, and no frame describes
-        // longer memory.
+        // Frames show which writes to persistent memory must be made durable. And no frame
+        // describes longer memory.
         if self.observes_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
@@ -32,7 +32,7 @@ impl Target {
         if shown.iter().any(is_same) {
             return;
         }
-        // No peer has those mapped any more that have ended, nor those whose accesses are counted since.
+        // No peer maps regions that have ended, or whose accesses are counted by now.
         shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if shown.len() >= SHOWN_LINK_MAX_REGIONS {
             return;
@@ -44,14 +44,14 @@ impl Target {
             address: region.base_address(),
             len_bytes: region.len_bytes() as u64,
             access: access.bits(),
-            // It is no longer than what a description may have, which is less.
+            // A description is at most `REMOTE_MAX_BYTES` long, which fits.
             remote_bytes: remote.as_bytes().len() as u8,
         };
         effects.owe(id, Header::MappableRegion(shown));
     }
 
-    /// Has peers access all regions by frames from now on. Regions that they have mapped are
-    /// retired: they are not shown again.
+    /// Makes peers access all regions by frames from now on. Regions that they have mapped are
+    /// retired and not offered again.
     pub(crate) fn disable_direct_access(&mut self) {
         if self.observes_accesses {
             return;
@@ -66,7 +66,8 @@ impl Target {
         }
     }
 
-    /// What goes with a region that a link's peer is to be shown, or `None` if it cannot be mapped any more.
+    /// Returns the description of a region offered to a link's peer, or `None` if it cannot be
+    /// mapped any more.
     pub(crate) fn describe_mappable_region(
         &self,
         id: LinkId,

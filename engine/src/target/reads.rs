@@ -1,4 +1,4 @@
-//! What peers read from regions, in pieces that the link takes one by one.
+//! Reads of regions by peers, sent in pieces that the link takes one by one.
 
 use std::io::IoSlice;
 
@@ -13,24 +13,24 @@ use crate::region::Window;
 use crate::transport::LinkId;
 use crate::wire::{Header, Outcome, Refusal, Rma};
 
-/// What a peer reads from a region.
+/// A peer's read of a region, being sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingRead {
     op: u64,
     len_bytes: u64,
-    /// How much of it the link has, in whole pieces.
+    /// How many bytes the link has taken, in whole pieces.
     sent_bytes: u64,
-    /// Where it is, or why no more of it is sent. `None` for what an atomic operation has fetched,
-    /// which is one piece.
+    /// The memory, or why no more of it is sent. `None` for the results of an atomic operation,
+    /// which are one piece.
     window: Option<Result<Window, Refusal>>,
-    /// The payload of the piece that is being sent, if that is not the region's memory.
+    /// The payload of the piece being sent, if it is not sent from the region's memory.
     copy: Vec<u8>,
-    /// Whether all of it was copied when it was asked for.
+    /// Whether the whole read was copied when it was requested.
     is_copied: bool,
 }
 
 impl Target {
-    /// A peer asks for what it reads.
+    /// Takes a peer's request to read.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Target {
         let Rma { op, len_bytes, .. } = *rma;
         let mut reading =
             OutgoingRead { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
-        // Nor may it be read before what comes before it.
+        // It must not be read before earlier reads, either.
         let is_next = link.reads.back().is_none_or(|before| before.is_copied);
         if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.copy_whole_read();
@@ -57,7 +57,7 @@ impl Target {
         Ok(())
     }
 
-    /// An atomic operation has fetched something, which is to be sent.
+    /// Queues the results of an atomic operation for sending.
     pub(super) fn queue_atomic_results(
         &mut self,
         id: LinkId,
@@ -79,13 +79,13 @@ impl Target {
         effects.owe_read(id);
     }
 
-    /// What a link's peer is to be sent first of what it reads.
+    /// Returns the read that a link's peer is sent next.
     pub(crate) fn next_outgoing_read(&mut self, id: LinkId) -> Option<&mut OutgoingRead> {
         self.links.get_mut(id)?.reads.front_mut()
     }
 
-    /// The first of what a link's peer reads has all been sent, or will not be. Returns the event
-    /// that it is, if it is one.
+    /// Ends the first read of a link's peer, once it was sent or will not be. Returns its event, if
+    /// it counts as one.
     pub(crate) fn end_outgoing_read(&mut self, id: LinkId) -> Option<CounterEvents> {
         let link = self.links.get_mut(id)?;
         let reading = link.reads.pop_front()?;
@@ -118,7 +118,7 @@ impl OutgoingRead {
         is_left && !matches!(self.window, Some(Err(_)))
     }
 
-    /// Finds out whether the region is still there.
+    /// Refuses the read if its region has closed.
     fn check_region_open(&mut self) {
         if let Some(Ok(window)) = &self.window
             && !window.is_open()
@@ -127,7 +127,7 @@ impl OutgoingRead {
         }
     }
 
-    /// Takes all of it, which is no more than a piece.
+    /// Copies the whole read, which is at most one piece.
     fn copy_whole_read(&mut self) {
         self.is_copied = true;
         if let Some(Ok(window)) = &self.window {
@@ -136,7 +136,8 @@ impl OutgoingRead {
         }
     }
 
-    /// Takes what cannot be sent from where it is, once: the link may have had no room for it.
+    /// Copies a piece that cannot be sent from its memory, once: the link may have had no room for
+    /// it.
     pub(crate) fn copy_piece_if_needed(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()
@@ -147,8 +148,8 @@ impl OutgoingRead {
         }
     }
 
-    /// The rest of the piece that is being sent. If the region is no longer there it is zeros,
-    /// which the answer will take back: what was begun has to be ended.
+    /// Returns the rest of the piece being sent. If the region has closed, it is zeros: a frame
+    /// that was begun must be ended, and the answer refuses the read.
     pub(crate) fn piece_slices(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp_to_usize(self.next_piece_bytes());
         if self.copy.is_empty() {
@@ -170,12 +171,12 @@ impl OutgoingRead {
         self.copy.clear();
     }
 
-    /// The frame that its next piece goes in.
+    /// Returns the header of the next piece's frame.
     pub(crate) fn piece_header(&self) -> Header {
         Header::ReadData { op: self.op, len_bytes: self.next_piece_bytes() }
     }
 
-    /// The answer to it, if it has one beside what was sent.
+    /// Returns the answer to the read, if it needs one beside its payload.
     pub(crate) fn answer_header(&self) -> Option<Header> {
         let outcome = match self.window.as_ref()? {
             Ok(_) => Outcome::Done,

@@ -1,4 +1,4 @@
-//! What peers write to regions.
+//! Writes of peers to regions.
 
 use std::io::IoSliceMut;
 
@@ -15,29 +15,29 @@ use crate::region::Window;
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 
-/// What a peer writes to a region.
+/// A peer's write to a region.
 #[derive(Debug)]
 pub(super) struct Inbound {
     op: u64,
     data: Option<u64>,
     durable: Durable,
-    /// Where it goes, or the answer if it goes nowhere.
+    /// The destination, or the answer if there is none.
     window: Result<Window, Outcome>,
-    /// What is pulled and cannot be put into place by that, a step of it at a time.
+    /// A buffer for one step, if a pull cannot place bytes in the region itself.
     pulled: Vec<u8>,
 }
 
-/// A write of which a part has arrived.
+/// A write that has arrived in part.
 #[derive(Debug)]
 pub(super) enum IncomingWrite {
-    /// Its payload came with it.
+    /// The payload follows the header.
     Sent(Reassembly<InboundId>),
-    /// Its peer was asked for it.
+    /// The payload was requested from the peer.
     AskedFor(FetchId),
 }
 
 impl Target {
-    /// A whole write has arrived. If it brings data it has cost credit.
+    /// Takes a write that has arrived whole. One with remote data has cost credit.
     ///
     /// # Errors
     ///
@@ -56,11 +56,11 @@ impl Target {
         Ok(())
     }
 
-    /// A write begins to arrive, of which at least one byte follows.
+    /// Begins a write whose payload follows, with at least one byte.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// As [`write_arrived`](Self::write_arrived).
     pub(crate) fn begin_write(
         &mut self,
         id: LinkId,
@@ -76,13 +76,13 @@ impl Target {
         Ok(())
     }
 
-    /// Makes a place for what a peer writes.
+    /// Creates the state of a peer's write.
     fn make_inbound(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> Inbound {
         let window = self.window_to_write(id, rma, effects);
         Inbound { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
     }
 
-    /// The part of a region that a peer writes to, if it may be written to now.
+    /// Returns the part of a region that a peer writes to, if it may be written now.
     fn window_to_write(
         &mut self,
         id: LinkId,
@@ -99,12 +99,12 @@ impl Target {
         self.fetches.has_offer(id, op)
     }
 
-    /// A peer offers to have fetched what it writes.
+    /// Takes a peer's offer of a write whose payload this side fetches.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if its number is taken, if it is described at too great a length, or as of
-    /// [`write`](Self::write).
+    /// A [`ProtocolViolation`] if its number is taken, if the description of its payload is too
+    /// long, or as for [`write_arrived`](Self::write_arrived).
     pub(crate) fn write_offered(
         &mut self,
         id: LinkId,
@@ -125,20 +125,20 @@ impl Target {
         Ok(())
     }
 
-    /// How many steps bring everything that is pulled one further.
+    /// Returns how many payloads are being pulled.
     #[inline(always)]
     pub(crate) fn pulling_len(&self) -> usize {
         self.fetches.pulling_len()
     }
 
-    /// Whether something is to be pulled.
+    /// Whether a payload is being pulled.
     #[inline]
     pub(crate) fn is_pulling(&self) -> bool {
         self.pulling_len() > 0
     }
 
-    /// Goes a step further with everything that peers have offered to write, as far as one pass
-    /// goes. `pull` copies from where a link's peer has its payload.
+    /// Pulls one step of every write that peers have offered, up to the limit of one pass. `pull`
+    /// copies from where a link's peer has its payload.
     pub(crate) fn pull(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
@@ -169,7 +169,7 @@ impl Target {
         }
     }
 
-    /// Payload follows that a link's peer was asked for. Returns whether it was.
+    /// Begins to read a payload that a link's peer was asked for. Returns whether it was asked.
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
@@ -186,7 +186,7 @@ impl Target {
         self.links.get(id).is_some_and(|link| link.writing.is_some())
     }
 
-    /// The next bytes of the write that is arriving on a link.
+    /// Places the next bytes of the write being received on a link.
     pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id).copied() else { return };
         let bytes = filling.clip_bytes(bytes);
@@ -196,7 +196,7 @@ impl Target {
         self.bytes_placed(id, bytes.len(), effects);
     }
 
-    /// Where the next bytes of the write that is arriving on a link belong.
+    /// Returns the space for the next bytes of the write being received on a link.
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
         let Some(filling) = self.reassembly_mut(id).copied() else { return Space::new() };
         match self.inbounds.get_mut(filling.place).map(|inbound| &mut inbound.window) {
@@ -207,7 +207,7 @@ impl Target {
         }
     }
 
-    /// Bytes of the write that is arriving on a link are where they belong. With its last one it ends.
+    /// Counts placed bytes of the write being received on a link. The last one ends it.
     pub(crate) fn bytes_placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
         let Some(filling) = self.reassembly_mut(id) else { return };
         if !filling.advance(count_bytes) {
@@ -231,7 +231,7 @@ impl Target {
         }
     }
 
-    /// What a peer writes is all there.
+    /// Ends a write whose payload has all arrived.
     fn finish_arrived_write(
         &mut self,
         id: LinkId,
@@ -291,7 +291,7 @@ impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
             .map_or(Pull::Gone, |inbound| inbound.pull_into_region(filling.arrived_bytes, step_bytes, copy))
     }
 
-    // The region keeps what was pulled, and gets it once more.
+    // The region keeps the pulled bytes, and the requested payload overwrites them.
     fn forget_pulled(&mut self, _: &InboundId) {}
 }
 
@@ -305,7 +305,7 @@ impl Inbound {
         self.window.is_ok()
     }
 
-    /// Pulls the next bytes into the region, which is there.
+    /// Pulls the next bytes into the region, which is open.
     fn pull_into_region(
         &mut self,
         at_bytes: u64,
@@ -326,14 +326,14 @@ impl Inbound {
     }
 }
 
-/// There will be no completion of a write whose sender had to have credit for one.
+/// Gives back the credit of a write with remote data that gets no completion.
 fn return_event_credit(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
     if data.is_some() {
         effects.return_credit(id, MESSAGE_COST_BYTES);
     }
 }
 
-/// Copies bytes to a place in a region, if that is still there.
+/// Copies bytes into a region, if it is still open.
 fn copy_into_window(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
         && !open.copy_in(clamp_to_usize(at_bytes), bytes)

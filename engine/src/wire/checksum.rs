@@ -2,11 +2,12 @@
 
 /// The check of words that are added one by one.
 ///
-/// Each byte of a word moves each of its bits to some bit of the check, so the check differs
-/// wherever a single byte does, and wherever the bits that differ are no more than 8 in a row.
-/// Words are rotated against each other, so it matters which of them is which.
+/// Each bit of a word changes one bit of the check. So the check differs wherever a single byte
+/// does, and wherever the changed bits are within 8 in a row. Words are rotated against each other,
+/// so their order matters.
 ///
-/// It is against accidents, not against attackers, and cheap enough to be everywhere: a few instructions.
+/// It protects against accidents, not attackers, and is cheap enough for every use: a few
+/// instructions.
 ///
 /// ```
 /// use homespun_engine::wire::checksum::Checksum;
@@ -18,28 +19,28 @@
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checksum(u64);
 
-/// What is always in a check, so that zeros are not their own check.
+/// A constant part of every check, so that zeros are not their own check.
 const SALT: u8 = 0x5a;
 
-/// By how many bits each word is rotated against the next: by no divisor of the length of a byte.
+/// The rotation of each word against the next, in bits. It is no divisor of a byte's length.
 const ROTATION_BITS: u32 = 3;
 
 impl Checksum {
-    /// The check with one more word.
+    /// Returns the check with one more word.
     #[inline]
     #[must_use]
     pub fn with_word(self, word: u64) -> Checksum {
         Checksum(self.0.rotate_left(ROTATION_BITS) ^ word)
     }
 
-    /// The check of all words so far.
+    /// Returns the check of all words so far.
     #[inline]
     pub fn finish(self) -> u8 {
         fold_word(self.0) ^ SALT
     }
 }
 
-/// All bytes of a word taken together, bit by bit: it differs wherever a single byte does.
+/// Combines all bytes of a word by XOR. The result differs wherever a single byte does.
 #[inline]
 pub fn fold_word(word: u64) -> u8 {
     let folded = word ^ word >> 32;

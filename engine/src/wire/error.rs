@@ -1,6 +1,6 @@
-//! Why bytes from a peer are refused.
+//! The errors in bytes from a peer.
 
-/// Why bytes were refused: each names a way in which a peer broke the protocol.
+/// Why bytes were refused. Each reason is a way in which a peer broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum WireError {
@@ -12,22 +12,23 @@ pub enum WireError {
     UnknownKind,
     /// A flag is set that does not exist or does not belong to the kind.
     UnknownFlag,
-    /// An atomic operation that there is not, or not for such elements.
+    /// An atomic operation does not exist, or not for these elements.
     UnknownOperation,
     /// Reserved bytes are not zero.
     ReservedNotZero,
     /// A length is larger than any message may be.
     ImpossibleLength,
-    /// A check does not agree with what it is the check of: bytes were changed, or they are no header.
+    /// A check does not match its bytes: they were changed, or are no header.
     WrongCheck,
-    /// A line of a ring is neither the next one nor the one that was there before.
+    /// A line of a ring is neither the next one nor the previous one in its place.
     OutOfSequence,
-    /// A hello names an address that is none.
+    /// A hello carries an address that is invalid.
     MalformedAddress,
 }
 
 impl WireError {
-    /// The reason as a constant text, for [`LinkError::Protocol`](crate::transport::LinkError::Protocol).
+    /// Returns the reason as a constant text, for
+    /// [`LinkError::Protocol`](crate::transport::LinkError::Protocol).
     pub fn reason(self) -> &'static str {
         match self {
             WireError::BadMagic => "not a homespun endpoint",

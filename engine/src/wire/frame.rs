@@ -13,10 +13,10 @@
 //! the length of the payload does. Every header has exactly one such layout: what [`parse`] accepts is what
 //! [`emit`] writes, byte for byte.
 //!
-//! The two checks are there for what TCP's own sum lets through, and for peers that are out of step. The
-//! first says that kind and flags are right: how long the header is depends on them, so they are judged
-//! before anything is waited for because of them. The second is [over](super::checksum) the words and the
-//! length. No change of a single byte passes unnoticed.
+//! The two checks catch errors that TCP's own checksum misses, and peers that are out of step. The
+//! first covers kind and flags. The header's length depends on them, so they are checked before
+//! more bytes are awaited. The second is [over](super::checksum) the words and the length. No
+//! change of a single byte passes unnoticed.
 
 use crate::wire::checksum::Checksum;
 use crate::wire::error::WireError;
@@ -38,8 +38,8 @@ pub fn header_len_bytes(header: &Header) -> usize {
     FIXED_BYTES + (words + usize::from(fields.form.can_have_payload())) * WORD_BYTES
 }
 
-/// Writes a header to the start of `buffer` and returns its size in bytes. What follows it in the buffer is
-/// left as it is.
+/// Writes a header to the start of `buffer` and returns its size in bytes. Leaves the rest of the
+/// buffer as it is.
 pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
     let mut check = Checksum::default();
     let mut end = FIXED_BYTES;
@@ -57,12 +57,12 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
     end
 }
 
-/// Reads the header at the start of `bytes` and returns it with its size in bytes, or `None` if more bytes
-/// are needed to know it.
+/// Reads the header at the start of `bytes` and returns it with its size in bytes, or `None` if
+/// more bytes are needed.
 ///
 /// # Errors
 ///
-/// The form is judged as soon as it is there, everything else when the header is complete.
+/// Errors in the form are found as soon as it has arrived, others when the header is complete.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else {
         return check_partial_form(bytes);
@@ -91,12 +91,12 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     Ok(Some((header, FIXED_BYTES + count * WORD_BYTES)))
 }
 
-/// Refuses the start of a form where one of its bytes is wrong already.
+/// Refuses the start of a form in which a byte is already wrong.
 #[cold]
 fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     match *bytes {
         [] => {}
-        // No flags are acceptable to every kind that has a form without them.
+        // This checks the kind alone: every kind has a form without flags.
         [kind] => _ = Form::new(kind, 0)?,
         [kind, flags] => _ = Form::new(kind, flags)?,
         [kind, flags, check, ..] => {
@@ -109,12 +109,12 @@ fn check_partial_form(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError
     Ok(None)
 }
 
-/// The check of kind and flags. It differs wherever one of them does.
+/// Returns the check of kind and flags. It differs wherever one of them does.
 fn form_checksum(kind: u8, flags: u8) -> u8 {
     FORM_CHECK_SALT ^ kind ^ flags.rotate_left(4)
 }
 
-/// Keeps runs of one byte from being their own check.
+/// A constant part of the check, so that equal bytes are not their own check.
 const FORM_CHECK_SALT: u8 = 0xa5;
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ const NONE: *mut c_void = ptr::null_mut();
 /// Registers memory that outlives the region.
 fn reg(domain: &Object<FidDomain>, elements: &mut [u32]) -> Object<FidMr> {
     let domain = domain.as_ptr();
-    // SAFETY: the domain is open, and the buffer stays where it is until the region was closed.
+    // SAFETY: the domain is open, and the buffer stays in place until the region is closed.
     let region = Object::open(|mr| unsafe {
         let reg = (*(*domain).mr).reg;
         let access = REMOTE_READ | REMOTE_WRITE;
@@ -51,7 +51,7 @@ fn reg(domain: &Object<FidDomain>, elements: &mut [u32]) -> Object<FidMr> {
     region.expect("a region")
 }
 
-/// The operations of an endpoint.
+/// Returns the atomic operations of an endpoint.
 fn atomic_ops(ep: *mut FidEp) -> &'static FiOpsAtomic {
     // SAFETY: the endpoint is open, and its operations are never freed.
     unsafe { &*(*ep).atomic }
@@ -65,7 +65,7 @@ fn ioc_mut(elements: &mut [u32]) -> FiIoc {
     FiIoc { addr: elements.as_mut_ptr().cast(), count: elements.len() }
 }
 
-/// An entry's context and flags; its other fields must be 0.
+/// Returns an entry's context and flags; its other fields must be 0.
 fn context_and_flags(entry: &FiCqTaggedEntry) -> (usize, u64) {
     assert!(entry.buf.is_null() && (entry.len, entry.data, entry.tag) == (0, 0, 0));
     (entry.op_context.addr(), entry.flags)
@@ -95,7 +95,7 @@ fn every_base_call_updates_the_region() {
         data: 0,
     };
     let mut injected = [10_000u32];
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let (atomic, none) = (atomic_ops(left), NONE.cast());
         let tens = tens.as_ptr().cast();
@@ -146,7 +146,7 @@ fn every_fetch_call_returns_the_former_values() {
         context: numbered_context(3),
         data: 0,
     };
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let (atomic, none) = (atomic_ops(left), NONE.cast());
         let operands = operands.as_ptr().cast();
@@ -255,7 +255,7 @@ fn every_compare_call_swaps_equal_elements() {
         context: numbered_context(3),
         data: 0,
     };
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let (atomic, none) = (atomic_ops(left), NONE.cast());
         let (operand, compare) = (operands[0].as_ptr().cast(), compares[0].as_ptr().cast());
@@ -315,7 +315,7 @@ fn refusal_by_the_target_is_an_error_entry() {
     let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let left = pair.left.ep.as_ptr();
     let (operand, mut result) = ([1u32], [5u32]);
-    // SAFETY: the endpoint is open, and the buffers live until the error was read.
+    // SAFETY: the endpoint is open, and the buffers live until the error is read.
     let posted = unsafe {
         let result = result.as_mut_ptr().cast();
         let operand = operand.as_ptr().cast();
@@ -346,7 +346,7 @@ fn refusal_by_the_target_is_an_error_entry() {
     assert_eq!(result, [5]);
 }
 
-/// The answers of the three validity calls.
+/// Returns the answers of the three validity calls.
 fn call_validity_checks(ep: *mut FidEp, datatype: u32, op: u32) -> [Result<usize, c_int>; 3] {
     let atomic = atomic_ops(ep);
     [atomic.writevalid, atomic.readwritevalid, atomic.compwritevalid].map(|valid| {

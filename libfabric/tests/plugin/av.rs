@@ -14,7 +14,7 @@ fn open_disabled_node() -> Node {
     Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// The address 192.0.2.`host`, in its C form.
+/// Returns the address 192.0.2.`host` in its C form.
 fn make_address(host: u8) -> [u8; 16] {
     // SAFETY: all zeroes are an address, and any address is bytes.
     unsafe {
@@ -34,7 +34,7 @@ fn call_insert(
 ) -> (c_int, Vec<u64>) {
     let mut found = vec![77; addresses.len()];
     let (pointer, count) = (av.as_ptr(), addresses.len());
-    // SAFETY: the vector is open, and all arrays are as long as is said.
+    // SAFETY: the vector is open, and `count` is the length of all arrays.
     let result = unsafe {
         let insert = (*(*pointer).ops).insert;
         insert(pointer, addresses.as_ptr().cast(), count, found.as_mut_ptr(), flags, errors.cast())
@@ -46,7 +46,7 @@ fn call_lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [
     let mut found = [0; 16];
     let mut len_bytes = room_bytes;
     let pointer = av.as_ptr();
-    // SAFETY: the vector is open, and there is more room than is said.
+    // SAFETY: the vector is open, and `found` has at least `room_bytes`.
     let result = unsafe {
         ((*(*pointer).ops).lookup)(pointer, fi_addr, found.as_mut_ptr().cast(), &raw mut len_bytes)
     };
@@ -90,7 +90,7 @@ fn removed_address_is_not_found() {
     let av = &open_disabled_node().av;
     let (_, mut found) = call_insert(av, &[make_address(1), make_address(2)], 0, ptr::null_mut());
     let pointer = av.as_ptr();
-    // SAFETY: the vector is open, and the array is as long as is said.
+    // SAFETY: the vector is open, and the array has at least `count` addresses.
     let mut remove =
         |count, flags| unsafe { ((*(*pointer).ops).remove)(pointer, found.as_mut_ptr(), count, flags) };
     assert_eq!(remove(1, 1 << 3), 0, "no flag has a meaning");
@@ -147,7 +147,7 @@ fn straddr_prints_addresses() {
     let pointer = av.as_ptr();
     let mut buf = [0x7f; 64];
     let mut len_bytes = buf.len();
-    // SAFETY: the vector is open, and there is as much room as is said.
+    // SAFETY: the vector is open, and the length is at most the buffer's.
     unsafe {
         let straddr = (*(*pointer).ops).straddr;
         let printed = straddr(pointer, make_address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);

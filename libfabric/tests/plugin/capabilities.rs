@@ -1,7 +1,8 @@
-//! Exercises what `fi_info -v` prints, by calls of the C interface: each capability, flag and order by an
-//! entry of a table, and each number by a value within it and one beyond.
+//! Exercises, through the C interface, every feature that `fi_info -v` prints: a table has a check
+//! of each capability, flag and order, and each number is checked with a value within it and one
+//! beyond.
 //!
-//! An answered bit that is in no table fails the test.
+//! A bit in the answer that no table contains fails the test.
 
 mod calls;
 mod connected;
@@ -72,7 +73,7 @@ const CAPABILITIES: &[(u64, Check)] = &[
     (SOURCE, |kind| check_message(kind, MSG | SOURCE, MSG | SOURCE)),
     (DIRECTED_RECV, check_directed_receive),
     (LOCAL_COMM, |kind| check_message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
-    // The test has no other host.
+    // The test has only one host.
     (REMOTE_COMM, |kind| check_message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
 ];
 
@@ -92,7 +93,7 @@ fn exercise_each_bit(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) 
     }
 }
 
-/// A message from the left to the right.
+/// Sends a message from left to right.
 fn check_message(kind: Kind, left: u64, right: u64) {
     let pair = kind.open_pair_with_caps(left, right);
     let (message, mut buf) = (*b"message", [0; 7]);
@@ -125,7 +126,7 @@ fn check_tagged_message(kind: Kind) {
     assert_eq!((told, bufs), (vec![(1, 1), (0, 0)], [*b"zero", *b"one!"]));
 }
 
-/// Whether the next operation of the left one to end succeeds.
+/// Waits for the next completion on the left. Returns whether the operation succeeded.
 fn await_left_success(pair: &Pair) -> bool {
     let mut read = Err(EAGAIN);
     pair.wait_until(|pair| {
@@ -141,7 +142,7 @@ fn await_left_success(pair: &Pair) -> bool {
     read.is_ok()
 }
 
-/// The allowed kinds of access succeed; the side that lacks the capability refuses the others.
+/// Checks that allowed accesses succeed, and that the side without a capability refuses the rest.
 fn check_access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
     let pair = kind.open_pair_with_caps(left, right);
     let mut memory = *b"the memory";
@@ -171,7 +172,7 @@ fn check_atomic_operations(kind: Kind) {
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (two, five, mut fetched, mut compared) = (2u64, 5u64, 0u64, 0u64);
     let (ep, to, none): (_, u64, *mut c_void) = (pair.left.ep.as_ptr(), pair.to_right, ptr::null_mut());
-    // SAFETY: the endpoint is open, and the number lives until the completion was read.
+    // SAFETY: the endpoint is open, and the number lives until the completion is read.
     let posted = unsafe {
         let update = (*(*ep).atomic).write;
         update(ep, (&raw const two).cast(), 1, none, to, 0, KEY, UINT64, SUM, numbered_context(1))
@@ -180,7 +181,7 @@ fn check_atomic_operations(kind: Kind) {
     pair.read_completions(1, 0);
     fetch_and_add(&pair, &two, &mut fetched, 2);
     pair.read_completions(1, 0);
-    // SAFETY: as above, of all three numbers.
+    // SAFETY: as above, for all three numbers.
     let posted = unsafe {
         let (operand, compare, result) =
             ((&raw const five).cast(), (&raw const fetched).cast(), (&raw mut compared).cast());
@@ -250,7 +251,7 @@ fn check_durable_writes(kind: Kind) {
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+    // SAFETY: the endpoint is open, and the buffer lives until the completion is read.
     assert_eq!(unsafe { ((*(*ep).rma).writemsg)(ep, &raw const msg, COMMIT_COMPLETE) }, 0);
     pair.read_completions(1, 0);
     // `tests/capabilities` checks that the bytes are on the device.
@@ -306,7 +307,7 @@ fn check_multi_receive_buffer(kind: Kind) {
     }
     let [_, told] = pair.read_completions(0, 3);
     let released: Vec<_> = told.iter().map(|(entry, _)| entry.flags & MULTI_RECV != 0).collect();
-    // The third leaves less than the default minimum.
+    // After the third message, the buffer has less room than the default minimum.
     assert_eq!(released, [false, false, true]);
     assert_eq!((buf[0], buf[32], buf[64], buf[95]), (b'a', b'b', b'c', b'c'));
 }
@@ -345,7 +346,7 @@ fn source_is_ignored_without_directed_receives() {
     for kind in Kind::ALL {
         let pair = kind.open_pair_with_caps(MSG | TAGGED, MSG | TAGGED);
         let mut buf = [0u8; 5];
-        // No address vector has this one.
+        // No address vector contains this address.
         assert_eq!(recv(&pair.right, &mut buf, 12345, 1), 0);
         assert_eq!(inject(&pair.left, b"left!", pair.to_right), 0);
         let [_, told] = pair.read_completions(0, 1);

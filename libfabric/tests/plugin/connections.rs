@@ -45,7 +45,7 @@ const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 /// The time-out of every wait, in milliseconds.
 const PATIENCE_MS: c_int = 60_000;
 
-/// Infos for endpoints that connect, on the loopback interface.
+/// Returns infos for endpoints that connect, on the loopback interface.
 pub(crate) fn get_msg_infos() -> InfoList {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut ep, mut hints): (FiEpAttr, FiInfo) = unsafe { (mem::zeroed(), mem::zeroed()) };
@@ -94,7 +94,7 @@ impl ConnectionFixture {
         open_passive(&self.fabric, self.info()).expect("a passive endpoint")
     }
 
-    /// A passive endpoint that listens.
+    /// Opens a passive endpoint that listens.
     fn open_listener(&self) -> Object<FidPep> {
         let listener = self.open_passive();
         assert_eq!(listener.bind(&self.eq, 0), 0);
@@ -102,7 +102,7 @@ impl ConnectionFixture {
         listener
     }
 
-    /// An endpoint that is bound to both queues, and enabled.
+    /// Opens an endpoint, binds it to both queues, and enables it.
     fn open_endpoint(&self, info: *mut FiInfo) -> Object<FidEp> {
         let endpoint = self.domain.open_endpoint(info).expect("an endpoint");
         assert_eq!(endpoint.bind(&self.eq, 0), 0);
@@ -111,7 +111,7 @@ impl ConnectionFixture {
         endpoint
     }
 
-    /// An endpoint that has requested a connection.
+    /// Opens an endpoint that requests a connection.
     fn open_requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
         let endpoint = self.open_endpoint(self.info());
         assert_eq!(connect(&endpoint, &get_name(of), data), 0);
@@ -123,12 +123,12 @@ impl ConnectionFixture {
         read_eq(&self.eq, room, flags)
     }
 
-    /// The next event, read into a buffer of this length.
+    /// Returns the next event, read into a buffer of this length.
     fn next_event_in_room(&self, room_bytes: usize, flags: u64) -> Event {
         let mut room = vec![0; room_bytes];
         let mut found = (EAGAIN, 0);
         wait_until(|| {
-            // Events may need progress of the endpoints of the other queue.
+            // Events may need progress of the endpoints, which reads of the completion queue make.
             let _ = self.try_read_completion();
             found = self.read_eq(&mut room, flags);
             found.0 != EAGAIN
@@ -140,7 +140,7 @@ impl ConnectionFixture {
         self.next_event_in_room(1000, 0)
     }
 
-    /// `fi_eq_readerr`, once there is an error.
+    /// `fi_eq_readerr`, as soon as there is an error.
     fn await_error(&self, entry: &mut FiEqErrEntry) {
         let mut room = [0; 1000];
         wait_until(|| {
@@ -155,7 +155,7 @@ impl ConnectionFixture {
         assert_eq!(read, size_of::<FiEqErrEntry>().cast_signed());
     }
 
-    /// The context of the next operation to complete, if one has.
+    /// Returns the context of the next completion, if there is one.
     fn try_read_completion(&self) -> Option<usize> {
         let (cq, mut entry) = (self.cq.as_ptr(), FiCqTaggedEntry::EMPTY);
         // SAFETY: the queue is open, and has this format.
@@ -165,7 +165,7 @@ impl ConnectionFixture {
         }
     }
 
-    /// The endpoints of a connection: requester and acceptor.
+    /// Opens the endpoints of a connection: requester and acceptor.
     fn open_pair(&self) -> (Object<FidEp>, Object<FidEp>) {
         let listener = self.open_listener();
         let requester = self.open_requester(&listener, b"");
@@ -182,13 +182,13 @@ impl ConnectionFixture {
 /// `fi_eq_read`. Returns the number of bytes written, and the event's number.
 pub(crate) fn read_eq(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u32) {
     let (eq, mut number) = (eq.as_ptr(), 0);
-    // SAFETY: the queue is open, and there is as much room as is said.
+    // SAFETY: the queue is open, and the length is the buffer's.
     let read =
         unsafe { ((*(*eq).ops).read)(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), flags) };
     (read, number)
 }
 
-/// An event that was read.
+/// Returns the event that a read wrote into `room`.
 pub(crate) fn parse_event((read, number): (isize, u32), room: &[u8]) -> Event {
     let len_bytes = usize::try_from(read).unwrap_or_else(|_| panic!("fi_eq_read says {read}"));
     assert!(len_bytes >= ENTRY_BYTES && len_bytes <= room.len());
@@ -212,19 +212,19 @@ pub(crate) fn listen(passive: &Object<FidPep>) -> c_int {
 
 fn reject(passive: &Object<FidPep>, handle: *mut Fid, data: &[u8]) -> c_int {
     let pep = passive.as_ptr();
-    // SAFETY: the passive endpoint is open, and the data as long as is said.
+    // SAFETY: the passive endpoint is open, and the length is the data's.
     unsafe { ((*(*pep).cm).reject)(pep, handle, data.as_ptr().cast(), data.len()) }
 }
 
 pub(crate) fn connect(endpoint: &Object<FidEp>, to: &[u8; 16], data: &[u8]) -> c_int {
     let ep = endpoint.as_ptr();
-    // SAFETY: the endpoint is open, and the data as long as is said.
+    // SAFETY: the endpoint is open, and the length is the data's.
     unsafe { ((*(*ep).cm).connect)(ep, to.as_ptr().cast(), data.as_ptr().cast(), data.len()) }
 }
 
 pub(crate) fn accept(endpoint: &Object<FidEp>, data: &[u8]) -> c_int {
     let ep = endpoint.as_ptr();
-    // SAFETY: the endpoint is open, and the data as long as is said.
+    // SAFETY: the endpoint is open, and the length is the data's.
     unsafe { ((*(*ep).cm).accept)(ep, data.as_ptr().cast(), data.len()) }
 }
 
@@ -237,7 +237,7 @@ fn shutdown(endpoint: &Object<FidEp>, flags: u64) -> c_int {
 /// `fi_getpeer`.
 fn get_peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
     let (ep, mut name, mut len_bytes) = (endpoint.as_ptr(), [0; 16], 16);
-    // SAFETY: the endpoint is open, and there is as much room as is said.
+    // SAFETY: the endpoint is open, and the length is the buffer's.
     match unsafe { ((*(*ep).cm).getpeer)(ep, name.as_mut_ptr().cast(), &raw mut len_bytes) } {
         0 => Ok(name),
         error => Err(error),
@@ -270,13 +270,13 @@ pub(crate) fn get_name(object: &impl Named) -> [u8; 16] {
     name
 }
 
-/// The address of an info.
+/// Reads an address of an info.
 fn read_address(at: *const c_void) -> [u8; 16] {
     // SAFETY: infos of this format have addresses of this length.
     unsafe { at.cast::<[u8; 16]>().read_unaligned() }
 }
 
-/// A message without payload.
+/// Sends a message without payload.
 fn send_empty(from: &Object<FidEp>, number: usize) -> isize {
     let ep = from.as_ptr();
     // SAFETY: the endpoint is open, and the message has no memory.
@@ -298,7 +298,7 @@ fn accepted_request_carries_messages() {
     let seen = desk.next_event_in_room(1000, FI_PEEK);
     let seen_at = seen.info.map(|info| {
         let at = info.as_ptr();
-        // A read returns the same event.
+        // The read below returns the same info.
         mem::forget(info);
         at
     });
@@ -359,7 +359,7 @@ fn accepted_request_carries_messages() {
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
     let (listener, other) = (desk.open_listener(), desk.open_listener());
-    // Into a shorter buffer of the application, and into the queue's memory.
+    // The data goes into a shorter buffer of the application, and into the queue's memory.
     for room_bytes in [3, 0] {
         let requester = desk.open_requester(&listener, b"please");
         // SAFETY: only this thread uses it.
@@ -380,7 +380,7 @@ fn rejection_delivers_its_data() {
         desk.await_error(&mut entry);
         assert_eq!((entry.fid, entry.context), (requester.fid(), numbered_context(99)));
         assert_eq!((entry.err, entry.prov_errno), (ECONNREFUSED, ECONNREFUSED));
-        // SAFETY: the queue says how much there is, until it is read again.
+        // SAFETY: the entry gives the data's length; the data is valid until the next read.
         let data = unsafe { slice::from_raw_parts(entry.err_data.cast::<u8>(), entry.err_data_size) };
         assert_eq!(data, if room_bytes == 0 { &b"never"[..] } else { b"nev" });
     }
@@ -407,7 +407,7 @@ fn undecided_request_is_rejected_when_its_fabric_closes() {
     let listener = asked.open_listener();
     let requester = asking.open_requester(&listener, b"");
     wait_until(|| {
-        // Each side makes progress only by reads of its queue.
+        // Each side makes progress only when its queue is read.
         asking.read_eq(&mut [], FI_PEEK);
         asked.read_eq(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
     });
@@ -557,7 +557,7 @@ impl Shared<'_> {
     /// `fi_eq_sread` of a connection event. Returns its number, or the error.
     fn sread(&self, timeout_ms: c_int) -> Result<u32, isize> {
         let (eq, mut number, mut room) = (self.0.eq.as_ptr(), 0, [0_u8; 1000]);
-        // SAFETY: the queue is open, and there is as much room as is said.
+        // SAFETY: the queue is open, and the length is the buffer's.
         let read = unsafe {
             let sread = (*(*eq).ops).sread;
             sread(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), timeout_ms, 0)
@@ -602,7 +602,7 @@ fn descriptor_wakes_a_polling_thread() {
     assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
     let is_readable = |millis| {
         let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor is asked about.
+        // SAFETY: there is one `pollfd`.
         unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
     };
     wait_until(|| trywait(&desk) == 0);

@@ -72,7 +72,7 @@ impl Counter {
     }
 }
 
-/// A node with counters of all events.
+/// Opens a node with a counter for each event.
 fn open_counting_node(wait_obj: u32) -> (Node, Vec<Counter>) {
     let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let counters = EVENTS.map(|event| {
@@ -91,7 +91,7 @@ fn close_node(node: Node, counters: Vec<Counter>) {
     drop((cq, av, eq, domain, fabric));
 }
 
-/// A receive without room, for a message without payload.
+/// Posts a receive without a buffer, for a message without payload.
 fn post_empty_recv(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
@@ -108,7 +108,7 @@ fn cancel(node: &Node, number: usize) {
     assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), numbered_context(number)) }, 0);
 }
 
-/// `fi_write`, of bytes that never change.
+/// `fi_write` of static bytes.
 fn post_write(node: &Node, to: u64, key: u64) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open.
@@ -119,7 +119,7 @@ fn post_write(node: &Node, to: u64, key: u64) {
     assert_eq!(posted, 0);
 }
 
-/// The next error of a node's queue.
+/// Waits for the next error of a node's queue.
 fn await_error(node: &Node) -> c_int {
     // SAFETY: all zeroes are an entry.
     let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
@@ -143,7 +143,7 @@ fn every_kind_of_event_is_counted() {
     post_empty_recv(&pair.right, 2);
     let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
     let mut room = [0u8; 4];
-    // SAFETY: the endpoint is open, and its room is not touched before everything was counted.
+    // SAFETY: the endpoint is open, and the test uses `room` only after all events are counted.
     unsafe {
         let msg = &*(*ep).msg;
         assert_eq!((msg.send)(ep, ptr::null(), 0, ptr::null_mut(), to, numbered_context(3)), 0);
@@ -198,7 +198,7 @@ fn waits_end_for_value_timeout_and_error() {
             assert_eq!(call!(counter.0, add, 3), 0);
             assert_eq!(waits.join().expect("no panic"), 0);
             let waits = scope.spawn(|| counter.wait(4, PATIENCE_MS));
-            // Only errors during the wait end it.
+            // Only an error during the wait ends it.
             wait_until(|| {
                 post_empty_recv(&node, 1);
                 cancel(&node, 1);
@@ -253,7 +253,7 @@ fn descriptors_of_counter_and_queue_are_polled_at_once() {
     let trywait = |fids: &mut [_]| {
         let fabric = node.fabric.as_ptr();
         let count = c_int::try_from(fids.len()).expect("few");
-        // SAFETY: the fabric is open, and so are the objects, of which there are so many.
+        // SAFETY: the fabric and the `count` objects are open.
         unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), count) }
     };
     let mut both = [node.cq.fid(), counter.0.fid()];
@@ -262,7 +262,7 @@ fn descriptors_of_counter_and_queue_are_polled_at_once() {
     assert_eq!(counter.0.control(FI_GETWAIT, &raw mut fd), 0);
     let is_readable = || {
         let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
-        // SAFETY: there is one.
+        // SAFETY: there is one `pollfd`.
         unsafe { libc::poll(fds.as_mut_ptr(), 1, 0) == 1 }
     };
     assert!(!is_readable());
@@ -331,7 +331,7 @@ fn region_with_events_is_accessible_after_it_is_enabled() {
     assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
     assert_eq!(region.bind(&counter.0, REMOTE_READ), EOPBADSTATE);
     post_write(&pair.left, pair.to_right, KEY);
-    // The counter drives the endpoint, though it is not bound to it.
+    // Reads of the counter drive the endpoint, although only the region is bound to the counter.
     wait_until(|| pair.left.try_read::<FiCqTaggedEntry>().is_ok() | (counter.read_values().0 > 1));
     wait_until(|| counter.read_values() == (1, 0));
     assert!(region.close().is_ok());

@@ -1,4 +1,4 @@
-//! What `fi_cq(3)` says of memory when operations complete, and of arguments that mean nothing here.
+//! The rules of `fi_cq(3)` for the memory of completed operations, and for ignored arguments.
 
 use std::ptr;
 
@@ -18,10 +18,10 @@ const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
 const EAGAIN: isize = -11;
 
-/// Lengths of messages that travel in every way that there is, within what a receiver keeps of them.
+/// Message lengths that cover every protocol, within a receiver's budget for unexpected messages.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
 
-/// The byte that stands everywhere in a message of this number.
+/// Returns the message of this number, which repeats one byte.
 fn make_message(number: usize, len_bytes: usize) -> Vec<u8> {
     vec![u8::try_from(number).expect("few messages") + 1; len_bytes]
 }
@@ -37,15 +37,14 @@ fn send(pair: &Pair, message: &[u8], number: usize, flags: u64) {
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the tests leave the message as it is until the send has completed.
+    // SAFETY: the endpoint is open, and the message stays unchanged until the send completes.
     assert_eq!(unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }, 0);
 }
 
-/// Posts a receive into memory that the test does not read or free before it has completed, but for
-/// what has completed.
+/// Posts a receive. Until it completes, the test keeps the memory and reads only delivered bytes.
 fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the memory lives until the receive has completed.
+    // SAFETY: the endpoint is open, and the memory lives until the receive completes.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
         recv(ep, room.cast(), len_bytes, ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(number))
@@ -53,7 +52,7 @@ fn recv(node: &Node, room: *mut u8, len_bytes: usize, number: usize) {
     assert_eq!(posted, 0);
 }
 
-/// `fi_cq_read` of no entries: drives an endpoint, and leaves its completions where they are.
+/// `fi_cq_read` of no entries: drives an endpoint, and leaves its completions in the queue.
 fn progress(node: &Node) {
     let cq = node.cq.as_ptr();
     // SAFETY: the queue is open, and nothing is read.
@@ -61,7 +60,7 @@ fn progress(node: &Node) {
     assert!([0, EAGAIN].contains(&read), "{read}");
 }
 
-/// Waits for the next completion of the left one, while the right one is driven.
+/// Waits for the next completion on the left, and drives the right endpoint meanwhile.
 fn await_left_completion(pair: &Pair) -> FiCqTaggedEntry {
     let mut found = None;
     pair.wait_until(|pair| {
@@ -80,7 +79,7 @@ fn source_may_be_overwritten_when_a_send_was_injected() {
         send(&pair, &message, number, FI_INJECT_COMPLETE);
         let sent = await_left_completion(&pair);
         assert_eq!((sent.op_context, sent.flags & SEND), (numbered_context(number), SEND));
-        // It is the application's again, whether or not the message has been received.
+        // The application owns the buffer again, whether or not the message has been received.
         message.fill(0xff);
         let mut room = vec![0; len_bytes];
         recv(&pair.right, room.as_mut_ptr(), len_bytes, number);
@@ -100,8 +99,8 @@ fn delivered_message_is_in_the_buffer_that_was_posted_for_it() {
         recv(&pair.right, start, len_bytes, number);
         send(&pair, &message, number, FI_DELIVERY_COMPLETE);
         assert_eq!(await_left_completion(&pair).op_context, numbered_context(number));
-        // The receiver has not heard of it.
-        // SAFETY: the memory lives, and what has been delivered is there and not written again.
+        // The test has not read the receiver's completion yet.
+        // SAFETY: the memory is alive, and delivered bytes are not written again.
         let there: Vec<u8> =
             (0..len_bytes).map(|place| unsafe { start.add(place).read_volatile() }).collect();
         assert!(there == message, "{len_bytes} bytes were not delivered");
@@ -139,11 +138,11 @@ fn error_data_makes_no_difference_to_the_text_of_an_error() {
     let mut entry = patterned_error_entry();
     assert_eq!(node.read_error(&mut entry), 1);
     let text = node.error_text(entry.prov_errno);
-    // It is not looked at: no other address is less of an address than these.
+    // The call ignores the data, so any pointer is valid.
     for data in
         [ptr::null(), entry.err_data.cast_const(), b"some".as_ptr().cast(), ptr::without_provenance(1)]
     {
-        // SAFETY: the queue is open; the text is valid for ever.
+        // SAFETY: the queue is open; the text is static.
         let said = unsafe {
             let strerror = (*(*cq).ops).strerror;
             std::ffi::CStr::from_ptr(strerror(cq, entry.prov_errno, data, ptr::null_mut(), 0))

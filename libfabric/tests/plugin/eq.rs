@@ -16,14 +16,14 @@ struct Reader<'a>(&'a Object<FidEq>);
 impl Reader<'_> {
     fn write(&self, event: u32, data: &[u8], flags: u64) -> isize {
         let eq = self.0.as_ptr();
-        // SAFETY: the queue is open, and the data as long as is said.
+        // SAFETY: the queue is open, and the length is the data's.
         unsafe { ((*(*eq).ops).write)(eq, event, data.as_ptr().cast(), data.len(), flags) }
     }
 
     fn read(&self, buf: &mut [u8], flags: u64) -> (isize, u32) {
         let eq = self.0.as_ptr();
         let mut event = 0;
-        // SAFETY: the queue is open, and the buffer as long as is said.
+        // SAFETY: the queue is open, and the length is the buffer's.
         let result =
             unsafe { ((*(*eq).ops).read)(eq, &raw mut event, buf.as_mut_ptr().cast(), buf.len(), flags) };
         (result, event)
@@ -32,7 +32,7 @@ impl Reader<'_> {
     fn sread(&self, buf: &mut [u8], timeout: i32) -> (isize, u32) {
         let eq = self.0.as_ptr();
         let mut event = 0;
-        // SAFETY: the queue is open, and the buffer as long as is said.
+        // SAFETY: the queue is open, and the length is the buffer's.
         let result = unsafe {
             ((*(*eq).ops).sread)(eq, &raw mut event, buf.as_mut_ptr().cast(), buf.len(), timeout, 0)
         };

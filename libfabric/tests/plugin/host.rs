@@ -88,7 +88,7 @@ impl Plugin {
         }
     }
 
-    /// Infos for endpoints on the loopback interface.
+    /// Returns infos for endpoints on the loopback interface.
     pub(crate) fn loopback_infos(&self) -> InfoList {
         const FI_SOURCE: u64 = 1 << 57;
         self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, ptr::null()).expect("a loopback interface")
@@ -96,7 +96,7 @@ impl Plugin {
 }
 
 fn call_prov_ini(library: &Library) -> *mut FiProvider {
-    // SAFETY: this is the type that the plugin gives it.
+    // SAFETY: the plugin's function has this type.
     unsafe {
         let ini: libloading::Symbol<'_, extern "C" fn() -> *mut FiProvider> =
             library.get(c"fi_prov_ini").expect("the plugin's entry point");
@@ -108,7 +108,7 @@ fn call_prov_ini(library: &Library) -> *mut FiProvider {
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
-    /// The info of an event, if it has one.
+    /// Takes the info of an event, if it has one.
     pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
         (!info.is_null()).then_some(InfoList(info))
     }
@@ -158,11 +158,12 @@ impl Drop for InfoList {
 ///
 /// `memory` comes from `malloc`.
 unsafe fn free<T>(memory: *mut T) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { libc::free(memory.cast()) };
 }
 
-/// An object of any class: its structure begins with a `struct fid`. Closed when dropped, which must succeed.
+/// An object of any class: its structure begins with a `struct fid`. Dropping it closes it, which
+/// must succeed.
 pub(crate) struct Object<T>(*mut T);
 
 impl<T> Object<T> {
@@ -328,7 +329,8 @@ impl Node {
         Node::open_disabled(api_version, cq_format).bind_and_enable()
     }
 
-    /// An endpoint whose completion queue holds this much, in a domain without resource management.
+    /// Opens an endpoint with a completion queue of this depth, in a domain without resource
+    /// management.
     pub(crate) fn open_unprotected(cq_depth_entries: usize) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
@@ -337,7 +339,7 @@ impl Node {
         Node::open_with_infos(&infos, API_VERSION, &mut cq_attr).bind_and_enable()
     }
 
-    /// An endpoint that reports senders outside its address vector.
+    /// Opens an endpoint that reports senders outside its address vector.
     pub(crate) fn open_reporting_unknown_sources(api_version: u32) -> Node {
         const FI_SOURCE_ERR: u64 = 1 << 50;
         let infos = Plugin::get().loopback_infos();
@@ -346,7 +348,7 @@ impl Node {
         Node::open_with_infos(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
-    /// An endpoint that lacks capabilities.
+    /// Opens an endpoint without these capabilities.
     pub(crate) fn without_caps(caps: u64) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: answers have all their attributes, and only this thread uses these.
@@ -359,7 +361,7 @@ impl Node {
         Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
-    /// An endpoint with these capabilities alone.
+    /// Opens an endpoint with these capabilities alone.
     pub(crate) fn open_with_caps(caps: u64) -> Node {
         let infos = Plugin::get().loopback_infos();
         // SAFETY: the answer is valid, and only this thread uses it.
@@ -367,13 +369,13 @@ impl Node {
         Node::open_with_infos(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).bind_and_enable()
     }
 
-    /// An endpoint whose completion queue is opened with these attributes.
+    /// Opens an endpoint whose completion queue has these attributes.
     pub(crate) fn open_with_cq_attr(cq_attr: &mut FiCqAttr) -> Node {
         Node::open_with_infos(&Plugin::get().loopback_infos(), API_VERSION, cq_attr).bind_and_enable()
     }
 
-    /// An endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
-    /// (`FI_PROGRESS_*`), which hints ask for.
+    /// Opens an endpoint in a domain of this threading (`FI_THREAD_*`) and data progress
+    /// (`FI_PROGRESS_*`), requested by hints.
     pub(crate) fn open_in_domain(threading: Threading, data_progress: Progress) -> Node {
         const FI_SOURCE: u64 = 1 << 57;
         let asked = (threading.raw(), data_progress.raw());
@@ -405,12 +407,12 @@ impl Node {
         self
     }
 
-    /// An endpoint without bindings, not enabled.
+    /// Opens an endpoint without bindings, not enabled.
     pub(crate) fn open_disabled(api_version: u32, cq_format: u32) -> Node {
         Node::open_with_infos(&Plugin::get().loopback_infos(), api_version, &mut cq_attr(cq_format))
     }
 
-    /// The same with these infos.
+    /// Opens the same with these infos.
     fn open_with_infos(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
         let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
@@ -426,7 +428,7 @@ impl Node {
         let mut name = [0; 16];
         let mut len_bytes = name.len();
         let ep = self.ep.as_ptr();
-        // SAFETY: the endpoint is open, and there is as much room as is said.
+        // SAFETY: the endpoint is open, and the length is the buffer's.
         let result =
             unsafe { ((*(*ep).cm).getname)(ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
         assert_eq!((result, len_bytes), (0, 16));
@@ -450,7 +452,7 @@ impl Node {
         let mut entry = E::EMPTY;
         let mut source = 0;
         let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open; it has this format, says the test.
+        // SAFETY: the queue is open; the test chooses the entry of its format.
         match unsafe { ((*(*cq).ops).readfrom)(cq, (&raw mut entry).cast(), 1, &raw mut source) } {
             1 => Ok((entry, source)),
             other => Err(other),
@@ -467,7 +469,7 @@ impl Node {
     /// `fi_cq_strerror`, with a buffer.
     pub(crate) fn error_text_in(&self, prov_errno: c_int, buf: &mut [c_char]) -> &'static CStr {
         let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open, the buffer as long as is said; the text is valid for ever.
+        // SAFETY: the queue is open, and the length is the buffer's; the text is static.
         unsafe {
             let strerror = (*(*cq).ops).strerror;
             CStr::from_ptr(strerror(cq, prov_errno, ptr::null(), buf.as_mut_ptr(), buf.len()))
@@ -477,7 +479,7 @@ impl Node {
     /// `fi_cq_strerror`, without a buffer.
     pub(crate) fn error_text(&self, prov_errno: c_int) -> &'static CStr {
         let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open; the text is valid for ever.
+        // SAFETY: the queue is open; the text is static.
         unsafe { CStr::from_ptr(((*(*cq).ops).strerror)(cq, prov_errno, ptr::null(), ptr::null_mut(), 0)) }
     }
 }
@@ -514,7 +516,7 @@ impl<E: CqEntry> Pair<E> {
         Pair::from_nodes(Node::open_with(api_version, cq_format), Node::open_with(api_version, cq_format))
     }
 
-    /// The same of two nodes.
+    /// Makes a pair of two nodes.
     pub(crate) fn from_nodes(left: Node, right: Node) -> Pair<E> {
         // Another address comes first, so that no peer's address is 0 by accident.
         left.insert(&left.name());
@@ -524,7 +526,7 @@ impl<E: CqEntry> Pair<E> {
         Pair { left, right, to_right, to_left, entry: PhantomData }
     }
 
-    /// Two connected nodes, which need no addresses.
+    /// Makes a pair of two connected nodes, which need no addresses.
     pub(crate) fn from_connected_nodes(left: Node, right: Node) -> Pair<E> {
         Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
@@ -544,13 +546,13 @@ impl<E: CqEntry> Pair<E> {
         found
     }
 
-    /// Repeats `step` with the pair until it returns true.
+    /// Repeats `is_done` with the pair until it returns true.
     pub(crate) fn wait_until(&self, mut is_done: impl FnMut(&Self) -> bool) {
         wait_until(|| is_done(self));
     }
 }
 
-/// Repeats `step` until it returns true.
+/// Repeats `is_done` until it returns true.
 pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_done() {
@@ -559,7 +561,7 @@ pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
     }
 }
 
-/// A context with this number.
+/// Returns a context with this number.
 pub(crate) fn numbered_context(number: usize) -> *mut c_void {
     ptr::without_provenance_mut(number)
 }
@@ -567,6 +569,6 @@ pub(crate) fn numbered_context(number: usize) -> *mut c_void {
 /// Reads a string that C code made.
 pub(crate) fn read_c_str<'a>(from: *const c_char) -> &'a str {
     assert!(!from.is_null());
-    // SAFETY: not null, so a string, says the test.
+    // SAFETY: not null, so a string, as the test guarantees.
     unsafe { CStr::from_ptr(from) }.to_str().expect("ASCII")
 }

@@ -11,7 +11,7 @@ use crate::host::{API_VERSION, Plugin, open_fabric, read_c_str};
 const ENODATA: i32 = -61;
 const EINVAL: i32 = -22;
 
-/// Hints with all their attributes, specifying nothing.
+/// Hints that have all attributes, and specify nothing.
 struct Hints {
     info: FiInfo,
     tx: Box<FiTxAttr>,
@@ -139,7 +139,7 @@ fn getinfo_for_a_layer_that_names_homespun_answers_it() {
     }
 }
 
-/// `FI_RESCAN` is 1 << 35; libfabric's core and its layers use others among themselves.
+/// `FI_RESCAN` is 1 << 35; libfabric's core and its layers use other bits between themselves.
 #[test]
 fn getinfo_with_unknown_flags_ignores_them() {
     const FI_PROV_ATTR_ONLY: u32 = 54;
@@ -339,7 +339,7 @@ fn getinfo_answers_socket_addresses() {
     let list = Plugin::get().getinfo(Some(c"127.0.0.1"), Some(c"7471"), 0, ptr::null()).expect("an answer");
     let info = list.first();
     assert_eq!((info.addr_format, info.dest_addrlen), (FI_SOCKADDR_IN, 16));
-    // SAFETY: it is that long.
+    // SAFETY: the address has this length.
     let address = unsafe { info.dest_addr.cast::<libc::sockaddr_in>().read() };
     assert_eq!((u16::from_be(address.sin_port), u32::from_be(address.sin_addr.s_addr)), (7471, 0x7f00_0001));
 
@@ -425,14 +425,15 @@ fn answer_has_a_source_address_for_every_destination() {
     for info in everywhere.iter() {
         assert!(info.dest_addr.is_null() && !info.src_addr.is_null());
         let len_bytes = if info.addr_format == FI_SOCKADDR_IN { 16 } else { 28 };
-        // SAFETY: it is that long.
+        // SAFETY: the address has this length.
         let source = unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), len_bytes) };
         assert_eq!(info.src_addrlen, len_bytes);
         assert!(source[2..].iter().all(|&byte| byte == 0), "every interface, and any port");
     }
 }
 
-/// The answer of `fi_getinfo` to hints with these objects: the names of domains, and the objects returned.
+/// Calls `fi_getinfo` with hints that have these objects. Returns the domain name and objects of
+/// each answer.
 fn getinfo_naming_objects(
     fabric: *mut libc::c_void,
     domain: *mut libc::c_void,
@@ -448,7 +449,7 @@ fn getinfo_naming_objects(
     Ok(described.collect())
 }
 
-/// In a process of its own: other tests of this one open fabrics and domains too.
+/// Runs the test in a process of its own, since other tests here open fabrics and domains too.
 #[test]
 fn getinfo_returns_open_fabrics_and_domains() {
     let mut test = std::process::Command::new(std::env::current_exe().expect("this test's path"));
@@ -474,7 +475,7 @@ fn getinfo_returns_open_objects_in_own_process() {
     let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
     let found = getinfo_naming_objects(none, none).expect("an answer");
     assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
-    // The first domain, in all answers with its name and address format, connected or not.
+    // The first domain is in all answers with its name and address format, connected or not.
     let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
     assert_eq!(with_domain, [&["tcp".to_owned(), own_fabric.clone(), own_domain.clone()]; 2]);
 
@@ -493,7 +494,7 @@ fn getinfo_returns_open_objects_in_own_process() {
     hints.domain.name = name.as_mut_ptr().cast();
     assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
 
-    // A closed or unknown object is ignored; the next open one is returned.
+    // A hint with a closed domain is refused; without one, answers have the next open domain.
     let stale = domain.as_ptr();
     assert!(domain.close().is_ok());
     assert_eq!(getinfo_naming_objects(none, stale.cast()).err(), Some(ENODATA));
@@ -501,7 +502,7 @@ fn getinfo_returns_open_objects_in_own_process() {
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
 
-    // A domain without locks is only for hints that allow it, and has no connections.
+    // Only hints that allow a domain without locks get one, and it has no connections.
     let serialised = Threading::Domain.raw();
     // SAFETY: answers have all their attributes, and only this thread uses these.
     unsafe { (*infos.first().domain_attr).threading = serialised };

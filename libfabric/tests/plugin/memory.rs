@@ -22,19 +22,19 @@ fn open_memory_ops(
     flags: u64,
 ) -> Result<*const HomespunMemoryOps, c_int> {
     let mut ops: *mut c_void = ptr::null_mut();
-    // SAFETY: the domain is open, the name ends, and there is a place for the answer.
+    // SAFETY: the domain is open, the name is a C string, and there is room for the answer.
     let result = unsafe {
         ((*(*domain.fid()).ops).ops_open)(domain.fid(), name.as_ptr(), flags, &raw mut ops, ptr::null_mut())
     };
     if result == 0 { Ok(ops.cast_const().cast()) } else { Err(result) }
 }
 
-/// The region, and where its memory begins.
+/// Registers memory. Returns the region, and the start of its memory.
 fn reg(domain: &Object<FidDomain>, len_bytes: usize) -> Result<(Object<FidMr>, *mut u8), c_int> {
     let ops = open_memory_ops(domain, c"homespun_memory", 0)?;
     let mut memory: *mut c_void = ptr::null_mut();
     let access = REMOTE_READ | REMOTE_WRITE;
-    // SAFETY: the domain is open, and there are places for the answers.
+    // SAFETY: the domain is open, and there is room for the answers.
     let region = Object::open(|mr| unsafe {
         ((*ops).reg)(domain.as_ptr(), len_bytes, access, 7, 0, &raw mut memory, mr, numbered_context(9))
     })?;
@@ -45,7 +45,7 @@ fn reg(domain: &Object<FidDomain>, len_bytes: usize) -> Result<(Object<FidMr>, *
 fn memory_operations_are_opened_by_name() {
     let node = Node::open();
     let ops = open_memory_ops(&node.domain, c"homespun_memory", 0).expect("they are there");
-    // SAFETY: operations are there as long as the library is.
+    // SAFETY: the operations live as long as the library.
     assert_eq!(unsafe { (*ops).size }, size_of::<HomespunMemoryOps>());
     assert_eq!(open_memory_ops(&node.domain, c"homespun_memory2", 0).err(), Some(ENOSYS));
     assert_eq!(open_memory_ops(&node.domain, c"homespun_memory", 1).err(), Some(EBADFLAGS));
@@ -71,7 +71,7 @@ fn allocated_memory_is_accessed_in_place() {
         memory.add(50).copy_from(b"mine".as_ptr(), 4);
     }
     let (mut read, none) = ([0u8; 4], ptr::null_mut());
-    // First over the link, and then, where the region can be mapped, by plain copies.
+    // The first accesses go over the link; later ones are plain copies if the region can be mapped.
     for round in 0..10 {
         // SAFETY: the endpoint is open, and all buffers live until the completions are read; no other
         // thread accesses the memory.

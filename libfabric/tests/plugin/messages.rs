@@ -41,7 +41,7 @@ fn open_pair() -> Pair {
 
 fn recv(node: &Node, buf: &mut [u8], number: usize) {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+    // SAFETY: the endpoint is open, and the buffer lives until the completion is read.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
         recv(
@@ -58,7 +58,7 @@ fn recv(node: &Node, buf: &mut [u8], number: usize) {
 
 fn send(node: &Node, message: &[u8], to: u64, number: usize) {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message lives until the completion was read.
+    // SAFETY: the endpoint is open, and the message lives until the completion is read.
     let posted = unsafe {
         let send = (*(*ep).msg).send;
         send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, numbered_context(number))
@@ -66,7 +66,7 @@ fn send(node: &Node, message: &[u8], to: u64, number: usize) {
     assert_eq!(posted, 0);
 }
 
-/// An entry's fields, without the buffer, which is null.
+/// Returns an entry's fields, without the buffer, which must be null.
 fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
     assert!(entry.buf.is_null());
     (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
@@ -96,7 +96,7 @@ fn every_untagged_call_delivers() {
     let mut bufs = [[0u8; 8]; 5];
     let mut gathered = [*b"ab", *b"cd"];
     let none: *mut c_void = ptr::null_mut();
-    // SAFETY: the endpoints are open, and all buffers live until the completions were read.
+    // SAFETY: the endpoints are open, and all buffers live until the completions are read.
     unsafe {
         let (send, receive) = (&*(*left).msg, &*(*right).msg);
         for (number, buf) in bufs.iter_mut().enumerate() {
@@ -163,7 +163,7 @@ fn every_tagged_call_delivers_by_its_tag() {
     let mut bufs = [[0u8; 8]; 5];
     let mut message = *b"message";
     let none: *mut c_void = ptr::null_mut();
-    // SAFETY: the endpoints are open, and all buffers live until the completions were read.
+    // SAFETY: the endpoints are open, and all buffers live until the completions are read.
     unsafe {
         let (send, receive) = (&*(*left).tagged, &*(*right).tagged);
         // Buffer n takes the message of tag n, in any order of arrival.
@@ -228,7 +228,7 @@ fn transfer_in_format<E: CqEntry>(format: u32) -> E {
     let mut buf = [0; 16];
     recv(&pair.right, &mut buf, 7);
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message lives for ever.
+    // SAFETY: the endpoint is open, and the message is static.
     let posted = unsafe {
         let senddata = (*(*ep).msg).senddata;
         let text = b"hello".as_ptr().cast();
@@ -279,7 +279,7 @@ fn read_returns_at_most_the_entries_asked_for() {
     let mut found = Vec::new();
     let (right, left) = (pair.right.cq.as_ptr(), pair.left.cq.as_ptr());
     pair.wait_until(|_| {
-        // SAFETY: the queues are open, and there is room for more entries than are asked for.
+        // SAFETY: the queues are open, and there is room for more entries than the call requests.
         let read = unsafe {
             // A read of no entries only drives progress.
             let driven = ((*(*left).ops).read)(left, ptr::null_mut(), 0);
@@ -297,7 +297,7 @@ fn read_returns_at_most_the_entries_asked_for() {
     assert_eq!(unsafe { ((*(*right).ops).read)(right, ptr::null_mut(), 1) }, -22);
 }
 
-/// An error entry filled with a known pattern.
+/// Returns an error entry filled with a known pattern.
 pub(crate) fn patterned_error_entry() -> FiCqErrEntry {
     FiCqErrEntry {
         op_context: ptr::null_mut(),
@@ -315,7 +315,7 @@ pub(crate) fn patterned_error_entry() -> FiCqErrEntry {
     }
 }
 
-/// A pair whose right side has the error of a truncated message at the head of its queue.
+/// Opens a pair whose right queue has the error of a truncated message at its head.
 fn pair_with_truncation_error(api_version: u32, buf: &mut [u8; 3]) -> Pair {
     let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
     recv(&pair.right, buf, 7);
@@ -418,7 +418,7 @@ fn invalid_posts_are_refused() {
     let parts = [const { iovec { iov_base: ptr::null_mut(), iov_len: 0 } }; 5];
     let none: *mut c_void = ptr::null_mut();
     let big = vec![0u8; 1 << 20];
-    // SAFETY: the endpoint is open, and nothing that is refused is used.
+    // SAFETY: the endpoint is open, and refused calls use no buffers.
     unsafe {
         let msg = &*(*ep).msg;
         let byte = byte.as_mut_ptr().cast();

@@ -49,7 +49,7 @@ fn recvmsg(node: &Node, memory: &mut [u8], pieces: usize, number: usize) -> isiz
 
 fn inject<E: CqEntry>(pair: &Pair<E>, message: &'static [u8]) {
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message lives for ever.
+    // SAFETY: the endpoint is open, and the message is static.
     let sent = unsafe {
         let inject = (*(*ep).msg).inject;
         inject(ep, message.as_ptr().cast(), message.len(), pair.to_right)
@@ -59,13 +59,13 @@ fn inject<E: CqEntry>(pair: &Pair<E>, message: &'static [u8]) {
 
 fn getopt(node: &Node, level: c_int, name: c_int, value: *mut usize, len: *mut usize) -> c_int {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open; the rest is null or valid, says the test.
+    // SAFETY: the endpoint is open; the other pointers are null or valid.
     unsafe { ((*(*ep).ops).getopt)(ep.cast(), level, name, value.cast(), len) }
 }
 
 fn setopt(node: &Node, level: c_int, name: c_int, value: *const usize, len: usize) -> c_int {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open; the value is null or valid, and as long as is said, says the test.
+    // SAFETY: the endpoint is open; the value is null or valid for `len` bytes.
     unsafe { ((*(*ep).ops).setopt)(ep.cast(), level, name, value.cast(), len) }
 }
 
@@ -74,7 +74,7 @@ fn set_minimum(node: &Node, bytes: usize) {
     assert_eq!(setopt(node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &raw const bytes, len), 0);
 }
 
-/// The offset and length of an entry's message in its buffer.
+/// Returns the offset and length of an entry's message in its buffer.
 fn offset_and_len(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
     (buf.addr() - memory.0.as_ptr().addr(), len)
 }
@@ -227,10 +227,10 @@ fn tagged_receive_ignores_multi_recv() {
         data: 0,
     };
     let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
-    // SAFETY: the endpoint is open, and the memory lives until the completion was read.
+    // SAFETY: the endpoint is open, and the memory lives until the completion is read.
     assert_eq!(unsafe { ((*(*right).tagged).recvmsg)(right, &raw const msg, MULTI_RECV) }, 0);
     let message = [7u8; 30];
-    // SAFETY: the endpoint is open, and the message lives until the completion was read.
+    // SAFETY: the endpoint is open, and the message lives until the completion is read.
     let sent = unsafe {
         let buf = message.as_ptr().cast();
         ((*(*left).tagged).send)(left, buf, 30, ptr::null_mut(), pair.to_right, 1, numbered_context(6))

@@ -59,9 +59,9 @@ fn object_of_another_class_is_refused() {
         // SAFETY: the objects are open.
         assert_eq!(unsafe { ((*(*ep).ops).bind)(ep, wrong, 0) }, EINVAL);
     }
-    // A call with an object of another class.
+    // Calls with an object of another class.
     let (cq, av) = (node.cq.as_ptr(), node.av.as_ptr());
-    // SAFETY: the objects are open, and the call looks at the class first.
+    // SAFETY: the objects are open, and the call checks the class first.
     unsafe {
         assert_eq!(((*(*cq).ops).read)(av.cast(), ptr::null_mut(), 0), EINVAL as isize);
         assert_eq!(((*(*node.cq.fid()).ops).close)(av.cast()), EINVAL);
@@ -184,7 +184,7 @@ fn getname_with_a_short_buffer_answers_etoosmall() {
     let ep = node.ep.as_ptr();
     let mut len_bytes = 0;
     let mut name = [0u8; 16];
-    // SAFETY: the endpoint is open, and there is as much room as is said.
+    // SAFETY: the endpoint is open, and `len_bytes` is at most the buffer's length.
     unsafe {
         let getname = (*(*ep).cm).getname;
         // `fi_pingpong` asks for the length in this way.
@@ -208,7 +208,7 @@ fn setname_is_refused_once_the_endpoint_has_an_address() {
     let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     address.sin_family = libc::AF_INET as libc::sa_family_t;
     address.sin_addr.s_addr = u32::to_be(0x7f00_0002);
-    // SAFETY: the endpoint is open and the address is as long as is said.
+    // SAFETY: the endpoint is open, and `len_bytes` is at most the address's length.
     let mut setname =
         |len_bytes| unsafe { ((*(*ep).cm).setname)(ep.cast(), (&raw mut address).cast(), len_bytes) };
     assert_eq!(setname(15), EINVAL);

@@ -36,17 +36,17 @@ const ENOMSG: i32 = 42;
 
 const TAG: u64 = 0x17;
 
-/// How many empty reads show that no entry comes.
+/// The number of empty reads that show that no entry comes.
 const SILENT_READS: usize = 400;
 
-/// How often a test peeks before it sleeps between peeks.
+/// The number of peeks before a test sleeps between peeks.
 const EAGER_PEEKS: u32 = 1000;
 
 fn open_pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
-/// Memory for a receive; or none, with a count that must not be read.
+/// Returns memory for a receive, or none with a count that the plugin must not read.
 fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     match room {
         Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
@@ -54,7 +54,7 @@ fn iov_and_count(room: Option<&mut [u8]>) -> (iovec, usize) {
     }
 }
 
-/// `fi_trecvmsg` of the tag. The room must live until the completion was read.
+/// `fi_trecvmsg` with the tag. The room must live until the completion is read.
 fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
     let (part, iov_count) = iov_and_count(room);
     let msg = FiMsgTagged {
@@ -68,11 +68,11 @@ fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> 
         data: 0,
     };
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message is valid as far as it matters.
+    // SAFETY: the endpoint is open, and the parts of the message that the flags use are valid.
     unsafe { ((*(*ep).tagged).recvmsg)(ep, &raw const msg, flags) }
 }
 
-/// `fi_recvmsg`. The room must live until the completion was read.
+/// `fi_recvmsg`. The room must live until the completion is read.
 fn recvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
     let (part, iov_count) = iov_and_count(room);
     let msg = FiMsg {
@@ -84,11 +84,11 @@ fn recvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> i
         data: 0,
     };
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message is valid as far as it matters.
+    // SAFETY: the endpoint is open, and the parts of the message that the flags use are valid.
     unsafe { ((*(*ep).msg).recvmsg)(ep, &raw const msg, flags) }
 }
 
-/// `fi_tsendmsg` to the right one, with the tag.
+/// `fi_tsendmsg` to the right endpoint, with the tag.
 fn tsendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> isize {
     let part = iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
     let msg = FiMsgTagged {
@@ -102,11 +102,11 @@ fn tsendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> i
         data: 99,
     };
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and messages live for ever.
+    // SAFETY: the endpoint is open, and messages are static.
     unsafe { ((*(*ep).tagged).sendmsg)(ep, &raw const msg, flags) }
 }
 
-/// `fi_sendmsg` to the right one.
+/// `fi_sendmsg` to the right endpoint.
 fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> isize {
     let part = iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
     let msg = FiMsg {
@@ -118,11 +118,11 @@ fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> is
         data: 0,
     };
     let ep = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and messages live for ever.
+    // SAFETY: the endpoint is open, and messages are static.
     unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
 }
 
-/// The right side's next entry with its source, or the number and context of an error.
+/// Returns the right side's next entry with its source, or the number and context of an error.
 fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
     let mut answer = None;
     pair.wait_until(|pair| {
@@ -180,7 +180,8 @@ fn peeks_that_read_no_queue_make_progress() {
     let pair = open_pair();
     assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
     let mut peeks = 0;
-    // A context with a claimed message is refused, which shows without a queue that one was found.
+    // The plugin refuses a context that has a claimed message, so a refusal shows without a queue
+    // that a peek found the message.
     let refused = loop {
         let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
         if answer != 0 {

@@ -13,10 +13,10 @@ use crate::host::{Node, numbered_context, wait_until};
 /// A length that no eager protocol covers.
 const LEN_BYTES: usize = 200_000;
 
-/// The level that waits until the receiver has the whole message.
+/// The completion level that waits until the receiver has the whole message.
 const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 
-/// Two endpoints; the first has the address of the second.
+/// Opens two endpoints; the first has the address of the second.
 fn open_pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64) {
     let (left, right) =
         (Node::open_in_domain(threading, data_progress), Node::open_in_domain(threading, data_progress));
@@ -26,7 +26,7 @@ fn open_pair(threading: Threading, data_progress: Progress) -> (Node, Node, u64)
 
 fn recv(node: &Node, room: &mut [u8]) {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the room lives until the completion was read.
+    // SAFETY: the endpoint is open, and the room lives until the completion is read.
     let posted = unsafe {
         let recv = (*(*ep).msg).recv;
         recv(ep, room.as_mut_ptr().cast(), room.len(), ptr::null_mut(), FI_ADDR_UNSPEC, numbered_context(1))
@@ -45,7 +45,7 @@ fn send(node: &Node, message: &[u8], to: u64) {
         context: numbered_context(2),
         data: 0,
     };
-    // SAFETY: the endpoint is open, and the message lives until the completion was read.
+    // SAFETY: the endpoint is open, and the message lives until the completion is read.
     let posted = unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, FI_DELIVERY_COMPLETE) };
     assert_eq!(posted, 0);
 }
@@ -67,7 +67,7 @@ fn idle_peer_receives_under_automatic_progress() {
     recv(&right, &mut room);
     send(&left, &message, to_right);
     wait_until(|| read(&left) == Some(2));
-    // The application has not called it before.
+    // The application has not read this queue before.
     wait_until(|| read(&right) == Some(1));
     assert!(room == message);
 }

@@ -48,7 +48,7 @@ pub(crate) fn reg(
     flags: u64,
 ) -> Result<Object<FidMr>, c_int> {
     let domain = domain.as_ptr();
-    // SAFETY: the domain is open, and the buffer stays where it is until the region was closed.
+    // SAFETY: the domain is open, and the buffer stays in place until the region is closed.
     Object::open(|mr| unsafe {
         let reg = (*(*domain).mr).reg;
         let access = REMOTE_READ | REMOTE_WRITE;
@@ -56,12 +56,12 @@ pub(crate) fn reg(
     })
 }
 
-/// A file of so many bytes, and its mapping.
+/// Makes a file of this length, and maps it.
 pub(crate) fn make_mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
     let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     file.as_file().set_len(len_bytes as u64).expect("room for it");
-    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone,
-    // and nothing but a region uses it.
+    // SAFETY: the system chooses an unused place; the mapping is never undone, and only a region
+    // uses it.
     let mapped = unsafe {
         let both = libc::PROT_READ | libc::PROT_WRITE;
         let address = libc::mmap(ptr::null_mut(), len_bytes, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
@@ -96,7 +96,7 @@ fn region_may_span_the_whole_address_space() {
     let mut memory = *b"here and now";
     let (mut read, none) = ([0u8; 4], ptr::null_mut());
     let place = memory.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let rma = &*(*left).rma;
         assert_eq!(
@@ -125,7 +125,7 @@ fn iov(part: &mut [u8]) -> iovec {
     iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
 }
 
-/// An entry's fields, without the buffer, which is null.
+/// Returns an entry's fields, without the buffer, which must be null.
 fn entry_fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64) {
     assert!(entry.buf.is_null() && entry.tag == 0);
     (entry.op_context.addr(), entry.flags, entry.len, entry.data)
@@ -142,7 +142,7 @@ fn every_write_call_changes_the_region() {
     let mut gathered = [*b"ab", *b"cd"];
     let none: *mut c_void = ptr::null_mut();
     let to = pair.to_right;
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let rma = &*(*left).rma;
         let [first, second] = &mut gathered;
@@ -187,7 +187,7 @@ fn every_read_call_returns_the_region() {
     // A region of two segments; the read begins in the middle of the second.
     let [first, second] = &mut halves;
     let parts = [iov(first), iov(second)];
-    // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
+    // SAFETY: the domain is open, and the memory stays in place until the region is closed.
     let region = Object::open(|mr| unsafe {
         let regv = (*(*domain).mr).regv;
         regv(domain.cast(), parts.as_ptr(), 2, REMOTE_READ, 0, KEY, 0, mr, ptr::null_mut())
@@ -196,7 +196,7 @@ fn every_read_call_returns_the_region() {
     let mut rooms = [[0u8; 6]; 3];
     let none: *mut c_void = ptr::null_mut();
     let from = pair.to_right;
-    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    // SAFETY: the endpoint is open, and all buffers live until the completions are read.
     unsafe {
         let rma = &*(*left).rma;
         let [one, two, three] = &mut rooms;
@@ -228,7 +228,7 @@ fn every_read_call_returns_the_region() {
 fn refusal_by_the_target_is_an_error_entry() {
     let pair = open_pair();
     let left = pair.left.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the buffer lives for ever.
+    // SAFETY: the endpoint is open, and the buffer is static.
     let posted = unsafe {
         ((*(*left).rma).write)(
             left,
@@ -275,7 +275,7 @@ fn committed_write_is_in_the_file() {
             context: numbered_context(number),
             data: 0,
         };
-        // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+        // SAFETY: the endpoint is open, and the buffer lives until the completion is read.
         assert_eq!(unsafe { ((*(*left).rma).writemsg)(left, &raw const msg, COMMIT_COMPLETE) }, 0);
     };
     post(4092, KEY, 1);
@@ -364,11 +364,11 @@ fn registration_follows_the_manual_page() {
     assert_eq!(reg(&node.domain, &mut memory, KEY, 0).err(), Some(ENOKEY));
     let flagged = reg(&node.domain, &mut memory, 1, 1 << 57);
     assert!(flagged.is_ok_and(|region| region.close().is_ok()), "flags without a meaning are ignored");
-    // Without bytes, with an address and without one.
+    // Regions without bytes, with an address and without one.
     assert!(reg(&node.domain, &mut [], 1, 0).is_ok_and(|region| region.close().is_ok()));
     assert!(reg_at(&node.domain, ptr::null_mut(), 0, 1).is_ok_and(|region| region.close().is_ok()));
 
-    // By all attributes. The key of an authorization is not known before 1.5, and not supported since.
+    // `fi_mr_regattr`. Its authorization key is unknown before 1.5, and not supported since.
     let mut parts = [iov(&mut memory)];
     let mut attr = FiMrAttr {
         mr_iov: parts.as_mut_ptr(),
@@ -384,7 +384,7 @@ fn registration_follows_the_manual_page() {
     };
     let domain = node.domain.as_ptr();
     let regattr_with = |attr: &FiMrAttr, flags| {
-        // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
+        // SAFETY: the domain is open, and the memory stays in place until the region is closed.
         Object::<FidMr>::open(|mr| unsafe { ((*(*domain).mr).regattr)(domain.cast(), attr, flags, mr) })
     };
     let regattr = |attr: &FiMrAttr| regattr_with(attr, 0);
@@ -401,9 +401,9 @@ fn registration_follows_the_manual_page() {
         );
     }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
-    // With FI_MR_DMABUF the memory is described by another structure, which is not read as vectors.
+    // With FI_MR_DMABUF another structure describes the memory, and is not read as vectors.
     assert_eq!(regattr_with(&attr, 1 << 40).err(), Some(EBADFLAGS));
-    // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and one of no header.
+    // FI_MR_SINGLE_USE, FI_HMEM_HOST_ALLOC, FI_HMEM_DEVICE_ONLY, and a bit that no header defines.
     for flag in [1 << 41, 1 << 45, 1 << 46, 1 << 33] {
         let region = regattr_with(&attr, flag);
         assert!(region.is_ok_and(|region| region.close().is_ok()), "{flag:#x} is ignored");
@@ -411,13 +411,13 @@ fn registration_follows_the_manual_page() {
     assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
     assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
 
-    // Flags that other providers require are ignored.
+    // Calls that other providers require succeed and do nothing.
     assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
     assert_eq!(region.control::<c_void>(FI_REFRESH, ptr::null_mut()), 0);
     assert_eq!((region.bind(&node.ep, 0), region.bind(&node.ep, 1)), (0, EBADFLAGS));
     assert_eq!(region.bind(&node.cq, 0), EINVAL);
 
-    // A domain stays as long as its regions.
+    // A domain cannot be closed before its regions.
     let Node { ep, cq, av, eq, domain, fabric } = node;
     drop((ep, cq, av, eq));
     let Err((domain, EBUSY)) = domain.close() else { panic!("the domain has regions") };

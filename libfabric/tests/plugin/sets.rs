@@ -50,7 +50,7 @@ fn open_poll_set(node: &Node) -> Object<FidPoll> {
     Object::open(|set| call!(node.domain, poll_open, &raw mut attr, set)).expect("a poll set")
 }
 
-/// A queue and a counter that are members of a set, with these contexts.
+/// Opens a queue and a counter as members of a set, with these contexts.
 fn open_members(
     node: &Node,
     set: &Object<FidWait>,
@@ -76,7 +76,7 @@ fn write_cq_error(node: &Node) {
     }
 }
 
-/// Receives a message of the endpoint's own, of which it injects the other end: one entry.
+/// Has the endpoint inject a message to itself and receive it: one entry.
 fn receive_from_itself(node: &Node) {
     let (ep, to) = (node.ep.as_ptr(), node.insert(&node.name()));
     // SAFETY: the endpoint is open, and the message has no memory.
@@ -93,7 +93,7 @@ fn readerr(cq: &Object<FidCq>) {
     assert_eq!(call!(cq, readerr, &raw mut entry, 0), 1);
 }
 
-/// A node whose endpoint reports to this queue.
+/// Binds the node's endpoint to this queue, and enables it.
 fn bind_and_enable(node: &Node, cq: &Object<FidCq>) {
     assert_eq!(node.ep.bind(&node.av, 0), 0);
     assert_eq!(node.ep.bind(cq, FI_TRANSMIT | FI_RECV), 0);
@@ -105,7 +105,7 @@ fn trywait(node: &Node, fid: *mut Fid) -> c_int {
     call!(node.fabric, trywait, fids.as_mut_ptr(), 1)
 }
 
-/// Closes a node's endpoint before the queue that it reports to, and all objects in order of dependence.
+/// Closes all objects in order of dependence, the endpoint before its queue.
 fn close_all(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: Object<FidWait>) {
     let Node { ep, cq: unused, av, eq, domain, fabric } = node;
     drop(ep);
@@ -157,7 +157,7 @@ fn condition_of_a_member_does_not_delay_the_set() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
         let node = Node::open_disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
         let set = open_wait_set(&node, wait_obj, 0).expect("a wait set");
-        // A threshold is passed to blocking reads, which a member of a set has not.
+        // Only blocking reads take a threshold, and a member of a set has no blocking reads.
         let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
         let mut attr =
             FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
@@ -200,7 +200,7 @@ fn wait_object_of_a_set_signals_its_members() {
             assert_eq!(set.control(FI_GETWAIT, &raw mut fd), 0);
             let is_readable = |at_most_ms| {
                 let mut pollfd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-                // SAFETY: there is one.
+                // SAFETY: there is one `pollfd`.
                 unsafe { libc::poll(&raw mut pollfd, 1, at_most_ms) == 1 }
             };
             assert_eq!(call!(cntr, read), 1);
@@ -249,7 +249,7 @@ fn invalid_wait_set_attributes_are_refused() {
     let null: Result<Object<FidWait>, _> =
         Object::open(|set| call!(node.fabric, wait_open, ptr::null_mut(), set));
     assert_eq!(null.err(), Some(EINVAL));
-    // An object of another class is no set.
+    // An object of another class is no wait set.
     let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_SET) };
     assert_eq!(node.domain.open_counter(&mut attr).err(), Some(EINVAL));
     let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_NONE) };

@@ -31,7 +31,7 @@ const EOPBADSTATE: c_int = -258;
 const EBADFLAGS: c_int = -260;
 const FI_SHARED_CONTEXT: usize = usize::MAX;
 
-/// Infos for endpoints that share a transmit context.
+/// Returns infos for endpoints that share a transmit context.
 fn infos_sharing_transmit() -> InfoList {
     let infos = Plugin::get().loopback_infos();
     for info in infos.iter() {
@@ -41,7 +41,7 @@ fn infos_sharing_transmit() -> InfoList {
     infos
 }
 
-/// An endpoint in its own domain with a transmit context, bound to all its objects but that context.
+/// Opens a domain with a transmit context and an endpoint, which is bound to all but that context.
 fn open_with_transmit_context(infos: &InfoList) -> (Node, Object<FidStx>) {
     let fabric = open_fabric(infos.first(), API_VERSION);
     let eq = fabric.open_eq(&mut eq_attr(0)).expect("an event queue");
@@ -78,7 +78,7 @@ fn messages_are_sent_by_endpoints_that_share_a_transmit_context() {
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert_eq!(enable(&node.ep), 0);
     let pair: Pair<FiCqTaggedEntry> = Pair::from_nodes(node, Node::open());
-    // The `fid` of a context is valid, as that of every object.
+    // A context has a valid `fid`, as every object has.
     // SAFETY: the context is open.
     assert_eq!(unsafe { (*stx.fid()).context }, numbered_context(3));
     let (mut received, sent) = ([0_u8; 8], *b"homespun");
@@ -140,13 +140,13 @@ fn transmit_context_attributes_are_optional_and_bounded() {
     attr.iov_limit = 1000;
     assert_eq!(domain.open_transmit_context(attr).err(), Some(ENODATA));
     let domain = domain.as_ptr();
-    // SAFETY: the domain is open; a context without a place to go is refused.
+    // SAFETY: the domain is open; a null result pointer is refused.
     let refused =
         unsafe { ((*(*domain).ops).stx_ctx)(domain, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
     assert_eq!(refused, EINVAL);
 }
 
-/// Infos for endpoints that share a receive context.
+/// Returns infos for endpoints that share a receive context.
 fn shared_receive_infos() -> InfoList {
     let infos = Plugin::get().loopback_infos();
     for info in infos.iter() {
@@ -190,7 +190,7 @@ impl Sharers {
         Sharers { ep, srx, cq, av, domain, fabric }
     }
 
-    /// Reads the next entry of one of the queues, driving both and the sender.
+    /// Reads the next entry of one of the queues, and drives the sender meanwhile.
     fn next(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
         let mut found = FiCqTaggedEntry::EMPTY;
         crate::host::wait_until(|| {
@@ -211,7 +211,7 @@ impl Sharers {
 
 fn get_name(ep: &Object<FidEp>) -> [u8; 16] {
     let (mut name, mut len_bytes) = ([0; 16], 16);
-    // SAFETY: the endpoint is open, and there is as much room as is said.
+    // SAFETY: the endpoint is open, and the length is the buffer's.
     let answer =
         unsafe { ((*(*ep.as_ptr()).cm).getname)(ep.fid(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
     assert_eq!((answer, len_bytes), (0, 16));
@@ -303,7 +303,7 @@ fn receive_context_takes_options_flags_and_cancels() {
     let (srx, fid) = (sharers.srx.as_ptr(), sharers.srx.fid());
     let (asked, mut found, mut len_bytes) = (100_usize, 0_usize, size_of::<usize>());
     let (level, option) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV);
-    // SAFETY: the context is open, and the values are as long as is said.
+    // SAFETY: the context is open, and the lengths are those of the values.
     unsafe {
         let ops = &*(*srx).ops;
         assert_eq!((ops.setopt)(fid, level, option, (&raw const asked).cast(), len_bytes), 0);
@@ -342,7 +342,7 @@ fn invalid_uses_of_a_receive_context_are_refused() {
     assert_eq!(sharer.bind(&srx, 0), 0);
     assert_eq!(sharer.bind(&srx, 0), EBUSY);
     let domain_ptr = domain.as_ptr();
-    // SAFETY: the domain is open; a context without a place to go is refused.
+    // SAFETY: the domain is open; a null result pointer is refused.
     let nowhere = unsafe {
         ((*(*domain_ptr).ops).srx_ctx)(domain_ptr, ptr::null_mut(), ptr::null_mut(), ptr::null_mut())
     };

@@ -18,11 +18,11 @@ const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
 const FI_RECV_MSG_DATA: u64 = 1 << 10 | 1 << 1 | 1 << 17;
 
-/// Sends a message with remote data, to be received with this context.
+/// Posts a receive with this context, and sends a message with remote data to it.
 fn send_message(from: &Node, to: &Node, buf: &mut [u8], number: usize) {
     let peer = from.insert(&to.name());
     let (left, right) = (from.ep.as_ptr(), to.ep.as_ptr());
-    // SAFETY: the endpoints are open, and the memory lives until the completions were read.
+    // SAFETY: the endpoints are open, and the memory lives until the completions are read.
     unsafe {
         let recv = (*(*right).msg).recv;
         let room = buf.as_mut_ptr().cast();
@@ -47,8 +47,8 @@ fn await_error_at_head(from: &Node, to: &Node) {
     });
 }
 
-/// A sender, a receiver with the error of an unknown source at the head of its queue, and the buffer of
-/// that receive.
+/// Opens a sender, and a receiver with the error of an unknown source at the head of its queue. The
+/// third result is the buffer of that receive.
 fn open_with_source_error(api_version: u32) -> (Node, Node, Box<[u8; 16]>) {
     let (stranger, receiver) = (Node::open(), Node::open_reporting_unknown_sources(api_version));
     let mut buf = Box::new([0; 16]);
@@ -76,7 +76,7 @@ fn unknown_source_error_has_an_address_for_the_vector() {
 
     // The address of the entry can be inserted as it is.
     let (av, mut known) = (receiver.av.as_ptr(), 99);
-    // SAFETY: the error data is an address, and still there.
+    // SAFETY: the error data is an address, and still valid.
     let inserted =
         unsafe { ((*(*av).ops).insert)(av, entry.err_data, 1, &raw mut known, 0, ptr::null_mut()) };
     assert_eq!((inserted, known), (1, 0));

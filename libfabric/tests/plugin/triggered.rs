@@ -38,7 +38,7 @@ const UINT64: u32 = 7;
 const SUM: u32 = 2;
 const CSWAP: u32 = 12;
 
-/// Two nodes with each other's address and the trigger capability.
+/// Opens two nodes with each other's address and the trigger capability.
 fn open_pair() -> Pair {
     const EVERYTHING: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | TRIGGER;
     Pair::from_nodes(Node::open_with_caps(EVERYTHING), Node::open_with_caps(EVERYTHING))
@@ -183,7 +183,7 @@ fn every_kind_of_deferred_work_runs() {
     assert_eq!((read_values(&changed), read_values(&set)), ((5, 0), (6, 0)));
     // The right side responds, and receives the messages.
     let (ep, mut bytes) = (right.ep.as_ptr(), [[0_u8; 8]; 2]);
-    // SAFETY: the endpoint is open, and the memory stays until all has arrived.
+    // SAFETY: the endpoint is open, and the memory stays until all messages have arrived.
     unsafe {
         let (none, place) = (ptr::null_mut(), pair.to_left);
         let [first, second] = &mut bytes;
@@ -289,7 +289,7 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
         assert_eq!(send(ep, b"b".as_ptr().cast(), 1, none, to, (&raw mut second).cast()), 0);
         assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, none), EINVAL as isize, "no context");
         assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, (&raw mut xpu).cast()), ENOSYS as isize);
-        // By the flags of the call.
+        // Triggered by the flags of the call.
         let (ep, mut byte) = (left.ep.as_ptr(), *b"a");
         let iov = make_iov(&mut byte);
         let mut msg = make_msg(&iov, to);
@@ -318,7 +318,7 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     flags = FI_TRANSMIT;
     assert_eq!((left.ep.control(FI_GETOPSFLAG, &raw mut flags), flags & TRIGGER), (0, 0));
     assert!(trigger.close().is_ok());
-    // An endpoint is closed after its aliases.
+    // An endpoint can be closed only after its aliases.
     let Node { ep, cq, av, eq, domain, fabric } = pair.left;
     let Err((ep, EBUSY)) = ep.close() else { panic!("it has an alias") };
     assert!(alias.close().is_ok() && ep.close().is_ok());

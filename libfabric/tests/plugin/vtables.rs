@@ -10,7 +10,7 @@ const ENOSYS: i64 = -38;
 
 /// A function of the C interface, called with all arguments zero.
 trait Slot {
-    /// The result of that call; a null pointer counts as 0.
+    /// Returns the result of that call; a null pointer counts as 0.
     ///
     /// # Safety
     ///
@@ -52,8 +52,8 @@ macro_rules! slots {
     ($first:ident $($rest:ident)*) => {
         impl<R: Answer, $first, $($rest),*> Slot for unsafe extern "C" fn($first, $($rest),*) -> R {
             unsafe fn call_with_zeroes(&self) -> i64 {
-                // SAFETY: all parameters of the interface are integers and pointers, so zeroes are values of
-                // theirs, and the function bears them, says the caller.
+                // SAFETY: all parameters are integers and pointers, so zeroes are valid, and the
+                // function checks for null, as the caller promises.
                 unsafe {
                     self(std::mem::zeroed::<$first>(), $(std::mem::zeroed::<$rest>()),*).into_number()
                 }
@@ -83,7 +83,7 @@ macro_rules! assert_answers {
 /// `ops` points to a vtable.
 unsafe fn assert_full<T>(ops: *const T) {
     assert!(!ops.is_null());
-    // SAFETY: a vtable is its size, followed by pointers as far as that goes.
+    // SAFETY: a vtable begins with its size; the rest, up to that size, are pointers.
     unsafe {
         let size_bytes = ops.cast::<usize>().read();
         assert_eq!(size_bytes, size_of::<T>(), "{}", std::any::type_name::<T>());
@@ -185,7 +185,7 @@ fn null_is_refused_everywhere() {
     let counter = node.domain.open_counter(&mut counter_attr(0)).expect("a counter");
     assert_answers!((*counter.fid()).ops, EINVAL, close control);
     assert_answers!((*counter.as_ptr()).ops, EINVAL, add adderr set seterr wait);
-    // They can only return null.
+    // These have no error result, and return 0.
     assert_answers!((*counter.as_ptr()).ops, 0, read readerr);
     assert_answers!((*node.av.as_ptr()).ops, EINVAL, insert insertsvc remove lookup);
     assert_answers!((*node.av.as_ptr()).ops, 0, straddr);
@@ -223,7 +223,7 @@ fn unsupported_control_commands_answer_enosys() {
         for result in [
             node.fabric.control(command, &raw mut arg),
             node.domain.control(command, &raw mut arg),
-            // Queues have it, with nothing to hand out.
+            // Queues support the command, and these have nothing to hand out.
             if command == getwait { -38 } else { node.eq.control(command, &raw mut arg) },
             if command == getwait { -38 } else { node.cq.control(command, &raw mut arg) },
             node.av.control(command, &raw mut arg),

@@ -49,7 +49,7 @@ impl Shared<'_> {
         assert!(count <= entries.len());
         let cq = self.0.cq.as_ptr();
         let cond = ptr::without_provenance(threshold);
-        // SAFETY: the queue is open, and there is room for as many entries as are asked for.
+        // SAFETY: the queue is open, and there is room for `count` entries.
         let read = unsafe {
             let sreadfrom = (*(*cq).ops).sreadfrom;
             sreadfrom(cq, entries.as_mut_ptr().cast(), count, sources.as_mut_ptr(), cond, timeout_ms)
@@ -74,11 +74,11 @@ impl Shared<'_> {
 fn trywait(node: &Node, fids: &mut [*mut Fid]) -> c_int {
     let fabric = node.fabric.as_ptr();
     let count = c_int::try_from(fids.len()).expect("few");
-    // SAFETY: the fabric is open, and so are the objects, of which there are so many.
+    // SAFETY: the fabric and the `count` objects are open.
     unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), count) }
 }
 
-/// A receive without room, for a message without payload.
+/// Posts a receive without a buffer, for a message without payload.
 fn post_empty_recv(node: &Node, number: usize) {
     let ep = node.ep.as_ptr();
     // SAFETY: the endpoint is open, and the receive has no memory.
@@ -89,7 +89,7 @@ fn post_empty_recv(node: &Node, number: usize) {
     assert_eq!(posted, 0);
 }
 
-/// A message without payload to the right one.
+/// Sends a message without payload to the right endpoint.
 fn send_empty(pair: &Pair, number: usize) {
     let ep = pair.left.ep.as_ptr();
     // SAFETY: the endpoint is open, and the message has no memory.
@@ -118,7 +118,7 @@ fn blocking_reads_wake_for_messages_and_errors() {
             send_empty(&pair, 7);
             assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(read.join().expect("no panic"), (1, vec![1]));
-            // However negative, it is no timeout.
+            // Every negative timeout waits without limit.
             let read = scope.spawn(|| right.sread(8, 99, c_int::MIN));
             cancel(&pair.right, 2);
             assert_eq!(read.join().expect("no panic").0, EAVAIL);
@@ -139,7 +139,7 @@ fn blocking_reads_end_at_the_timeout_or_a_signal() {
             assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
             let waited_ms = begin.elapsed().as_millis();
             assert!(waited_ms >= timeout_ms.unsigned_abs().into(), "it has given up too soon");
-            // Twenty seconds would be a time-out in another unit.
+            // A wait of twenty seconds would show a timeout in the wrong unit.
             assert!(waited_ms < 20_000, "it has waited too long");
         }
         assert_eq!(node.sread(0, 0, 0).0, EAGAIN);
@@ -153,14 +153,14 @@ fn blocking_reads_end_at_the_timeout_or_a_signal() {
     }
 }
 
-/// How many signals of the system were handled.
+/// The number of system signals handled.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn count_signal(_: c_int) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Has SIGUSR2 handled, so that it interrupts system calls.
+/// Installs a handler of SIGUSR2, so that the signal interrupts system calls.
 fn handle_signals() {
     // SAFETY: zeros are an action, and the handler does only what a handler may do.
     unsafe {
@@ -180,7 +180,7 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
         let reader = AtomicUsize::new(0);
         thread::scope(|scope| {
             let reads = scope.spawn(|| {
-                // SAFETY: it is always there.
+                // SAFETY: a thread always has an id.
                 reader.store(unsafe { libc::pthread_self() } as usize, Ordering::SeqCst);
                 right.sread(1, 0, -1)
             });
@@ -188,7 +188,7 @@ fn signal_of_the_system_does_not_end_a_blocking_read() {
             for _ in 0..10 {
                 let before = HANDLED.load(Ordering::SeqCst);
                 let thread = reader.load(Ordering::SeqCst) as libc::pthread_t;
-                // SAFETY: nothing but a message ends the thread.
+                // SAFETY: the thread runs until a message arrives.
                 assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR2) }, 0);
                 wait_until(|| HANDLED.load(Ordering::SeqCst) > before);
                 thread::sleep(Duration::from_millis(2));
@@ -237,14 +237,14 @@ fn queue_without_a_wait_object_refuses_waits() {
 
 fn is_readable_by_poll(fd: c_int, millis: c_int) -> bool {
     let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one descriptor is asked about.
+    // SAFETY: there is one `pollfd`.
     unsafe { libc::poll(&raw mut asked, 1, millis) == 1 && asked.revents == libc::POLLIN }
 }
 
 fn is_readable_by_select(fd: c_int, millis: c_int) -> bool {
     let mut at_most =
         libc::timeval { tv_sec: (millis / 1000).into(), tv_usec: (millis % 1000 * 1000).into() };
-    // SAFETY: zeros are a set, and the descriptor is one that fits into a set.
+    // SAFETY: zeros are a set, and the descriptor is below `FD_SETSIZE`.
     unsafe {
         let mut asked: libc::fd_set = mem::zeroed();
         assert!(usize::try_from(fd).is_ok_and(|fd| fd < libc::FD_SETSIZE));
@@ -255,7 +255,7 @@ fn is_readable_by_select(fd: c_int, millis: c_int) -> bool {
 }
 
 fn is_readable_by_epoll(fd: c_int, millis: c_int) -> bool {
-    // SAFETY: there is room for one event, and the descriptor that is closed belongs to this test alone.
+    // SAFETY: there is room for one event, and only this test uses the descriptor that it closes.
     unsafe {
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
         assert!(epoll >= 0);
@@ -305,7 +305,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
     let pair = open_pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
     let mut of = MaybeUninit::<FiMutexCond>::uninit();
     assert_eq!(pair.right.cq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
-    // SAFETY: the call has filled it.
+    // SAFETY: the call has filled it in.
     let FiMutexCond { mutex, cond } = unsafe { of.assume_init() };
     for number in 1..20 {
         post_empty_recv(&pair.right, number);
@@ -319,7 +319,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
             let mut read = pair.right.try_read::<FiCqTaggedEntry>();
             while let Err(error) = read {
                 assert_eq!(error, EAGAIN);
-                // SAFETY: the queue is open, and with it the two.
+                // SAFETY: the queue is open, and so its mutex and condition are valid.
                 unsafe {
                     assert_eq!(libc::pthread_mutex_lock(mutex), 0);
                     if Shared(&pair.right).trywait() == 0 {
@@ -371,7 +371,7 @@ fn trywait_checks_every_object() {
     for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), polled.cq.fid()] {
         assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
     }
-    // Only the library itself can wait for this one.
+    // Only the library itself can wait for this event queue.
     assert_eq!(trywait(&node, &mut [node.cq.fid(), node.eq.fid()]), -11);
     post_empty_recv(&node, 1);
     cancel(&node, 1);

@@ -1,8 +1,8 @@
-//! Programs in C that use the plugin in the installed libfabric. Each of them runs as several
-//! processes, the ranks, which tell each other their addresses.
+//! C programs that use the plugin in the installed libfabric. Each runs as several processes, the
+//! ranks, which exchange their addresses.
 //!
-//! Without libfabric's headers (Debian: `libfabric-dev`) the tests say so and pass; where `CI` is set they
-//! fail. They need a C compiler.
+//! Without libfabric's headers (Debian: `libfabric-dev`), the tests report a skip and pass, or fail
+//! if `CI` is set. They need a C compiler.
 
 mod rank;
 mod symmetric_memory;
@@ -22,7 +22,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles the C file of this name in this directory, if compiler and headers are installed.
+    /// Compiles the C file of this name in this directory, or returns `None` without libfabric's
+    /// headers.
     pub(crate) fn compile(name: &str) -> Option<Program> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         // Cargo builds the plugin before its tests, and puts both into one directory.
@@ -46,7 +47,8 @@ impl Program {
         self.directory.path().join("program")
     }
 
-    /// Runs so many ranks until all have reported `done` and ended. `arguments` are those of each rank.
+    /// Runs this number of ranks until all have printed `done` and exited. `arguments` returns the
+    /// arguments of a rank.
     pub(crate) fn run_ranks(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
         rank::run_ranks(&self.path(), self.directory.path(), (0..ranks).map(arguments));
     }

@@ -1,4 +1,4 @@
-//! What carries out the effects of an engine's connection.
+//! Carries out the effects of an engine's connection.
 
 use tracing::debug;
 
@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::transport::{Close, LinkId};
 use crate::wire::Header;
 
-/// The other parts of an engine and its sink, while its connection is at work.
+/// An engine's other parts and sink, which carry out the effects of its connection.
 #[derive(Debug)]
 pub(in super::super) struct ConnectionCarrier<'a, S> {
     peers: &'a mut Peers,
@@ -31,7 +31,7 @@ pub(in super::super) struct ConnectionCarrier<'a, S> {
 }
 
 impl Engine {
-    /// The connection, and what carries out its effects.
+    /// Returns the connection, and the carrier of its effects.
     pub(in super::super) fn connection_and_effects<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,

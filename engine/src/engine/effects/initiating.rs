@@ -1,4 +1,4 @@
-//! What carries out the effects of an engine's initiator.
+//! Carries out the effects of an engine's initiator.
 
 use super::super::Engine;
 use crate::completion::{EndedOperation, FailedOperation, Sink, WorkEnd};
@@ -6,7 +6,7 @@ use crate::flags::CounterEvents;
 use crate::initiator::{Initiator, InitiatorEffects};
 use crate::peers::Peers;
 
-/// The sink of an engine, while its initiator is at work.
+/// An engine's sink, which carries out the effects of its initiator.
 #[derive(Debug)]
 pub(in super::super) struct InitiatorCarrier<'a, S> {
     peers: &'a Peers,
@@ -14,7 +14,7 @@ pub(in super::super) struct InitiatorCarrier<'a, S> {
 }
 
 impl Engine {
-    /// The initiator, and what carries out its effects.
+    /// Returns the initiator, and the carrier of its effects.
     #[inline(always)]
     pub(in super::super) fn initiator_and_effects<'a, S: Sink>(
         &'a mut self,

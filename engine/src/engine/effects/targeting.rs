@@ -1,4 +1,4 @@
-//! What carries out the effects of an engine's target.
+//! Carries out the effects of an engine's target.
 
 use super::super::Engine;
 use super::super::receive_side::ReceiveSide;
@@ -10,7 +10,8 @@ use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
-/// The links of an engine, its sink, and the receiver, which gives the credit, while its target is at work.
+/// An engine's links, sink and receiver, which carry out the effects of its target. The receiver
+/// grants the credit.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
     receive_side: &'a mut ReceiveSide,
@@ -18,7 +19,7 @@ pub(in super::super) struct TargetCarrier<'a, S> {
 }
 
 impl Engine {
-    /// The target, and what carries out its effects.
+    /// Returns the target, and the carrier of its effects.
     #[inline(always)]
     pub(in super::super) fn target_and_effects<'a, S: Sink>(
         &'a mut self,

@@ -1,4 +1,4 @@
-//! What is known of the messages before a fence.
+//! Fences, and the messages before them.
 
 use super::LinkTx;
 use crate::protocol_violation::ProtocolViolation;
@@ -7,12 +7,12 @@ use crate::wire::AwaitedReply;
 /// What the sender knows of the messages before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fence {
-    /// Nothing was asked for.
+    /// The peer was not asked.
     #[default]
     Open,
     /// The peer was asked when the link had taken this many frames.
     Asked { matched: bool, taken_frames: u64 },
-    /// All of the first `taken_frames` frames have arrived, or were also matched.
+    /// The first `taken_frames` frames have all arrived and, if `matched`, were also matched.
     Met { matched: bool, taken_frames: u64 },
 }
 
@@ -39,12 +39,13 @@ impl LinkTx {
         matches!(self.fence, Fence::Asked { .. })
     }
 
-    /// The link has taken a fence, which asks whether all before it has arrived, or was `matched`.
+    /// Records that the link took a fence, which asks whether all frames before it have arrived, or
+    /// were `matched`.
     pub(crate) fn fence_sent(&mut self, matched: bool) {
         self.fence = Fence::Asked { matched, taken_frames: self.taken_frames };
     }
 
-    /// The peer says that it is so.
+    /// Records the peer's answer to the fence.
     ///
     /// # Errors
     ///

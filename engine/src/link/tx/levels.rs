@@ -48,7 +48,7 @@ impl Levels {
 }
 
 impl LinkTx {
-    /// The send of the message that the link has taken last ends when the peer acknowledges or
+    /// Keeps the send of the message that the link took last, until the peer acknowledges or
     /// matches it.
     pub(crate) fn await_peer(&mut self, send: SendId, awaits: AwaitedReply) {
         let levels = &mut self.levels;
@@ -60,14 +60,14 @@ impl LinkTx {
         }
     }
 
-    /// This many messages have arrived. [`pop_acknowledged`](Self::pop_acknowledged) returns the
-    /// sends that end with that.
+    /// Records that this many messages have arrived. [`pop_acknowledged`](Self::pop_acknowledged)
+    /// returns the sends that end with that.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if the peer cannot know that.
+    /// A [`ProtocolViolation`] if these are more than were sent, or fewer than before.
     pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), ProtocolViolation> {
-        // What is still being written cannot have arrived.
+        // A message that is still being written cannot have arrived.
         let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
         let taken_messages = self.levels.sent_messages - u64::from(is_mid_message);
         if received > taken_messages || received < self.levels.acked_messages {
@@ -77,7 +77,7 @@ impl LinkTx {
         Ok(())
     }
 
-    /// The next send that waits only for what was acknowledged, which ends.
+    /// Takes the next send that ends with the acknowledged count.
     #[inline]
     pub(crate) fn pop_acknowledged(&mut self) -> Option<SendId> {
         let levels = &mut self.levels;
@@ -89,13 +89,15 @@ impl LinkTx {
         Some(send)
     }
 
-    /// The peer's application has matched a message. Returns the send that ends with that.
+    /// Records that the peer's application has matched a message. Returns the send that ends with
+    /// that.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if none waits for it.
+    /// A [`ProtocolViolation`] if no send waits for this match.
     pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, ProtocolViolation> {
-        // What is still being written cannot have been matched, and does not wait for it yet.
+        // A message that is still being written cannot have been matched, and is not in the map
+        // yet.
         self.levels
             .awaiting_match
             .remove(&number)

@@ -1,4 +1,4 @@
-//! Regions of a link's peer that this side accesses where they are mapped.
+//! Regions of a link's peer that this side has mapped, and accesses directly.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::wire::MappableRegion;
 #[derive(Debug, Default)]
 pub(crate) struct MappedRegions {
     mapped: Vec<MappedRegion>,
-    /// What the peer has shown and this side has not mapped yet.
+    /// Regions that the peer has offered, and that this side has not mapped yet.
     to_map: Vec<(MappableRegion, RemotePayload)>,
 }
 
-/// A region of a peer, in this process.
+/// A region of a peer, mapped into this process.
 #[derive(Debug)]
 pub(crate) struct MappedRegion {
     key: u64,
@@ -26,7 +26,7 @@ pub(crate) struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// Where in the memory a range lies that may be accessed so.
+    /// Returns where a range lies in the memory, if this access to it is allowed.
     #[inline(always)]
     pub(crate) fn offset_if_allowed(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
         let offset_bytes = address.checked_sub(self.address)?;
@@ -42,35 +42,35 @@ impl MappedRegion {
 }
 
 impl MappedRegions {
-    /// The region with this key.
+    /// Returns the region with this key.
     #[inline(always)]
     pub(crate) fn find(&self, key: u64) -> Option<&MappedRegion> {
         self.mapped.iter().find(|mapped| mapped.key == key)
     }
 
-    /// The peer shows a region of its own.
+    /// Keeps a region that the peer offers to map.
     pub(crate) fn peer_offers_region(&mut self, shown: MappableRegion, remote: RemotePayload) {
         self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
         self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // A peer shows no more than this at once, but what it has shown may have ended since: that
-        // cannot be seen of what is not mapped yet. So it is no offence, and for what is left out
-        // there are frames.
+        // A peer offers no more than this at once, but some offers may have ended, which this side
+        // sees only after mapping. So more are no violation; accesses to what is left out go by
+        // frames.
         if self.mapped.len() + self.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;
             }
-            // Of these the oldest is the most likely to have ended.
+            // The oldest of these is the most likely to have ended.
             self.to_map.remove(0);
         }
         self.to_map.push((shown, remote));
     }
 
-    /// Whether the peer has shown what is not mapped yet.
+    /// Whether the peer has offered regions that are not mapped yet.
     pub(crate) fn has_unmapped(&self) -> bool {
         !self.to_map.is_empty()
     }
 
-    /// Maps what the peer has shown, as far as `map` can.
+    /// Maps the regions that the peer has offered, as far as `map` can.
     pub(crate) fn map_offered(
         &mut self,
         mut map: impl FnMut(&RemotePayload, u64) -> Option<Arc<dyn SharedMemory>>,
@@ -83,12 +83,12 @@ impl MappedRegions {
         }
     }
 
-    /// Gives the region with this key back, if it has ended.
+    /// Unmaps the region with this key, if it has ended.
     pub(crate) fn unmap_if_retired(&mut self, key: u64) {
         self.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
     }
 
-    /// Gives all regions back that have ended. Returns whether others are left.
+    /// Unmaps all regions that have ended. Returns whether others are left.
     pub(crate) fn unmap_retired(&mut self) -> bool {
         self.mapped.retain(|mapped| !mapped.memory.is_retired());
         !self.mapped.is_empty()

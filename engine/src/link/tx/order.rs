@@ -1,28 +1,28 @@
-//! Message order: `msg_order` of `fi_endpoint(3)`. What was posted later must not take effect
-//! earlier, where both ends have agreed to that.
+//! Message order: `msg_order` of `fi_endpoint(3)`. If both ends have agreed on an order, an
+//! operation must not take effect before an earlier one.
 //!
-//! Frames arrive in the order in which they are sent, and almost everything is done as it arrives:
-//! messages are matched, small writes are written. Two things are done later: a write that is
-//! [offered](crate::wire::RmaKind::Offer) is fetched when its target comes to it, and a read is
-//! answered piece by piece. These are *deferred*, and what follows would overtake them. So the
-//! initiator holds back what must not, at the head of its peer's queue, until nothing deferred is
-//! in its way that has not been answered. No frame carries anything for it, and an endpoint without
-//! these orders pays nothing.
+//! Frames arrive in the order in which they are sent, and the target handles almost every frame
+//! when it arrives: it matches messages and applies small writes. It does two things later: it
+//! fetches the data of an [offered](crate::wire::RmaKind::Offer) write when its turn comes, and it
+//! answers a read piece by piece. These accesses are *deferred*, and later operations would
+//! overtake them. So the initiator holds back an operation that must not overtake them, at the head
+//! of its peer's queue, until the peer has answered the deferred accesses in its way. No frame
+//! carries anything for this, and an endpoint without these orders pays nothing.
 //!
-//! What is done without frames (`engine/direct.rs`) overtakes messages that are under way. Where it
-//! must not, it is done so only if the peer is known to have them all: by acknowledgements, or
-//! since it has answered an access that was sent after them. So the first access after a message
-//! travels as a frame, and those that follow its answer do not.
+//! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. Where the
+//! order forbids that, this side makes it only if the peer is known to have all messages: by
+//! acknowledgements, or because it has answered an access that was sent after them. So the first
+//! access after a message travels as a frame, and those that follow its answer do not.
 //!
-//! A short read need not be deferred. A target that has agreed to an order copies it as it arrives,
-//! if nothing deferred is to be read before it; and an initiator relies on that.
+//! A short read need not be deferred. A target that has agreed on an order copies the data when the
+//! request arrives, unless a deferred read is ahead of it; the initiator relies on that.
 
 use super::LinkTx;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
 use crate::operation::Send;
 
-/// What an operation does at its target.
+/// The effect of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpClass {
     /// A message is matched.
@@ -33,7 +33,7 @@ pub(crate) enum OpClass {
     Write,
     /// Elements of a region are changed.
     Update,
-    /// The same, and what they were before is read.
+    /// The same, and their previous values are read.
     Fetch,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Deferred {
     read_ops: usize,
     /// How many writes.
     write_ops: usize,
-    /// Whether messages have to wait for these. Every message looks at it.
+    /// Whether messages have to wait for these. Stored because every message checks it.
     holds_sends: bool,
 }
 
@@ -64,9 +64,9 @@ impl OpClass {
         }
     }
 
-    /// The orders by which it waits for deferred reads, and those by which it waits for deferred
-    /// writes. Reads are answered one after the other, so no read overtakes another; but an atomic
-    /// operation that fetches is carried out as it arrives.
+    /// Returns the orders by which the operation waits for deferred reads, and those by which it
+    /// waits for deferred writes. The peer answers reads one after the other, so no read overtakes
+    /// another; but it carries out a fetching atomic operation when it arrives.
     fn blocking_orders(self) -> [Order; 2] {
         match self {
             OpClass::Send => [Order::SAR, Order::SAW],
@@ -91,18 +91,19 @@ impl Deferred {
         self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
     }
 
-    /// Whether the peer will do an access later than what comes after it, as far as can be known.
+    /// Whether the peer may do an access later than the operations after it, as far as this side
+    /// knows.
     pub(super) fn is_deferred_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // An atomic operation is carried out as it arrives.
             OpClass::Send | OpClass::Update | OpClass::Fetch => false,
-            // Behind a read that is deferred, also a short one is.
+            // Behind a deferred read, a short read is deferred, too.
             OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
             OpClass::Write => is_offered,
         }
     }
 
-    /// An access was sent that the peer may do later than what follows it.
+    /// Counts a sent access that the peer may do later than the operations after it.
     pub(super) fn begin(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
@@ -112,7 +113,7 @@ impl Deferred {
         self.holds_sends = self.holds(OpClass::Send, order);
     }
 
-    /// It has done it.
+    /// Forgets a deferred access that the peer has done.
     pub(super) fn end(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
@@ -124,12 +125,13 @@ impl Deferred {
 }
 
 impl LinkTx {
-    /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
+    /// Whether the next send or access for the link's peer has to wait for the sake of order.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.deferred.holds(OpClass::of(send), order)
     }
 
-    /// An access was sent. Returns whether the peer may do it later than what follows it.
+    /// Records a sent access. Returns whether the peer may do it later than the operations after
+    /// it.
     pub(crate) fn record_if_deferred(
         &mut self,
         effect: OpClass,
@@ -144,7 +146,7 @@ impl LinkTx {
         is_deferred
     }
 
-    /// The peer has done an access that it was to do later.
+    /// Records that the peer has done a deferred access.
     pub(crate) fn deferred_ended(&mut self, effect: OpClass, order: Order) {
         self.deferred.end(effect, order);
     }

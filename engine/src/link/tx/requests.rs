@@ -1,8 +1,8 @@
-//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it,
-//! or asks for it.
+//! The sender's side of a rendezvous: payload stays in the sender's memory until the peer has
+//! fetched it, or asks for it.
 //!
-//! A message travels so if the peer can pull it and that pays, if it is too long to travel eagerly,
-//! or if the peer has not given enough credit for it. Where nothing can be pulled, the peer asks.
+//! A message is offered if the peer can pull it and that pays, if it is too long to travel eagerly,
+//! or if there is too little credit for it. If the peer cannot pull, it asks for the payload.
 //!
 //! ```text
 //!  queued --Request--> Exposed --Done--> ended
@@ -28,11 +28,11 @@ use crate::wire::Message;
 pub(super) struct Requests {
     /// In the order of their posting, which is about the order in which they end.
     begun: VecDeque<Request>,
-    /// Those that are cleared and not begun to be sent, in the order of clearing.
+    /// Cleared sends that the link has not begun to take, in the order of clearing.
     cleared: VecDeque<SendId>,
-    /// Where the peer's first queued send is, if it was exposed already and the link had no room to say so.
+    /// The exposed memory of the peer's first queued send, if the link had no room for the offer.
     next: Option<(SendId, RemotePayload)>,
-    /// The peer has said so: nothing is exposed to it any more.
+    /// Whether the peer has said that it cannot pull. Nothing is exposed to it any more.
     peer_cannot_pull: bool,
 }
 
@@ -48,11 +48,11 @@ struct Request {
 pub(crate) enum RequestStage {
     /// The peer has the description of the exposed memory.
     Exposed,
-    /// The peer was asked for what is in its memory.
+    /// This side has requested data from the peer's memory.
     Requested,
-    /// The peer asked for it, or the link has begun to take it.
+    /// The peer has asked for the payload, or the link has begun to take it.
     Cleared,
-    /// The link has all of it.
+    /// The link has all of the payload.
     Sent,
 }
 
@@ -61,25 +61,25 @@ impl Requests {
         self.begun.is_empty()
     }
 
-    /// An access to the peer's memory has begun.
+    /// Adds an access to the peer's memory.
     pub(super) fn begin(&mut self, send: SendId, stage: RequestStage) {
         self.begun.push_back(Request { send, stage, is_remote: stage == RequestStage::Exposed });
     }
 
-    /// An access to the peer's memory has ended.
+    /// Removes an access to the peer's memory, which has ended.
     pub(super) fn end(&mut self, send: SendId) {
         if let Some(place) = self.position_of(send) {
             self.begun.remove(place);
         }
     }
 
-    /// The sends that have not ended, of a link that has.
+    /// Returns the unfinished sends of an ended link.
     pub(super) fn into_sends(self) -> Vec<SendId> {
         self.begun.into_iter().map(|request| request.send).collect()
     }
 
-    /// The operation with this number, and its place. The number comes from the peer, so it may be
-    /// one that was never sent to it.
+    /// Returns the operation with this number, and its place. The number comes from the peer, so it
+    /// may be one that was never sent to it.
     fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
         self.begun.iter_mut().enumerate().find(|(_, request)| op_number_of(request.send) == op)
     }
@@ -89,7 +89,7 @@ impl Requests {
     }
 }
 
-/// The number under which the peer knows a send.
+/// Returns the number under which the peer knows a send.
 pub(crate) fn op_number_of(send: SendId) -> u64 {
     send.data().as_ffi()
 }
@@ -97,13 +97,13 @@ pub(crate) fn op_number_of(send: SendId) -> u64 {
 /// The protocol by which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SendProtocol {
-    /// With its payload.
+    /// The message travels with its payload.
     Eager,
     /// The message is offered, and the peer pulls it if the transport can expose its memory.
     Pulled,
     /// The message is offered, and the peer requests its payload.
     AskedFor,
-    /// Not now: there is no credit for it.
+    /// The message waits for credit.
     Waiting,
 }
 
@@ -123,7 +123,7 @@ impl LinkTx {
         }
     }
 
-    /// How a message is to travel that the peer does not pull, and for which there is some credit.
+    /// Chooses the protocol of a message that the peer does not pull, if there is some credit.
     #[inline(always)]
     pub(crate) fn protocol_without_pull(&self, message: &Message, eager_max_bytes: usize) -> SendProtocol {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
@@ -139,44 +139,45 @@ impl LinkTx {
         !self.requests.peer_cannot_pull
     }
 
-    /// Where a send is, if it was exposed already.
+    /// Takes the exposed memory of a send, if it was exposed already.
     pub(crate) fn take_exposed(&mut self, send: SendId) -> Option<RemotePayload> {
         self.requests.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
     }
 
-    /// A send was exposed, and the link had no room to say so.
+    /// Keeps the exposed memory of a send: the link had no room for the offer.
     pub(crate) fn keep_exposed(&mut self, send: SendId, remote: RemotePayload) {
         self.requests.next = Some((send, remote));
     }
 
-    /// Whether payload is still needed where it is.
+    /// Whether the peer still lacks offered payload.
     pub(crate) fn has_unfetched(&self) -> bool {
         let is_needed = |stage| matches!(stage, RequestStage::Exposed | RequestStage::Cleared);
         self.requests.begun.iter().any(|request| is_needed(request.stage))
     }
 
-    /// Whether the peer may be reading payload where it is.
+    /// Whether the peer may be reading exposed payload.
     pub(crate) fn has_exposed(&self) -> bool {
         self.requests.begun.iter().any(|request| request.stage == RequestStage::Exposed && request.is_remote)
     }
 
-    /// The operation that the peer means, and how far it is.
+    /// Returns the operation with the number that the peer names, and its stage.
     pub(crate) fn send_and_stage_of(&mut self, op: u64) -> Option<(SendId, RequestStage)> {
         self.requests.find(op).map(|(_, request)| (request.send, request.stage))
     }
 
-    /// The link has taken a request for a message, which says where its payload is if it `is_remote`.
+    /// Records that the link took the offer of a message, which describes its exposed payload if it
+    /// `is_remote`.
     pub(crate) fn request_sent(&mut self, send: SendId, is_remote: bool) {
         self.allowance.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
     }
 
-    /// The peer asks for payload, and may say that it cannot pull any.
+    /// Records that the peer asks for payload; it may also say that it cannot pull.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if that was not offered.
+    /// A [`ProtocolViolation`] if the payload was not offered.
     pub(crate) fn clear_received(&mut self, op: u64, cannot_pull: bool) -> Result<(), ProtocolViolation> {
         let offered = self.requests.find(op).filter(|(_, request)| request.stage == RequestStage::Exposed);
         let (_, request) = offered.ok_or(ProtocolViolation("asks for what was not offered"))?;
@@ -190,18 +191,18 @@ impl LinkTx {
         Ok(())
     }
 
-    /// The send whose payload is the next that the peer has asked for.
+    /// Returns the next send whose payload the peer has asked for.
     pub(crate) fn next_cleared(&self) -> Option<SendId> {
         self.requests.cleared.front().copied()
     }
 
-    /// The payload that was the next is being written, or is not to be.
+    /// Removes the next cleared send: its payload is being written, or is no longer needed.
     pub(crate) fn pop_cleared(&mut self) {
         self.requests.cleared.pop_front();
     }
 
-    /// The link has all of a payload that the peer has asked for, which it `is_answered` or not.
-    /// Returns whether its send ends with that.
+    /// Records that the link has all of a requested payload. Returns whether its send ends with
+    /// that, as it does unless the peer answers it (`is_answered`).
     pub(crate) fn payload_taken(&mut self, send: SendId, is_answered: bool) -> bool {
         let Some(place) = self.requests.position_of(send) else { return false };
         if is_answered {
@@ -213,13 +214,13 @@ impl LinkTx {
         true
     }
 
-    /// The peer has the payload of a message, or could not read it (`fault`). Returns the send that
-    /// ends with that.
+    /// Records that the peer has the payload of a message, or could not read it (`fault`). Returns
+    /// the send that ends with that.
     ///
     /// # Errors
     ///
-    /// A [`ProtocolViolation`] if that was not offered, or is no message, by `is_message`: what is none has an
-    /// answer of its own.
+    /// A [`ProtocolViolation`] if it was not offered, or is no message, by `is_message`: accesses
+    /// have answers of their own.
     pub(crate) fn request_done(
         &mut self,
         op: u64,
@@ -228,7 +229,7 @@ impl LinkTx {
     ) -> Result<SendId, ProtocolViolation> {
         let place = self.requests.find(op).and_then(|(place, request)| match request.stage {
             RequestStage::Exposed => Some((place, request.send)),
-            // What was sent does not have to be read.
+            // Sent payload is not read from memory, so it cannot fault.
             RequestStage::Sent if !fault => Some((place, request.send)),
             RequestStage::Sent | RequestStage::Cleared | RequestStage::Requested => None,
         });

@@ -1,8 +1,8 @@
-//! What may be sent on a link: the sender's side of [credit](crate::receiver).
+//! The sender's side of [credit](crate::receiver) on a link.
 
 use crate::limits::CREDIT_INITIAL_BYTES;
 
-/// What the peer has granted, and what of it was spent.
+/// The credit that the peer has granted, and how much of it is spent.
 #[derive(Debug)]
 pub(super) struct SendCredit {
     granted_bytes: u64,
@@ -21,15 +21,15 @@ impl SendCredit {
         self.granted_bytes - self.spent_bytes
     }
 
-    /// Spends what there is enough of.
+    /// Spends credit, of which enough is left.
     #[inline(always)]
     pub(super) fn spend(&mut self, cost_bytes: u64) {
         debug_assert!(cost_bytes <= self.left_bytes(), "more is spent than there is");
         self.spent_bytes += cost_bytes;
     }
 
-    /// Raises the credit granted in all. Returns false if the peer takes some back, which is a
-    /// breach.
+    /// Raises the total credit granted. Returns false if the peer takes some back, which is a
+    /// violation.
     pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
         let is_more = granted_bytes >= self.granted_bytes;
         self.granted_bytes = self.granted_bytes.max(granted_bytes);

@@ -1,4 +1,4 @@
-//! Payload that is exposed and pulled.
+//! Tests of payload that is exposed and pulled.
 
 use std::io::{IoSlice, IoSliceMut};
 

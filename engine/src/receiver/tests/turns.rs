@@ -1,4 +1,4 @@
-//! Receives of a connection, which complete in the order in which they are given their messages.
+//! Receives of a connection, which complete in the order in which they match.
 
 use super::*;
 
@@ -180,7 +180,7 @@ fn fetch_that_faults_fails_in_its_turn() {
     deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);
     deliver_eager_message(&mut receiver, LINK, b"behind", &mut asked);
     receiver.set_pull_step_max_bytes(1);
-    // The second one is found to be unreadable first.
+    // The second fetch faults first.
     let mut is_first = true;
     let give = |_, _: &RemotePayload, _, into: &mut [IoSliceMut<'_>]| {
         into[0].fill(b'f');
@@ -243,7 +243,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     receiver.set_depth_ops(DEPTH_OPS);
     receiver.post_multi_receive(receive_request(40, 1), 0, &mut asked).unwrap();
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
-    // Empty messages take nothing of the buffer, so it could take any number of them.
+    // Empty messages take no memory of the buffer, so it could take any number of them.
     for number in 0..MESSAGES {
         let empty = Message { data: Some(number), ..make_message(0, AwaitedReply::Nothing) };
         receiver.message_arrived(LINK, &empty, b"", &mut asked).unwrap();
@@ -256,7 +256,7 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     assert_eq!(receiver.unexpected_len(), 0);
 }
 
-/// A buffer whose receives have all the turns that there may be, and an offer that is kept aside for it.
+/// Creates a receiver with a buffer that has as many turns as allowed, and an offer kept aside.
 fn receiver_with_offer_kept_aside() -> (Receiver, EffectsRecorder) {
     let (mut receiver, mut asked) = receiver_in_order();
     receiver.set_depth_ops(2);
@@ -300,7 +300,7 @@ fn buffer_takes_what_is_kept_aside_before_the_end_of_all_releases_it() {
 #[test]
 fn receive_posted_after_the_end_takes_what_is_kept_aside() {
     let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
-    // The buffer goes, and what is kept aside for it is left to the next receive.
+    // The buffer ends, and the next receive takes the offer kept aside for it.
     assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
     receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
     receiver.set_depth_ops(5);

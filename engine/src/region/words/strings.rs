@@ -1,24 +1,24 @@
-//! Whole words by the instruction that x86-64 has for strings of them, which moves a cache line
-//! where a loop moves a word.
+//! Copies whole words by x86-64's string instruction, which moves a cache line where a loop
+//! moves a word.
 //!
-//! The stores of a string may be seen in any order, but none of them after a later store of the
-//! same thread, nor before an earlier one; loads keep to the order of loads (Intel's manual, volume
-//! 3, "Fast-String Operation and Out-of-Order Stores"). So the fences around a copy mean for it
-//! what they mean for a loop.
+//! Other threads may see the stores of a string in any order, but none of them after a later store
+//! of the same thread, nor before an earlier one. Loads keep the order of loads (Intel's manual,
+//! volume 3, "Fast-String Operation and Out-of-Order Stores"). So the fences around a copy mean the
+//! same as for a loop.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;
 
 use super::WORD_BYTES;
 
-/// Stores bytes into as many words as they are, in any order.
+/// Stores bytes into words, as many as there are of both, in any order.
 pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
     let count = words.len().min(from.len());
-    // SAFETY: both are at least so many words long, and `from` is borrowed, so no thread writes it.
-    // For others the instruction is so many stores of aligned words, each of which the processor
-    // does at once, as it does a relaxed store of an atomic word; only their order is not that of
-    // their places, which that of relaxed stores need not be either. It is done between what is
-    // before it and what is after it, as stores are. The direction is forward wherever `asm!` is.
+    // SAFETY: both have at least `count` words, and `from` is borrowed, so no thread writes it.
+    // Other threads see `count` stores of aligned words. The processor does each of them at once,
+    // like a relaxed store of an atomic word. Their order among each other is open, as it is for
+    // relaxed stores. They come after earlier stores and before later ones. `asm!` guarantees the
+    // forward direction.
     unsafe {
         asm!(
             "rep movsq",
@@ -30,11 +30,11 @@ pub(super) fn store_with_rep_movs(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]
     }
 }
 
-/// Loads as many words as there is room for, in any order.
+/// Loads as many words as `into` has room for, in any order.
 pub(super) fn load_with_rep_movs(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     let count = words.len().min(into.len());
-    // SAFETY: as in `store`, the other way round: `into` is borrowed for writing, and others see
-    // loads of aligned words.
+    // SAFETY: as in `store_with_rep_movs`, the other way round: `into` is borrowed for writing, and
+    // other threads see loads of aligned words.
     unsafe {
         asm!(
             "rep movsq",

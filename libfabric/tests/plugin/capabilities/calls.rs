@@ -21,7 +21,7 @@ pub(super) const KEY: u64 = 0xfedc_ba98_7654_3210;
 pub(super) const UINT64: u32 = 7;
 pub(super) const SUM: u32 = 2;
 
-/// A type of endpoints.
+/// An endpoint type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Unconnected,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Kind; 2] = [Kind::Unconnected, Kind::Connected];
 
-    /// Two endpoints with these capabilities.
+    /// Opens two endpoints with these capabilities.
     pub(super) fn open_pair_with_caps(self, left: u64, right: u64) -> Pair {
         match self {
             Kind::Unconnected => Pair::from_nodes(Node::open_with_caps(left), Node::open_with_caps(right)),
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Two endpoints with all capabilities.
+    /// Opens two endpoints with all capabilities.
     pub(super) fn open_pair(self) -> Pair {
         match self {
             Kind::Unconnected => Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED),
@@ -74,20 +74,20 @@ pub(super) fn iov(part: &mut [u8]) -> iovec {
     iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
 }
 
-/// `fi_recv`. The buffer lives until the completion was read.
+/// `fi_recv`. The test keeps the buffer until it has read the completion.
 pub(super) fn recv(node: &Node, buf: &mut [u8], from: u64, number: usize) -> isize {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the buffer lives long enough, says the test.
+    // SAFETY: the endpoint is open, and the test keeps the buffer alive.
     unsafe {
         let recv = (*(*ep).msg).recv;
         recv(ep, buf.as_mut_ptr().cast(), buf.len(), ptr::null_mut(), from, numbered_context(number))
     }
 }
 
-/// `fi_send`. The message lives until the completion was read.
+/// `fi_send`. The test keeps the message until it has read the completion.
 pub(super) fn send(node: &Node, message: &[u8], to: u64, number: usize) -> isize {
     let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the message lives long enough, says the test.
+    // SAFETY: the endpoint is open, and the test keeps the message alive.
     unsafe {
         let send = (*(*ep).msg).send;
         send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, numbered_context(number))
@@ -113,14 +113,14 @@ pub(super) fn sendmsg(node: &Node, message: &mut [u8], to: u64, number: usize, f
         context: numbered_context(number),
         data: 0,
     };
-    // SAFETY: the endpoint is open, and the message lives until the completion was read, says the test.
+    // SAFETY: the endpoint is open; the test keeps the message until it has read the completion.
     unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
 }
 
 pub(super) fn trecv(node: &Node, buf: &mut [u8], tag: u64, ignore: u64, number: usize) {
     let ep = node.ep.as_ptr();
     let none: *mut c_void = ptr::null_mut();
-    // SAFETY: the endpoint is open, and the buffer lives until the completion was read, says the test.
+    // SAFETY: the endpoint is open; the test keeps the buffer until it has read the completion.
     let posted = unsafe {
         let recv = (*(*ep).tagged).recv;
         recv(
@@ -150,21 +150,21 @@ pub(super) enum Access {
     Read,
 }
 
-/// `fi_mr_regv`: memory that stays where it is until the region was closed.
+/// `fi_mr_regv`. The test keeps the memory in place until it closes the region.
 pub(super) fn regv(node: &Node, parts: &mut [iovec]) -> Result<Object<FidMr>, c_int> {
     let domain = node.domain.as_ptr();
-    // SAFETY: the domain is open, and the memory stays, says the test.
+    // SAFETY: the domain is open, and the test keeps the memory in place.
     Object::open(|mr| unsafe {
         let (regv, access) = ((*(*domain).mr).regv, REMOTE_READ | REMOTE_WRITE);
         regv(domain.cast(), parts.as_ptr(), parts.len(), access, 0, KEY, 0, mr, ptr::null_mut())
     })
 }
 
-/// `fi_write` or `fi_read` of the whole buffer, at the beginning of the right one's region.
+/// `fi_write` or `fi_read` of the whole buffer, at the beginning of the right endpoint's region.
 pub(super) fn post_access(pair: &Pair, how: Access, buf: &mut [u8], number: usize) -> isize {
     let ep = pair.left.ep.as_ptr();
     let (none, to): (*mut c_void, u64) = (ptr::null_mut(), pair.to_right);
-    // SAFETY: the endpoint is open, and the buffer lives until the completion was read, says the test.
+    // SAFETY: the endpoint is open; the test keeps the buffer until it has read the completion.
     unsafe {
         let rma = &*(*ep).rma;
         match how {
@@ -178,11 +178,11 @@ pub(super) fn post_access(pair: &Pair, how: Access, buf: &mut [u8], number: usiz
     }
 }
 
-/// `fi_fetch_atomic` of one number, which is added to.
+/// `fi_fetch_atomic` that adds to one number.
 pub(super) fn fetch_and_add(pair: &Pair, operand: &u64, result: &mut u64, number: usize) {
     let (ep, to, none): (_, u64, *mut c_void) = (pair.left.ep.as_ptr(), pair.to_right, ptr::null_mut());
     let (operand, result) = (ptr::from_ref(operand).cast(), ptr::from_mut(result).cast());
-    // SAFETY: the endpoint is open, and both numbers live until the completion was read, says the test.
+    // SAFETY: the endpoint is open; the test keeps both numbers until it has read the completion.
     let posted = unsafe {
         let fetch = (*(*ep).atomic).readwrite;
         fetch(ep, operand, 1, none, result, none, to, 0, KEY, UINT64, SUM, numbered_context(number))

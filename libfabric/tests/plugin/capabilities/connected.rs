@@ -1,4 +1,4 @@
-//! Two endpoints that have a connection.
+//! Two connected endpoints.
 
 use std::ptr;
 
@@ -52,7 +52,7 @@ impl Side {
         ep
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event, if there is one.
     fn try_read_event(&self) -> Option<Event> {
         let mut room = [0; 1000];
         let read = connections::read_eq(&self.eq, &mut room, 0);
@@ -65,7 +65,8 @@ impl Side {
     }
 }
 
-/// The left endpoint connects and the right one accepts; each has these capabilities, or all.
+/// Opens a pair: the left endpoint connects and the right one accepts. Each has these capabilities,
+/// or all.
 pub(super) fn open_connected_pair(left: Option<u64>, right: Option<u64>) -> Pair {
     let (left, right) = (Side::open(left), Side::open(right));
     let listener = open_passive(&right.fabric, right.infos.as_ptr()).expect("a passive endpoint");

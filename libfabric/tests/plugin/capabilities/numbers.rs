@@ -29,7 +29,7 @@ fn inject_takes_up_to_inject_size() {
     }
 }
 
-/// No memory is that long, but the length is refused before the memory is read.
+/// No memory is that long, but the plugin refuses the length before it reads the memory.
 #[test]
 fn message_beyond_max_msg_size_is_refused() {
     for kind in Kind::ALL {
@@ -38,7 +38,7 @@ fn message_beyond_max_msg_size_is_refused() {
         let pair = kind.open_pair();
         let (ep, to) = (pair.left.ep.as_ptr(), pair.to_right);
         let (none, byte): (*mut c_void, *mut c_void) = (ptr::null_mut(), [0u8; 1].as_mut_ptr().cast());
-        // SAFETY: the endpoint is open; all are refused, so no memory is used.
+        // SAFETY: the endpoint is open; all calls are refused, so no memory is used.
         let refused = unsafe {
             let (msg, tagged, rma) = (&*(*ep).msg, &*(*ep).tagged, &*(*ep).rma);
             [
@@ -68,7 +68,7 @@ fn vectors_take_up_to_iov_limit_segments() {
             let expected = if beyond == 0 { 0 } else { EINVAL };
             let outgoing: Vec<_> = split_in_pieces(&mut text, tx.iov_limit + beyond);
             let incoming: Vec<_> = split_in_pieces(&mut room, rx.iov_limit + beyond);
-            // SAFETY: the endpoints are open, and all memory lives until the completions were read.
+            // SAFETY: the endpoints are open, and all memory lives until the completions are read.
             let posted = unsafe {
                 let (send, receive, rma) = (&*(*left).msg, &*(*right).msg, &*(*left).rma);
                 [
@@ -98,7 +98,7 @@ fn vectors_take_up_to_iov_limit_segments() {
                 pair.read_completions(2, 1);
                 assert_eq!(room, text);
             }
-            // The maximum of remote segments, and one more.
+            // The maximum number of remote segments, and one more.
             let each = FiRmaIov { addr: 0, len: 26 / tx.rma_iov_limit, key: KEY };
             let targets: Vec<_> = (0..tx.rma_iov_limit + beyond).map(|_| FiRmaIov { ..each }).collect();
             let parts = [iov(&mut text)];
@@ -123,7 +123,7 @@ fn vectors_take_up_to_iov_limit_segments() {
     }
 }
 
-/// The same memory in pieces, the last of which is the longest.
+/// Splits memory into pieces, of which the last is the longest.
 fn split_in_pieces(memory: &mut [u8], count: usize) -> Vec<iovec> {
     let mut rest = memory;
     let mut pieces = Vec::new();
@@ -187,7 +187,7 @@ fn outstanding_operations_are_bounded_by_the_context_size() {
             assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, number, MATCH_COMPLETE), 0);
         }
         assert_eq!(sendmsg(&pair.left, &mut [], pair.to_right, 0, MATCH_COMPLETE), EAGAIN);
-        // All operations end, so that closing the endpoints does not wait.
+        // Completes all operations, so that closing the endpoints does not wait.
         let (mut sent, mut received, mut posted) = (0, 0, 0);
         pair.wait_until(|pair| {
             while posted - received < 1000 && posted < tx.size {

@@ -22,7 +22,7 @@ struct Errors {
 unsafe impl Sync for Errors {}
 
 impl Errors {
-    /// Peeks at and reads errors as fast as possible, until told that no more will come.
+    /// Peeks at and reads errors as fast as possible, until `is_over` is set.
     fn read_until_over(&self) {
         while !self.is_over.load(Ordering::Acquire) {
             for flags in [FI_PEEK, 0] {
@@ -66,11 +66,11 @@ fn error_keeps_the_context_of_an_endpoint_being_closed() {
             let endpoint = desk.open_endpoint(desk.info());
             // SAFETY: only this thread uses it yet.
             unsafe { (*endpoint.fid()).context = numbered_context(CONTEXT) };
-            // The receive fails with the request, a moment before the event.
+            // The receive fails with the request, just before the event.
             assert_eq!(post_empty_recv(&endpoint, 1), 0);
             assert_eq!(connect(&endpoint, &closed_name, b""), 0);
             await_failure(&desk.cq);
-            // Every other endpoint is closed without waiting until its error was read.
+            // Every second endpoint is closed at once, before or after its error was read.
             if round % 2 == 0 {
                 wait_until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
             }

@@ -1,6 +1,6 @@
-//! Random messages of one sender, in every way that there is, into random receives and buffers: they
-//! complete in order. Where payload cannot be read or the link ends, messages are lost; receives end once all
-//! the same, and no credit is lost.
+//! Random messages of one sender, eager and offered, into random receives and buffers: they
+//! complete in order. If payload cannot be read or the link ends, messages are lost. Even then each
+//! receive ends once, and no credit is lost.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -22,7 +22,7 @@ enum Step {
         len: usize,
         min_free: usize,
     },
-    /// An eager message, whole or with this much of it to begin with.
+    /// An eager message, whole, or with its first `begun` bytes.
     Send {
         len: usize,
         begun: Option<usize>,
@@ -30,18 +30,18 @@ enum Step {
     Offer {
         len: usize,
     },
-    /// The next bytes of what is being read.
+    /// The next bytes of the message being read.
     GoOn {
         count: usize,
     },
-    /// The sender sends a payload that it was asked for.
+    /// The sender sends a requested payload.
     Answer {
         which: usize,
     },
     Pull {
         can_pull: bool,
     },
-    /// What is pulled next cannot be read.
+    /// The next pull faults.
     Fault,
     /// Cancels a receive, or buffer, of this kind.
     Cancel {
@@ -86,7 +86,7 @@ struct Scene {
     asked: EffectsRecorder,
     /// The lengths of the messages that were sent.
     lens: Vec<usize>,
-    /// What is being read: a message, and how much of it was.
+    /// The message being read, and how many of its bytes were.
     reading: Option<(usize, usize)>,
     /// Payloads that the sender was asked for.
     asked_for: Vec<usize>,
@@ -97,7 +97,7 @@ struct Scene {
     /// How many receives and buffers were posted, and how many of them have ended.
     posted: usize,
     ended: usize,
-    /// How many messages receives have failed with.
+    /// How many messages were lost with a failed receive.
     lost: usize,
     /// Whether messages may be lost.
     may_lose: bool,
@@ -127,7 +127,7 @@ impl Scene {
     fn run_step(&mut self, step: Step) {
         let Scene { receiver, asked, .. } = self;
         match step {
-            // Both may be refused, where as many are outstanding as there are places.
+            // Both may be refused, once as many are outstanding as the depth allows.
             Step::Post { len } => {
                 self.posted += usize::from(receiver.post(receive_request(len, POSTED), asked).is_ok());
             }
@@ -206,7 +206,7 @@ impl Scene {
         self.receiver.pull(|_| true, give, &mut self.asked);
     }
 
-    /// Reads completions, which are those of the next messages.
+    /// Reads completions, which must be those of the next messages.
     fn read_completions(&mut self, count: usize) {
         let count = count.min(self.asked.ended.len());
         for ended in self.asked.ended.drain(..count).collect::<Vec<_>>() {
@@ -221,14 +221,14 @@ impl Scene {
             }
             match error {
                 Some(OperationError::Cancelled) => continue,
-                // Its message is lost, which is not told.
+                // Its message is lost. The error does not say which one.
                 Some(OperationError::Fault | OperationError::Link(_)) => {
                     self.lost += usize::from(!is_release);
                     continue;
                 }
                 _ => {}
             }
-            // Those between were lost.
+            // Messages in between were lost.
             assert!(completion.data >= self.read as u64, "{} comes after {}", completion.data, self.read);
             assert!(self.may_lose || completion.data == self.read as u64, "a message is missing");
             self.read = completion.data as usize;
@@ -248,7 +248,7 @@ impl Scene {
         self.receiver.deliver_held_reports(&mut self.asked);
     }
 
-    /// Whatever was sent is received in the end.
+    /// Runs until every message that was sent is received.
     fn receive_all_sent(&mut self) {
         for _ in 0..100 * (self.lens.len() + 1) {
             if self.read == self.lens.len() {
@@ -275,7 +275,7 @@ impl Scene {
         }
     }
 
-    /// The link ends, and with it everything.
+    /// Ends the link, and checks that nothing is left.
     fn end_link_and_check(&mut self) {
         self.receiver.link_ended(LINK, &RESET, &mut self.asked);
         self.read_all_completions();
@@ -317,8 +317,8 @@ proptest! {
         scene.receive_all_sent();
     }
 
-    /// Each receive ends once, and in order, if payload cannot be read, receives are cancelled and the link
-    /// ends.
+    /// Each receive ends once, and in order, even if payload cannot be read, receives are cancelled
+    /// and the link ends.
     #[test]
     fn receives_end_once_whatever_is_lost(steps in vec(any_step_or_accident(), 0..80)) {
         let mut scene = Scene::new(true);
