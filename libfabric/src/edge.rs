@@ -2,7 +2,7 @@
 //!
 //! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts. Neither
 //! suits a plugin in an application's process, so every entry point that runs code of homespun runs
-//! it through [`enter`]. A panic is a bug in homespun and may have left a half-changed object
+//! it through [`run_entry_point`]. A panic is a bug in homespun and may have left a half-changed object
 //! behind that refers to the application's buffers. So the first one closes the plugin: it and
 //! every later call answer `-FI_EOTHER`, and nothing of homespun's state is touched again. On the
 //! way without a panic this costs one load and one branch.

@@ -24,12 +24,12 @@
 //!
 //! The sequence number tells to which lap of the ring a line belongs: its place holds either the line of this
 //! lap or that of the lap before. The first check makes the exclusive or of all bytes of the first word a
-//! constant ([`is_sound`]); the second [covers](homespun_engine::wire::checksum) words and length. So the
-//! consumer detects a change of any single byte. If that byte is in the sequence number, the line is of
+//! constant ([`is_check_right`]); the second [covers](homespun_engine::wire::checksum) words and length. So
+//! the consumer detects a change of any single byte. If that byte is in the sequence number, the line is of
 //! neither lap.
 //!
-//! A header with its payload has exactly one layout for each length of a first piece: [`parse`] accepts only
-//! what [`emit`] writes.
+//! A header with its payload has exactly one layout for each length of a first piece: [`parse_line`] accepts
+//! only what [`emit_first_line`] writes.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -82,7 +82,7 @@ const LONG: u8 = 1 << (FLAGS_BITS + 1);
 /// The payload that goes with a header.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Payload<'a> {
-    /// All of it, at most [`room_bytes`] long.
+    /// All of it, at most [`inline_room_bytes`] long.
     Inline(&'a [u8]),
     /// The length of its first piece, which is in the data area.
     Outside(usize),

@@ -86,7 +86,7 @@ pub(super) enum RemoteCall {
     Next(QueueName),
     /// Answered by [`RemoteAnswer::Read`].
     ReadEach(QueueName, usize),
-    /// Answered by [`RemoteAnswer::Failed`].
+    /// Answered by [`RemoteAnswer::Ended`].
     ReadError(QueueName),
     /// Answered by [`RemoteAnswer::Text`].
     Strerror(i32),

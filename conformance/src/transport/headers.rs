@@ -33,7 +33,7 @@ pub(super) fn sample_headers() -> Vec<Header> {
 }
 
 /// Last words of headers, each with a payload length; every form accepts some of them. The lengths of those
-/// of [`samples()`] are within what a test sends.
+/// of [`sample_headers`] are within what a test sends.
 fn last_words_and_lengths(number: u64) -> Vec<(u64, u64)> {
     let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
     let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));

@@ -42,7 +42,8 @@ use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
-/// The connection of an endpoint with the role [`EndpointRole::Connected`].
+/// The connection of an endpoint with the role
+/// [`EndpointRole::Connected`](crate::connection::EndpointRole::Connected).
 #[derive(Debug, Default)]
 pub(super) struct Connected {
     stage: ConnectStage,

@@ -1,6 +1,7 @@
 //! Credit: it bounds the memory that unexpected messages take.
 //!
-//! Every message costs its sender credit: [`MESSAGE_COST_BYTES`] and, if it is eager, its payload.
+//! Every message costs its sender credit: [`MESSAGE_COST_BYTES`](crate::limits::MESSAGE_COST_BYTES) and, if
+//! it is eager, its payload.
 //! The receiver grants each link credit out of its endpoint's *budget*, and grants it anew once a
 //! receive has taken the message. So at any moment
 //!
