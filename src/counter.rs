@@ -29,8 +29,8 @@ pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
-use crate::trigger::CounterChange;
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
+use crate::works::work::CounterChange;
 
 /// The attributes of a counter: `struct fi_cntr_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

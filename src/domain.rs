@@ -31,7 +31,7 @@ use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::shared_transmit_context::SharedTransmitContext;
-use crate::trigger::WorkQueue;
+use crate::works::queue::WorkQueue;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address
 /// vectors: `fi_domain(3)`.

@@ -19,7 +19,7 @@ use crate::drive::Drive;
 use crate::eq::Reporter;
 use crate::poster::Poster;
 use crate::shared_receive_context::ReceiveContext;
-use crate::trigger::WorkQueue;
+use crate::works::queue::WorkQueue;
 
 /// A pump as its endpoint sees it.
 pub(crate) trait EndpointPump: Drive + Poster + Connect {

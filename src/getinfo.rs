@@ -50,7 +50,7 @@ pub(crate) fn getinfo_from_providers(
     Ok(infos)
 }
 
-/// The attributes of an endpoint that is opened with `info`: an answer of [`getinfo`], possibly
+/// The attributes of an endpoint that is opened with `info`: an answer of [`getinfo`](getinfo()), possibly
 /// changed by the application. Unspecified fields are filled in.
 ///
 /// # Errors

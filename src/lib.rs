@@ -49,6 +49,7 @@ pub mod trigger;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
 mod unsynchronised;
 pub mod wait;
+mod works;
 
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};

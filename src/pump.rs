@@ -46,7 +46,7 @@ use crate::pump::duties::{Duties, Purpose};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::ReceiveContext;
-use crate::trigger::WorkQueue;
+use crate::works::queue::WorkQueue;
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;

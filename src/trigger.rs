@@ -2,25 +2,18 @@
 //!
 //! [`Domain::queue_work`] has an example.
 
-mod firing;
-mod queue;
-mod waiting;
-mod work;
-
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, Segment, SegmentMut, Source};
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::rejected::Rejected;
 
-pub(crate) use self::queue::WorkQueue;
-use self::work::{Action, CounterUse, Work, WorkKind};
-pub(crate) use self::work::{CounterChange, DeferredPost};
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::domain_id::DomainId;
 use crate::endpoint::{
     AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
 };
+use crate::works::work::{Action, CounterChange, CounterUse, Work, WorkKind};
 
 /// When something is done: as soon as both values of a counter together, successes and failures,
 /// have reached a threshold. If they have already, that is at once. A counter that is set back

@@ -6,7 +6,8 @@ use homespun_engine::error::Error;
 
 use super::{Counter, CounterShared, DomainCounters};
 use crate::sync::{AtomicU64, Ordering, fence_for_loom};
-use crate::trigger::{CounterChange, WorkQueue};
+use crate::works::queue::WorkQueue;
+use crate::works::work::CounterChange;
 
 /// The highest threshold of works: the number above it means that no work waits.
 pub(crate) const THRESHOLD_MAX: u64 = u64::MAX - 1;

@@ -15,7 +15,9 @@ use crate::counter::Counter;
 use crate::endpoint_pump::EndpointPump;
 use crate::post::{Op, Post, ReceiveKind};
 use crate::receives::ReceivePoster;
-use crate::trigger::{DeferredPost, Operation, WorkQueue};
+use crate::trigger::Operation;
+use crate::works::queue::WorkQueue;
+use crate::works::work::DeferredPost;
 
 impl<S, D> Operation<S, D> {
     /// The flags of the operation.

@@ -12,7 +12,7 @@ use crate::av::FabricAddress;
 use crate::domain_id::DomainId;
 use crate::post::{Op, Post, ReceivePost};
 use crate::poster::RefusedPost;
-use crate::trigger::CounterChange;
+use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
 
 /// How often a thread is interrupted at most where it could have gone on. Known mistakes of such

@@ -11,9 +11,9 @@ use super::*;
 use crate::av::FabricAddress;
 use crate::post::{Op, Post, ReceivePost};
 use crate::poster::RefusedPost;
-use crate::trigger::firing::ROUNDS_MAX;
 use crate::trigger::{DeferredAction, DeferredWork, Trigger};
 use crate::wait::{WaitObject, Waiter};
+use crate::works::firing::ROUNDS_MAX;
 use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
 
 /// An endpoint that finds no room for the first post. While it does, another thread makes some.
