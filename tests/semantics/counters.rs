@@ -146,6 +146,33 @@ pub(crate) fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
                 bob.wait_for_counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
             }
         }
+        // The target of an atomic operation gets no entry.
+        bob.assert_no_completion();
+    }
+}
+
+pub(crate) fn counted_access_has_changed_the_region(net: &Net) {
+    for kind in Kind::ALL {
+        let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
+        let region = bob.register(make_region_spec(LENS_BYTES[6], kind)).unwrap();
+        // The target knows of the accesses by its counters alone.
+        for (writes, len_bytes) in (1..).zip(&LENS_BYTES[1..]) {
+            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, writes, *len_bytes)).unwrap();
+            await_region_counts(&bob, &region, 0, writes);
+            assert!(
+                region.read_at(0, *len_bytes) == payload(writes, *len_bytes),
+                "{kind:?}, {len_bytes} bytes"
+            );
+            assert_eq!(alice.next_completion().context, writes);
+        }
+        let (writes, element) = (LENS_BYTES[1..].len() as u64, 8);
+        region.write_at(0, &[0; 8]);
+        let what = (AtomicOp::Sum, Datatype::Uint64);
+        let call = AtomicCall::new(AtomicKind::Base, what, payload(99, element), alice.peer(), &region, 99);
+        alice.endpoint.atomic(call).unwrap();
+        await_region_counts(&bob, &region, 0, writes + 1);
+        assert!(region.read_at(0, element) == payload(99, element), "{kind:?}");
+        assert_eq!(alice.next_completion().context, 99);
     }
 }
 

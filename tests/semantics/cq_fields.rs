@@ -291,6 +291,7 @@ pub(crate) fn closing_a_queue_frees_unread_buffers(net: &Net) {
         deadline.yield_or_panic("a completion");
     }
     drop(endpoint);
+    assert!(!message.is_unique(), "the unread entry of the send holds its buffer");
     cq.close().unwrap();
     assert!(message.is_unique());
 }

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::PULL_STEP_MAX_BYTES;
 use homespun::{Completion, FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup};
+use homespun_suite::{
+    AtomicBy, AtomicCall, Kind as MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup,
+};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -347,17 +350,23 @@ enum Kind {
 
 const KINDS: [Kind; 5] = [Kind::Send, Kind::InjectedSend, Kind::Write, Kind::InjectedWrite, Kind::Read];
 
+/// The kinds of atomic operations that can write.
+const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
+
+/// Replaces the first 8 bytes of the region by the first ones of the payload of this context.
+fn post_atomic_write(kind: AtomicKind, party: &Party, region: &Region, context: u64, flags: OpFlags) {
+    let what = (AtomicOp::Write, Datatype::Uint64);
+    let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
+    party.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+}
+
 fn register_long_region(party: &Party) -> Region {
+    register_long_memory(party, MemoryKind::Raw)
+}
+
+fn register_long_memory(party: &Party, kind: MemoryKind) -> Region {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party
-        .register(RegionSpec {
-            len_bytes: LONG_BYTES,
-            kind: MemoryKind::Raw,
-            access,
-            key: 7,
-            is_counted: false,
-        })
-        .unwrap()
+    party.register(RegionSpec { len_bytes: LONG_BYTES, kind, access, key: 7, is_counted: false }).unwrap()
 }
 
 /// Posts an operation with this context. An access has this offset and length in the region; a message has
@@ -415,6 +424,73 @@ pub(crate) fn every_fenced_operation_waits_for_a_match(net: &Net) {
             Kind::Write | Kind::InjectedWrite => assert!(region.read_at(END, 64) == payload(2, 64)),
             Kind::Read => assert!(received_bytes(&second.buffer) == payload(5, 64)),
         }
+    }
+}
+
+pub(crate) fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
+    for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
+        let (alice, bob) = net.open_pair();
+        let region = register_long_memory(&bob, memory);
+        // Afterwards the peer may have mapped shareable memory.
+        post_kind(Kind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
+        assert_eq!(alice.next_completion().context, 9);
+        for kind in KINDS {
+            region.write_at(END, &marked_buffer(64));
+            send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+            post_kind(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
+            alice.assert_no_completion();
+            assert!(region.read_at(END, 64) == marked_buffer(64), "{memory:?}, {kind:?}");
+            region.write_at(END, &payload(5, 64));
+            match_fenced_message(&bob);
+            let (completions, others) = alice.next_sends_and_others(3);
+            let read = completions.iter().chain(&others).find(|completion| completion.context == 3);
+            let read = read.unwrap_or_else(|| panic!("{kind:?} has not ended"));
+            match kind {
+                Kind::Send | Kind::InjectedSend => {
+                    post_tagged_receive(&bob, 3, 64);
+                    expect_tagged_message(&bob, 3, 64);
+                }
+                Kind::Write | Kind::InjectedWrite => assert!(region.read_at(END, 64) == payload(3, 64)),
+                Kind::Read => assert!(received_bytes(&read.buffer) == payload(5, 64)),
+            }
+        }
+        for kind in ATOMIC_KINDS {
+            region.write_at(0, &[0; 8]);
+            send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
+            post_atomic_write(kind, &alice, &region, 3, OpFlags::empty());
+            alice.assert_no_completion();
+            assert_eq!(region.read_at(0, 8), [0; 8], "{memory:?}, {kind:?}");
+            match_fenced_message(&bob);
+            alice.next_sends_and_others(3);
+            assert!(region.read_at(0, 8) == payload(3, 8), "{memory:?}, {kind:?}");
+        }
+    }
+}
+
+/// Receives the message 1, for which the fenced message 2 waits, and then that one.
+#[track_caller]
+fn match_fenced_message(party: &Party) {
+    for tag in [1, 2] {
+        post_tagged_receive(party, tag, 64);
+        expect_tagged_message(party, tag, 64);
+    }
+}
+
+pub(crate) fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    let region = register_long_region(&bob);
+    for kind in ATOMIC_KINDS {
+        region.write_at(0, &[0; 8]);
+        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
+        post_atomic_write(kind, &alice, &region, 2, OpFlags::FENCE);
+        alice.assert_no_completion();
+        assert_eq!(region.read_at(0, 8), [0; 8], "{kind:?}");
+        post_tagged_receive(&bob, 1, 64);
+        expect_tagged_message(&bob, 1, 64);
+        next_two_completions(&alice);
+        assert!(region.read_at(0, 8) == payload(2, 8), "{kind:?}");
     }
 }
 

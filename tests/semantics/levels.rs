@@ -1,8 +1,8 @@
 //! Completion levels: how soon a send may complete, `fi_cq(3)`.
 
-use homespun::endpoint::SendMsg;
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, OperationError};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::{Net, Party, Setup};
@@ -49,6 +49,30 @@ fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
     let completion = party.next_completion();
     assert_eq!((completion.context, completion.tag), (tag, tag));
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
+}
+
+pub(crate) fn receive_with_any_level_takes_its_message(net: &Net) {
+    let (alice, bob) = net.open_pair();
+    for tag in [None, Some(5)] {
+        for (context, flags) in (1..).zip(&LEVELS[..4]) {
+            let receive = RecvMsg {
+                buffers: vec![marked_buffer(100)],
+                tagged: tag.map(|tag| Tag(tag).into()),
+                context,
+                flags: *flags,
+                ..RecvMsg::default()
+            };
+            bob.endpoint.recvmsg(receive).unwrap();
+            let buffers = vec![payload(context, 100)];
+            let send = SendMsg { buffers, to: alice.peer(), tag, context, ..SendMsg::default() };
+            alice.endpoint.sendmsg(send).unwrap();
+            let completion = bob.next_completion();
+            assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
+            assert_eq!((completion.context, completion.len_bytes), (context, 100));
+            assert!(received_bytes(&completion.buffer) == payload(context, 100), "{flags:?}");
+            assert_eq!(alice.next_completion().context, context);
+        }
+    }
 }
 
 pub(crate) fn small_inject_complete_send_needs_no_receiver(net: &Net) {

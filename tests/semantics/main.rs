@@ -169,6 +169,7 @@ macro_rules! tests_of_parties {
                 queue_read_in_time_loses_nothing;
             levels:
                 match_may_be_the_default_level
+                receive_with_any_level_takes_its_message
                 strongest_of_several_levels_applies
                 send_of_every_level_completes
                 delivery_level_needs_no_posted_receive
@@ -193,6 +194,8 @@ macro_rules! tests_of_parties {
                 fence_after_a_cancelled_fence_asks_for_matches_anew
                 operations_behind_a_fence_fail_when_the_peer_closes
                 every_fenced_operation_waits_for_a_match
+                every_operation_behind_a_fence_waits_for_a_match
+                fenced_atomic_operation_waits_for_a_match
                 fenced_access_waits_for_matches_of_injected_messages
                 every_fenced_operation_follows_a_long_write
                 every_fenced_operation_follows_a_long_read
@@ -356,6 +359,7 @@ macro_rules! tests_of_parties {
                 messages_are_counted_at_both_ends
                 accesses_are_counted_at_both_ends
                 updating_atomics_are_counted_as_writes_by_the_region
+                counted_access_has_changed_the_region
                 accesses_to_a_mapped_region_are_counted
                 unreported_operations_are_counted
                 failures_are_counted_as_errors

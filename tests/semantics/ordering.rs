@@ -204,11 +204,14 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
 
 /// Two parties with these message orders, and a region of the second.
 fn pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
+    pair_with_memory(net, order, Kind::Raw, len_bytes)
+}
+
+fn pair_with_memory(net: &Net, order: Order, kind: Kind, len_bytes: usize) -> (Party, Party, Region) {
     let setup = || Setup { order, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let region =
-        bob.register(RegionSpec { len_bytes, kind: Kind::Raw, access, key: 7, is_counted: false }).unwrap();
+    let region = bob.register(RegionSpec { len_bytes, kind, access, key: 7, is_counted: false }).unwrap();
     (alice, bob, region)
 }
 
@@ -280,21 +283,28 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 /// When a message has arrived, so has what was written before it, whatever completes when. Both are
 /// posted at once.
 pub(crate) fn a_message_shows_earlier_writes_at_every_level(net: &Net) {
-    let (alice, bob, region) = pair_with_order(net, Order::SAW, LONG_BYTES);
+    // A peer may map shareable memory once it has written to it by frames.
+    for kind in [Kind::Raw, Kind::Shareable] {
+        let (alice, bob, region) = pair_with_memory(net, Order::SAW, kind, LONG_BYTES);
+        messages_show_earlier_writes(&alice, &bob, &region);
+    }
+}
+
+fn messages_show_earlier_writes(alice: &Party, bob: &Party, region: &Region) {
     let mut identity = 0;
     for of_write in LEVELS {
         for of_send in LEVELS {
             for len_bytes in [8, 20_000, LONG_BYTES] {
                 identity += 1;
                 bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-                post_write_with_flags(&alice, &region, 0, identity, len_bytes, of_write);
-                send_with_flags(&alice, 999, of_send);
+                post_write_with_flags(alice, region, 0, identity, len_bytes, of_write);
+                send_with_flags(alice, 999, of_send);
                 bob.next_completion();
                 let place = len_bytes - len_bytes.min(100);
                 let end = region.read_at(place, len_bytes - place);
                 let expected = &payload(identity, len_bytes)[place..];
                 assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
-                await_read_results(&alice, &[], 2);
+                await_read_results(alice, &[], 2);
             }
         }
     }
