@@ -54,7 +54,7 @@ pub struct ConnectionRequest {
 struct RequestShared {
     /// The passive endpoint, where the requester waits. `None` once the requester's wait has ended.
     listener: Mutex<Option<Arc<Listener>>>,
-    asked: Arc<ListenerInfo>,
+    listener_info: Arc<ListenerInfo>,
     id: RequestId,
     from: Requester,
     data: Box<[u8]>,
@@ -75,22 +75,30 @@ enum Decision {
 impl ConnectionRequest {
     pub(crate) fn new(listener: Arc<Listener>, request: Request, passive_endpoint: u64) -> ConnectionRequest {
         let Request { id, from, data } = request;
-        let asked = listener.asked.clone();
+        let listener_info = listener.listener_info.clone();
         let (listener, decision) = (Mutex::new(Some(listener)), Mutex::new(Decision::Open));
         ConnectionRequest {
-            shared: Arc::new(RequestShared { listener, asked, id, from, data, passive_endpoint, decision }),
+            shared: Arc::new(RequestShared {
+                listener,
+                listener_info,
+                id,
+                from,
+                data,
+                passive_endpoint,
+                decision,
+            }),
         }
     }
 
     /// Returns the info to open the accepting endpoint with: that of the passive endpoint, with its
     /// address as the source and the requester as the destination.
     pub fn info(&self) -> Info {
-        let RequestShared { asked, from, .. } = &*self.shared;
+        let RequestShared { listener_info, from, .. } = &*self.shared;
         Info {
-            addr_format: Some(asked.name.format()),
-            src_addr: Some(asked.name),
+            addr_format: Some(listener_info.name.format()),
+            src_addr: Some(listener_info.name),
             dest_addr: Some(from.address),
-            ..asked.info.clone()
+            ..listener_info.info.clone()
         }
     }
 
@@ -143,7 +151,7 @@ impl ConnectionRequest {
 
     /// Returns the passive endpoint's data.
     pub(crate) fn listener_info(&self) -> &ListenerInfo {
-        &self.shared.asked
+        &self.shared.listener_info
     }
 
     /// Marks the request as taken by an endpoint that is opened for it.
@@ -157,7 +165,7 @@ impl ConnectionRequest {
 
     /// Undoes [`mark_taken`](Self::mark_taken) when that endpoint closes without accepting the
     /// request.
-    pub(crate) fn release_claim(&self) {
+    pub(crate) fn unmark_taken(&self) {
         let _was_taken = self.change_decision(Decision::Taken, Decision::Open);
     }
 
@@ -249,7 +257,7 @@ impl Drop for PendingAccept {
 /// to wait when the application closes the passive endpoint.
 pub(crate) struct Listener {
     pub(crate) pump: Arc<dyn EndpointPump>,
-    pub(crate) asked: Arc<ListenerInfo>,
+    pub(crate) listener_info: Arc<ListenerInfo>,
     pub(crate) close_linger: Duration,
     /// Whether an active endpoint has taken over the pump, and closes it.
     pub(crate) is_taken_over: Mutex<bool>,
@@ -285,7 +293,7 @@ impl fmt::Debug for ConnectionRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectionRequest")
             .field("from", &self.shared.from.address)
-            .field("to", &self.shared.asked.name)
+            .field("to", &self.shared.listener_info.name)
             .finish_non_exhaustive()
     }
 }

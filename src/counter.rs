@@ -112,7 +112,7 @@ impl CounterWaitError {
 #[derive(Clone)]
 pub struct Counter {
     shared: Arc<CounterShared>,
-    enlisted: Arc<WorkCounter>,
+    work_counter: Arc<WorkCounter>,
 }
 
 /// The part of a counter that endpoints and regions share.
@@ -129,7 +129,7 @@ pub(crate) struct CounterShared {
     /// works.
     users: AtomicUsize,
     /// The endpoints that the counter drives.
-    ties: DrivenEndpoints,
+    driven_endpoints: DrivenEndpoints,
     /// The works that wait for the counter.
     triggering: TriggeredWorks,
     /// `None` without a wait object: the application does not wait, or polls.
@@ -145,11 +145,11 @@ impl Counter {
             changes: AtomicU64::new(0),
             reported: Reported::default(),
             users: AtomicUsize::new(0),
-            ties: DrivenEndpoints::default(),
+            driven_endpoints: DrivenEndpoints::default(),
             triggering: TriggeredWorks::default(),
             waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
         });
-        let counter = Counter { enlisted: WorkCounter::new(shared.clone()), shared };
+        let counter = Counter { work_counter: WorkCounter::new(shared.clone()), shared };
         if let Some(waiter) = &counter.shared.waiter {
             waiter.attach_member(Arc::downgrade(&counter.shared));
         }
@@ -379,13 +379,13 @@ impl CounterShared {
 
     /// Drives the endpoints.
     pub(crate) fn progress(&self) {
-        self.ties.progress();
+        self.driven_endpoints.progress();
         self.fire_due_works();
     }
 
     /// Runs the due works of the endpoints that it drives, and its own.
     fn run_all_due_work(&self) {
-        self.ties.fire_due_works();
+        self.driven_endpoints.fire_due_works();
         self.fire_due_works();
     }
 
@@ -425,7 +425,7 @@ impl Awaited for Goal<'_> {
     }
 
     fn arm(&self) -> Armed {
-        self.counter.ties.arm()
+        self.counter.driven_endpoints.arm()
     }
 
     fn fire_due_works(&self) {
@@ -453,7 +453,7 @@ impl Awaited for Change<'_> {
     }
 
     fn arm(&self) -> Armed {
-        self.0.ties.arm()
+        self.0.driven_endpoints.arm()
     }
 
     fn fire_due_works(&self) {

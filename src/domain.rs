@@ -101,8 +101,8 @@ impl Domain {
     ) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
-        let by_itself = info.domain.data_progress == Some(Progress::Auto);
-        let domain_counters = Arc::new(DomainCounters::new(by_itself));
+        let has_progress_thread = info.domain.data_progress == Some(Progress::Auto);
+        let domain_counters = Arc::new(DomainCounters::new(has_progress_thread));
         Domain {
             shared: Arc::new(DomainShared {
                 id: DomainId::allocate(),
@@ -113,7 +113,7 @@ impl Domain {
                 threading: info.domain.threading.unwrap_or(Threading::Safe),
                 locking,
                 control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
-                data_progress: if by_itself { Progress::Auto } else { Progress::Manual },
+                data_progress: if has_progress_thread { Progress::Auto } else { Progress::Manual },
                 progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
                 params: params.clone(),

@@ -197,10 +197,10 @@ impl PassiveEndpoint {
     /// EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let Some(listener) = self.shared.listener.get() {
-            return Ok(listener.asked.name);
+            return Ok(listener.listener_info.name);
         }
         let setup = self.shared.setup.lock();
-        Ok(self.shared.open_listener(&setup)?.asked.name)
+        Ok(self.shared.open_listener(&setup)?.listener_info.name)
     }
 
     /// Sets how many requests may wait for an answer (`FI_BACKLOG`), by default
@@ -296,7 +296,7 @@ impl PassiveShared {
         let (ports, clock) = (self.params.ports, self.clock.clone());
         let pump = self.provider.open_pump(bind, ports, config, Arc::default(), Locking::Taken, clock)?;
         let listener = Listener {
-            asked: Arc::new(ListenerInfo { name: pump.address(), bind, info: self.info.clone() }),
+            listener_info: Arc::new(ListenerInfo { name: pump.address(), bind, info: self.info.clone() }),
             close_linger: self.params.close_linger,
             is_taken_over: Mutex::new(false),
             pump,
@@ -323,7 +323,7 @@ impl Drop for PassiveShared {
 impl fmt::Debug for PassiveEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PassiveEndpoint")
-            .field("address", &self.shared.listener.get().map(|listener| listener.asked.name))
+            .field("address", &self.shared.listener.get().map(|listener| listener.listener_info.name))
             .finish_non_exhaustive()
     }
 }

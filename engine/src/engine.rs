@@ -364,13 +364,13 @@ impl Engine {
         self.cancel_selected(CancelKey::Work(number), sink)
     }
 
-    fn cancel_selected(&mut self, meant: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
+    fn cancel_selected(&mut self, key: CancelKey, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receive_side_and_effects(sink);
-        if receiver.cancel(meant, &mut effects) {
+        if receiver.cancel(key, &mut effects) {
             return Ok(());
         }
         let (initiator, mut effects) = self.initiator_and_effects(sink);
-        if initiator.cancel(meant, &mut effects) {
+        if initiator.cancel(key, &mut effects) {
             return Ok(());
         }
         Err(Misuse::NotFound(Missing::Operation).into())

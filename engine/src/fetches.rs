@@ -184,9 +184,9 @@ impl<P> Fetches<P> {
         self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
     }
 
-    /// Rotates the queue to the next fetch whose link `is_meant`. Returns whether there is one.
-    pub(crate) fn bring_forward(&mut self, is_meant: impl Fn(LinkId) -> bool) -> bool {
-        let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| is_meant(fetch.link));
+    /// Rotates the queue to the next fetch whose link `matches`. Returns whether there is one.
+    pub(crate) fn bring_forward(&mut self, matches: impl Fn(LinkId) -> bool) -> bool {
+        let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| matches(fetch.link));
         let Some(at) = self.pulling.iter().position(is_next) else { return false };
         self.pulling.rotate_left(at);
         true

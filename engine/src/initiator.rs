@@ -212,14 +212,14 @@ impl Initiator {
         self.fail_sends(queued, Some(peer), error, effects);
     }
 
-    /// Cancels the first queued operation that matches `meant`; no link has taken a byte of it.
+    /// Cancels the first queued operation that matches `key`; no link has taken a byte of it.
     /// Returns whether there was one.
-    pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
+    pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
-        let is_meant = |id: SendId| {
-            sends.get(id).is_some_and(|send| meant.matches_operation(send.context, send.signalled))
+        let matches = |id: SendId| {
+            sends.get(id).is_some_and(|send| key.matches_operation(send.context, send.signalled))
         };
-        let Some((peer, send)) = self.queues.remove_first(is_meant) else { return false };
+        let Some((peer, send)) = self.queues.remove_first(matches) else { return false };
         self.fail_sends([send], Some(peer), &OperationError::Cancelled, effects);
         true
     }

@@ -81,7 +81,7 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// How many regions of its peer an endpoint may map on one link, and how many of its own it offers
 /// there. Accesses to other regions go by frames. A mapped region takes up its length of address
 /// space, and its memory stays until it is unmapped.
-pub const SHOWN_LINK_MAX_REGIONS: usize = 64;
+pub const MAPPED_LINK_MAX_REGIONS: usize = 64;
 
 /// After how many passes an endpoint unmaps the peers' regions that have ended. Until then, or
 /// until the endpoint makes passes again, their memory stays.

@@ -142,9 +142,9 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.keys().filter_map(|criteria| criteria.source)
     }
 
-    /// Drops all unexpected messages that `is_meant` selects, in one pass.
-    pub fn remove_unexpected_where(&mut self, is_meant: impl Fn(U) -> bool) {
-        self.unexpected.take_all_where(|_, message| is_meant(message));
+    /// Drops all unexpected messages that `matches` selects, in one pass.
+    pub fn remove_unexpected_where(&mut self, matches: impl Fn(U) -> bool) {
+        self.unexpected.take_all_where(|_, message| matches(message));
     }
 
     /// Drops an unexpected message. Returns whether it was there.

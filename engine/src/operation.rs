@@ -31,8 +31,8 @@ impl CancelKey {
     /// Whether the key matches an operation with this context that is reported in this way.
     pub(crate) fn matches_operation(self, context: u64, signalled: Signalled) -> bool {
         match self {
-            CancelKey::Context(meant) => context == meant && signalled != Signalled::Deferred,
-            CancelKey::Work(meant) => context == meant && signalled == Signalled::Deferred,
+            CancelKey::Context(key) => context == key && signalled != Signalled::Deferred,
+            CancelKey::Work(key) => context == key && signalled == Signalled::Deferred,
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) struct Receiver {
     starved: BTreeSet<LinkId>,
     held: HeldReports,
     /// The error of receives posted after the connection has ended: no message can reach them.
-    over: Option<Box<OperationError>>,
+    end_error: Option<Box<OperationError>>,
 }
 
 impl Receiver {
@@ -111,7 +111,7 @@ impl Receiver {
             budget: Budget::new(unexpected_budget_bytes),
             starved: BTreeSet::new(),
             held: HeldReports::default(),
-            over: None,
+            end_error: None,
         }
     }
 
@@ -175,7 +175,7 @@ impl Receiver {
                 let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
                 self.receive_unexpected(receive, found, effects);
             }
-            None if self.over.is_some() => {
+            None if self.end_error.is_some() => {
                 if tagged || !self.has_kept_aside() {
                     return Err(Rejected { error: Misuse::NotConnected.into(), returned: destination });
                 }
@@ -200,11 +200,11 @@ impl Receiver {
 
     /// Cancels the oldest receive with this key that no message has matched, or multi-receive
     /// buffer with this key that still takes messages. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, meant: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
+    pub(crate) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
             self.receives
                 .get(*id)
-                .is_some_and(|receive| meant.matches_operation(receive.context, receive.signalled))
+                .is_some_and(|receive| key.matches_operation(receive.context, receive.signalled))
         });
         let Some(id) = posted else { return false };
         if self.receives.get(id).is_some_and(|receive| receive.role == ReceiveRole::Buffer) {
@@ -320,7 +320,7 @@ impl Receiver {
         let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
         let reading_bytes = match &link.reading {
             Some(links::IncomingMessage::Eager { filling, .. }) => filling.arrived_bytes,
-            Some(links::IncomingMessage::AskedFor(_)) | None => 0,
+            Some(links::IncomingMessage::Requested(_)) | None => 0,
         };
         let (offers, fetched_bytes) = self.fetches.progress_counts(id);
         (link.received_messages, offers, reading_bytes, fetched_bytes)

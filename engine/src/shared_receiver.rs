@@ -47,7 +47,7 @@ use crate::transport::LinkId;
 pub struct SharedReceiver {
     state: Mutex<State>,
     /// Whether a member has mail that it was not notified of yet.
-    has_news: AtomicBool,
+    has_new_mail: AtomicBool,
     /// [`Receiver::rare_work_count`], for members to read without the lock.
     rare_work: AtomicUsize,
 }
@@ -74,7 +74,7 @@ impl SharedReceiver {
                 links: LinkTable::default(),
                 mailboxes: Mailboxes::default(),
             }),
-            has_news: AtomicBool::new(false),
+            has_new_mail: AtomicBool::new(false),
             rare_work: AtomicUsize::new(0),
         })
     }
@@ -162,13 +162,13 @@ impl SharedReceiver {
     /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).
     #[inline]
     pub fn has_members_with_mail(&self) -> bool {
-        self.has_news.load(Ordering::Acquire)
+        self.has_new_mail.load(Ordering::Acquire)
     }
 
     /// Returns the members with new mail. The caller makes them fetch it, holding no member's lock.
     pub fn take_members_with_mail(&self) -> Vec<MemberId> {
         let mut state = self.lock();
-        self.has_news.store(false, Ordering::Release);
+        self.has_new_mail.store(false, Ordering::Release);
         state.mailboxes.take_members_with_new_mail()
     }
 
@@ -289,7 +289,7 @@ impl State {
             owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.mark_has_mail(owner));
         }
         if mailboxes.has_new_mail() {
-            shared.has_news.store(true, Ordering::Release);
+            shared.has_new_mail.store(true, Ordering::Release);
         }
         shared.rare_work.store(receiver.rare_work_count(), Ordering::Relaxed);
         result

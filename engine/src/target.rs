@@ -66,11 +66,11 @@ pub(crate) struct Target {
     /// The access that they have by atomic operations.
     atomics: MrAccess,
     /// Whether accesses of peers are counted.
-    counts: bool,
+    counts_accesses: bool,
     /// Whether a short read is copied as it arrives, because later operations must not change it.
     copies_reads: bool,
     /// Whether peers must access regions by frames only.
-    observes_accesses: bool,
+    forbids_mapping: bool,
     links: TargetLinks,
     // Boxed: a table never shrinks, and it may once have held very many writes.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
@@ -91,16 +91,16 @@ impl Target {
         access: MrAccess,
         atomics: MrAccess,
         order: Order,
-        counts: bool,
+        counts_accesses: bool,
     ) -> Target {
         Target {
             regions,
             access,
             atomics,
-            counts,
+            counts_accesses,
             // A fetching atomic operation is a read, too, and may come after a read.
             copies_reads: order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR),
-            observes_accesses: false,
+            forbids_mapping: false,
             links: TargetLinks::default(),
             inbounds: SlotMap::with_key(),
             fetches: Fetches::default(),
@@ -130,7 +130,7 @@ impl Target {
     pub(crate) fn progress_counts(&self, id: LinkId) -> (usize, u64, u64) {
         let writing_bytes = match self.links.get(id).and_then(|link| link.writing.as_ref()) {
             Some(writes::IncomingWrite::Sent(filling)) => filling.arrived_bytes,
-            Some(writes::IncomingWrite::AskedFor(_)) | None => 0,
+            Some(writes::IncomingWrite::Requested(_)) | None => 0,
         };
         let (offers, fetched_bytes) = self.fetches.progress_counts(id);
         (offers, writing_bytes, fetched_bytes)
@@ -185,7 +185,7 @@ impl Target {
         of_region: CounterEvents,
         effects: &mut impl TargetEffects,
     ) {
-        if self.counts {
+        if self.counts_accesses {
             effects.count(of_endpoint);
             window.count_access(of_region);
         }

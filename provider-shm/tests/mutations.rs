@@ -56,7 +56,7 @@ mod kind {
     pub(super) const READ_DATA: u8 = 14;
     pub(super) const ANSWER: u8 = 15;
     pub(super) const ATOMIC: u8 = 16;
-    pub(super) const SHOWN: u8 = 17;
+    pub(super) const MAPPABLE_REGION: u8 = 17;
     pub(super) const CONNECTION: u8 = 18;
 }
 
@@ -142,7 +142,7 @@ fn sample_lines() -> Vec<LineSpec> {
         LineSpec(kind::ANSWER, 4, 0, &[NUMBER]),
         LineSpec(kind::ATOMIC, 0, 8, &[1, 2, 3, 2 << 40 | 7 << 32 | 1]),
         LineSpec(kind::ATOMIC, flag::OUTSIDE, 1024, &[1, 2, NUMBER, 2 << 40 | 7 << 32 | 128]),
-        LineSpec(kind::SHOWN, 0, 16, &[1, 2, 3, NUMBER >> 24]),
+        LineSpec(kind::MAPPABLE_REGION, 0, 16, &[1, 2, 3, NUMBER >> 24]),
         LineSpec(kind::CONNECTION, 0, 48, &[NUMBER]),
         LineSpec(kind::CONNECTION, 1 | flag::OUTSIDE, 256, &[NUMBER]),
         LineSpec(kind::CONNECTION, 4, 0, &[1]),

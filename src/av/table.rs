@@ -13,7 +13,7 @@ pub(super) struct Table {
     /// The lowest index of each address.
     lowest: HashMap<Address, u64>,
     /// The other indices of addresses that were inserted more than once; no set is empty.
-    further: HashMap<Address, BTreeSet<u64>>,
+    other_indices: HashMap<Address, BTreeSet<u64>>,
 }
 
 impl Table {
@@ -67,7 +67,7 @@ impl Table {
             Some(lowest) => {
                 let higher = index.max(*lowest);
                 *lowest = index.min(*lowest);
-                self.further.entry(address).or_default().insert(higher);
+                self.other_indices.entry(address).or_default().insert(higher);
             }
         }
     }
@@ -77,15 +77,15 @@ impl Table {
         let address = self.slots.get_mut(usize::try_from(index).ok()?)?.take()?;
         self.free.insert(index);
 
-        let mut further = self.further.remove(&address).unwrap_or_default();
-        if !further.remove(&index) {
-            match further.pop_first() {
+        let mut others = self.other_indices.remove(&address).unwrap_or_default();
+        if !others.remove(&index) {
+            match others.pop_first() {
                 Some(next) => self.lowest.insert(address, next),
                 None => self.lowest.remove(&address),
             };
         }
-        if !further.is_empty() {
-            self.further.insert(address, further);
+        if !others.is_empty() {
+            self.other_indices.insert(address, others);
         }
         Some(address)
     }

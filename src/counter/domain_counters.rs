@@ -14,10 +14,10 @@ use crate::wait::Waiter;
 #[derive(Default)]
 pub(crate) struct DomainCounters {
     /// Whether a progress thread drives the endpoints.
-    by_itself: bool,
+    has_progress_thread: bool,
     members: Mutex<Members>,
     /// The same counters, for callers that have endpoints locked. This is an innermost lock.
-    waited_for: Mutex<Vec<Arc<CounterShared>>>,
+    sleeper_counters: Mutex<Vec<Arc<CounterShared>>>,
 }
 
 #[derive(Default)]
@@ -33,8 +33,8 @@ struct Member {
 }
 
 impl DomainCounters {
-    pub(crate) fn new(by_itself: bool) -> DomainCounters {
-        DomainCounters { by_itself, ..DomainCounters::default() }
+    pub(crate) fn new(has_progress_thread: bool) -> DomainCounters {
+        DomainCounters { has_progress_thread, ..DomainCounters::default() }
     }
 
     /// Adds a counter to which a region is bound, or on which works depend.
@@ -48,14 +48,14 @@ impl DomainCounters {
             known.reasons += 1;
             return Ok(());
         }
-        let watched = endpoints
-            .iter()
-            .try_for_each(|endpoint| counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.by_itself));
+        let watched = endpoints.iter().try_for_each(|endpoint| {
+            counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
+        });
         if watched.is_err() {
             endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
             return watched;
         }
-        self.waited_for.lock().push(counter.clone());
+        self.sleeper_counters.lock().push(counter.clone());
         endpoints.iter().for_each(|endpoint| counter.drive_endpoint(endpoint));
         counters.push(Member { counter: counter.clone(), reasons: 1 });
         Ok(())
@@ -69,7 +69,7 @@ impl DomainCounters {
         counters[place].reasons -= 1;
         if counters[place].reasons == 0 {
             counters.swap_remove(place);
-            self.waited_for.lock().retain(|known| !Arc::ptr_eq(known, counter));
+            self.sleeper_counters.lock().retain(|known| !Arc::ptr_eq(known, counter));
             endpoints.iter().for_each(|endpoint| counter.forget_endpoint(endpoint, DriveReason::DOMAIN));
         }
     }
@@ -87,7 +87,7 @@ impl DomainCounters {
         // Locked throughout, so that no counter is missed.
         let Members { counters, endpoints } = &mut *self.members.lock();
         counters.iter().try_for_each(|known| {
-            known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.by_itself)
+            known.counter.watch_endpoint(endpoint, DriveReason::DOMAIN, self.has_progress_thread)
         })?;
         enable()?;
         counters.iter().for_each(|known| known.counter.drive_endpoint(endpoint));
@@ -104,11 +104,11 @@ impl DomainCounters {
 
     /// Whether a thread may be asleep on one of the counters.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).any(Waiter::is_armed)
+        self.sleeper_counters.lock().iter().filter_map(|counter| counter.waiter()).any(Waiter::is_armed)
     }
 
     /// Wakes the threads that sleep on the counters.
     pub(crate) fn wake_sleepers(&self) {
-        self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).for_each(Waiter::ring);
+        self.sleeper_counters.lock().iter().filter_map(|counter| counter.waiter()).for_each(Waiter::ring);
     }
 }

@@ -69,15 +69,15 @@ impl CounterShared {
         &self,
         endpoint: &Arc<dyn Drive>,
         reason: DriveReason,
-        by_itself: bool,
+        has_progress_thread: bool,
     ) -> Result<(), Error> {
-        let mut known = self.ties.known.lock();
+        let mut known = self.driven_endpoints.known.lock();
         if let Some(tie) = known.iter_mut().find(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) {
             tie.reasons |= reason;
             return Ok(());
         }
         if let Some(waiter) = &self.waiter
-            && !by_itself
+            && !has_progress_thread
         {
             waiter.watch_endpoint(&**endpoint)?;
         }
@@ -87,15 +87,15 @@ impl CounterShared {
 
     /// Drives this endpoint from now on. It must be watched and enabled.
     pub(crate) fn drive_endpoint(&self, endpoint: &Arc<dyn Drive>) {
-        let _known = self.ties.known.lock();
-        self.ties.driven.add(endpoint.clone());
+        let _known = self.driven_endpoints.known.lock();
+        self.driven_endpoints.driven.add(endpoint.clone());
         self.fence_and_wake();
     }
 
     /// Undoes [`watch_endpoint`](Self::watch_endpoint) and
     /// [`drive_endpoint`](Self::drive_endpoint), unless there is another reason to drive it.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>, reason: DriveReason) {
-        let mut known = self.ties.known.lock();
+        let mut known = self.driven_endpoints.known.lock();
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;
         if known[place].reasons.is_empty() {
@@ -103,7 +103,7 @@ impl CounterShared {
                 waiter.unwatch_endpoint(&**endpoint);
             }
             known.swap_remove(place);
-            self.ties.driven.remove(endpoint);
+            self.driven_endpoints.driven.remove(endpoint);
         }
     }
 }

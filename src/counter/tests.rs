@@ -199,7 +199,7 @@ fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
         let counter = domain
             .open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })
             .expect("a counter");
-        let driven = || counter.shared.ties.len();
+        let driven = || counter.shared.driven_endpoints.len();
         let region = |key| {
             let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
             let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };

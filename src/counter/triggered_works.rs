@@ -54,11 +54,11 @@ impl Counter {
     ///
     /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn enlist_in_domain(&self, domain_counters: &Arc<DomainCounters>) -> Result<(), Error> {
-        if self.enlisted.domain_counters.get().is_some() {
+        if self.work_counter.domain_counters.get().is_some() {
             return Ok(());
         }
         domain_counters.add(&self.shared)?;
-        if self.enlisted.domain_counters.set(domain_counters.clone()).is_err() {
+        if self.work_counter.domain_counters.set(domain_counters.clone()).is_err() {
             // Another thread was faster.
             domain_counters.remove(&self.shared);
         }

@@ -174,8 +174,8 @@ impl Endpoint {
         setup.counters.check_events_free(events)?;
         let pump = self.shared.pump_in_service();
         if let Some(pump) = pump {
-            let by_itself = self.shared.progress_thread().is_some();
-            counter.shared().watch_endpoint(&as_drive(pump), DriveReason::BOUND, by_itself)?;
+            let has_progress_thread = self.shared.progress_thread().is_some();
+            counter.shared().watch_endpoint(&as_drive(pump), DriveReason::BOUND, has_progress_thread)?;
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
@@ -319,11 +319,10 @@ impl Endpoint {
                 reporter.iter().try_for_each(|reporter| reporter.eq().watch_endpoint(driven))?;
             }
         }
-        let by_itself = progress_thread.is_some();
-        setup
-            .counters
-            .iter()
-            .try_for_each(|counter| counter.watch_endpoint(driven, DriveReason::BOUND, by_itself))?;
+        let has_progress_thread = progress_thread.is_some();
+        setup.counters.iter().try_for_each(|counter| {
+            counter.watch_endpoint(driven, DriveReason::BOUND, has_progress_thread)
+        })?;
         let domain_counters =
             self.shared.is_driven_by_domain_counters().then(|| self.shared.domain.domain_counters().clone());
         let wiring = Bindings {

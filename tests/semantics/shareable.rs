@@ -299,7 +299,7 @@ pub(crate) fn access_to_a_closed_shareable_region_fails(net: &Net) {
 }
 
 pub(crate) fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
-    const COUNT: u64 = homespun::limits::SHOWN_LINK_MAX_REGIONS as u64 + 6;
+    const COUNT: u64 = homespun::limits::MAPPED_LINK_MAX_REGIONS as u64 + 6;
     let (alice, bob) = net.open_pair();
     let regions: Vec<Region> =
         (0..COUNT).map(|key| bob.register(make_region_spec(16, key)).unwrap()).collect();

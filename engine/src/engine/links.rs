@@ -100,7 +100,7 @@ impl Engine {
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up();
         match self.peers.peer(peer).instance {
-            Some((known, since)) if known != instance && link.begun_at() < since => {
+            Some((known, since)) if known != instance && link.creation_number() < since => {
                 // This link was begun before the present instance came up, so it leads to the one
                 // before.
                 self.abort_link(id, &LinkError::System(Errno::ECONNRESET), sink);

@@ -127,9 +127,9 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn cancel(&mut self, meant: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
+    pub(super) fn cancel(&mut self, key: CancelKey, effects: &mut impl ReceiverEffects) -> bool {
         match self {
-            ReceiveSide::Own(receiver) => receiver.cancel(meant, effects),
+            ReceiveSide::Own(receiver) => receiver.cancel(key, effects),
             ReceiveSide::Shared(_) | ReceiveSide::Left => false,
         }
     }

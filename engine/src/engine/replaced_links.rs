@@ -22,7 +22,7 @@ use crate::transport::{LinkError, LinkId};
 #[derive(Debug)]
 pub(super) struct ReplacedLink {
     link: LinkId,
-    begun_at: u64,
+    creation_number: u64,
     /// The progress at the last check.
     progress: ReadProgress,
     silence: Timeout,
@@ -55,7 +55,7 @@ impl Engine {
             link.set_replaced();
             let former = ReplacedLink {
                 link: id,
-                begun_at: link.begun_at(),
+                creation_number: link.creation_number(),
                 progress: ReadProgress::of(id, link, &self.receive_side, &self.target),
                 silence: Timeout::default(),
             };
@@ -73,7 +73,8 @@ impl Engine {
         let mut overdue = Vec::new();
         let (links, receiver, target) = (&mut self.links, &self.receive_side, &self.target);
         self.replaced.retain_mut(|former| {
-            let Some(link) = links.get_mut(former.link).filter(|link| link.begun_at() == former.begun_at)
+            let Some(link) =
+                links.get_mut(former.link).filter(|link| link.creation_number() == former.creation_number)
             else {
                 return false;
             };

@@ -60,7 +60,7 @@ impl Engine {
             }
             _ => SendProtocol::Waiting,
         };
-        if fence || matches!(way, SendProtocol::Pulled | SendProtocol::AskedFor) {
+        if fence || matches!(way, SendProtocol::Pulled | SendProtocol::Requested) {
             // The peer must know the send by a number, or it must wait, so it goes through the
             // table.
             if inject {
@@ -256,7 +256,7 @@ impl Engine {
             match way {
                 SendProtocol::Waiting => return true,
                 SendProtocol::Eager => {}
-                SendProtocol::Pulled | SendProtocol::AskedFor => {
+                SendProtocol::Pulled | SendProtocol::Requested => {
                     match self.transmit_request(link, id, way, &caps, transport) {
                         Some(Ok(())) => {
                             self.initiator.unqueue_first(peer);

@@ -51,12 +51,12 @@ impl PeerQueues {
             .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
     }
 
-    /// Takes the first operation that `is_meant` out of its peer's queue.
-    pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
+    /// Takes the first operation that `matches` out of its peer's queue.
+    pub(super) fn remove_first(&mut self, matches: impl Fn(SendId) -> bool) -> Option<(PeerId, SendId)> {
         let PeerQueues { by_peer, active } = self;
         active.iter().find_map(|peer| {
             let sends = &mut by_peer.get_mut(peer.index())?.sends;
-            let place = sends.iter().position(|send| is_meant(*send))?;
+            let place = sends.iter().position(|send| matches(*send))?;
             Some((*peer, sends.remove(place)?))
         })
     }

@@ -115,9 +115,9 @@ impl Debts {
         self.has_paused
     }
 
-    /// Whether a header that `is_meant` is owed.
-    pub(crate) fn has_header(&self, is_meant: impl FnMut(&Header) -> bool) -> bool {
-        self.headers.iter().any(is_meant)
+    /// Whether a header that `matches` is owed.
+    pub(crate) fn has_header(&self, matches: impl FnMut(&Header) -> bool) -> bool {
+        self.headers.iter().any(matches)
     }
 
     #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) struct Link {
     peer: PeerId,
     is_up: bool,
     is_replaced: bool,
-    begun_at: u64,
+    creation_number: u64,
 }
 
 impl Link {
@@ -51,8 +51,8 @@ impl Link {
     }
 
     /// Returns the link's place in the order of creation. Unlike its number, no later link has it.
-    pub(crate) fn begun_at(&self) -> u64 {
-        self.begun_at
+    pub(crate) fn creation_number(&self) -> u64 {
+        self.creation_number
     }
 }
 
@@ -61,8 +61,8 @@ impl Link {
 pub(crate) struct Links {
     by_id: Vec<Option<Link>>,
     /// Links with unpaid debts. Each is listed once.
-    owing: Vec<LinkId>,
-    /// How many links there have been. It serves as the time of [`Link::begun_at`].
+    with_debts: Vec<LinkId>,
+    /// How many links there have been. It serves as the time of [`Link::creation_number`].
     count: u64,
 }
 
@@ -108,14 +108,14 @@ impl Links {
             peer,
             is_up: false,
             is_replaced: false,
-            begun_at: self.count,
+            creation_number: self.count,
         });
     }
 
     pub(crate) fn remove(&mut self, id: LinkId) -> Option<Link> {
         let link = self.by_id.get_mut(id.0 as usize)?.take()?;
         if !link.tx.debts().are_paid() {
-            self.owing.retain(|other| *other != id);
+            self.with_debts.retain(|other| *other != id);
         }
         Some(link)
     }
@@ -146,26 +146,26 @@ impl Links {
         let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
         let debts = link.tx.debts_mut();
         if debts.are_paid() {
-            self.owing.push(id);
+            self.with_debts.push(id);
         }
         add(debts);
     }
 
     #[inline(always)]
     pub(crate) fn have_debts(&self) -> bool {
-        !self.owing.is_empty()
+        !self.with_debts.is_empty()
     }
 
     /// Whether a link has paused read data.
     pub(crate) fn has_paused_reads(&self) -> bool {
-        self.owing.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
+        self.with_debts.iter().any(|id| self.get(*id).is_some_and(|link| link.tx.debts().has_paused_reads()))
     }
 
     /// Pays the debts of all links by `pay`, as far as it can.
     #[inline(always)]
     pub(crate) fn pay_debts(&mut self, mut pay: impl FnMut(LinkId, &mut LinkTx)) {
-        let Links { by_id, owing, .. } = self;
-        owing.retain(|id| {
+        let Links { by_id, with_debts, .. } = self;
+        with_debts.retain(|id| {
             let Some(Some(link)) = by_id.get_mut(id.0 as usize) else { return false };
             pay(*id, &mut link.tx);
             !link.tx.debts().are_paid()
@@ -183,7 +183,7 @@ impl Links {
         pay(id, &mut link.tx);
         let debts = link.tx.debts();
         if debts.are_paid() {
-            self.owing.retain(|other| *other != id);
+            self.with_debts.retain(|other| *other != id);
             return true;
         }
         // Read data lets other frames have their turn.

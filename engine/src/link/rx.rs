@@ -20,12 +20,12 @@ enum Incoming {
     /// A piece of data that this side reads from the peer's memory.
     Read(Reassembly<SendId>),
     /// A frame that has no effect before all of it has arrived.
-    Collected(Box<WholeFrame>),
+    Collected(Box<CollectedFrame>),
 }
 
 /// A frame that has no effect before all of it has arrived.
 #[derive(Debug)]
-pub(crate) struct WholeFrame {
+pub(crate) struct CollectedFrame {
     of: CollectedHeader,
     len_bytes: usize,
     /// The part of the payload that has arrived. Its length has a limit.
@@ -54,10 +54,10 @@ pub(crate) enum Collected {
     /// The frame is not complete yet.
     Part,
     /// The frame is complete.
-    Whole(Box<WholeFrame>),
+    Whole(Box<CollectedFrame>),
 }
 
-impl WholeFrame {
+impl CollectedFrame {
     pub(crate) fn header(&self) -> CollectedHeader {
         self.of
     }
@@ -70,7 +70,7 @@ impl WholeFrame {
 impl LinkRx {
     /// Begins to collect a frame with `len_bytes` of payload.
     pub(crate) fn begin_collecting(&mut self, of: CollectedHeader, len_bytes: usize) {
-        let whole = WholeFrame { of, len_bytes, payload: SmallVec::new() };
+        let whole = CollectedFrame { of, len_bytes, payload: SmallVec::new() };
         self.incoming = Some(Incoming::Collected(Box::new(whole)));
     }
 

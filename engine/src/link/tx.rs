@@ -31,13 +31,13 @@ pub(crate) struct LinkTx {
     /// How many messages and accesses the link has begun to take, offers included.
     taken_frames: u64,
     /// The credit for sending.
-    allowance: SendCredit,
+    credit: SendCredit,
     /// Eager messages, and how far the peer has come with them.
     levels: Levels,
     /// How many requested payloads the link has taken that the peer does not answer.
     unanswered_payloads: u64,
     /// The messages that the peer is known to have, since it has answered later accesses.
-    known: MessageMark,
+    arrived: MessageMark,
     /// What this side knows of the messages before a fence.
     fence: Fence,
     /// Offered messages, and accesses to the peer's memory.
@@ -133,7 +133,7 @@ impl LinkTx {
     /// Returns how much credit is left.
     #[inline(always)]
     pub(crate) fn credit_bytes(&self) -> u64 {
-        self.allowance.left_bytes()
+        self.credit.left_bytes()
     }
 
     /// Raises the total credit that the peer has granted.
@@ -142,7 +142,7 @@ impl LinkTx {
     ///
     /// A [`ProtocolViolation`] if the total is less than before.
     pub(crate) fn credited(&mut self, granted_bytes: u64) -> Result<(), ProtocolViolation> {
-        if self.allowance.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
+        if self.credit.raise(granted_bytes) { Ok(()) } else { Err(ProtocolViolation("takes credit back")) }
     }
 
     /// Whether a message could begin now, given the credit: no partial frame and no order prevents
@@ -157,7 +157,7 @@ impl LinkTx {
     pub(crate) fn message_begun(&mut self, cost_bytes: u64) {
         self.levels.message_begun();
         self.taken_frames += 1;
-        self.allowance.spend(cost_bytes);
+        self.credit.spend(cost_bytes);
     }
 
     /// Whether an access may begin now, with this cost and, for an atomic operation, this many
@@ -178,7 +178,7 @@ impl LinkTx {
         cost_bytes: u64,
         fetched_bytes: usize,
     ) -> MessageMark {
-        self.allowance.spend(cost_bytes);
+        self.credit.spend(cost_bytes);
         self.taken_frames += 1;
         self.outstanding_ops += 1;
         self.outstanding_bytes += fetched_bytes;
@@ -192,7 +192,7 @@ impl LinkTx {
         self.outstanding_ops -= 1;
         self.outstanding_bytes -= fetched_bytes;
         // All that the link had taken before has arrived.
-        self.known.advance_to(after);
+        self.arrived.advance_to(after);
     }
 
     /// Whether the peer has answered all accesses.
@@ -204,8 +204,9 @@ impl LinkTx {
     /// Whether the peer is known to have all of every message that the link has taken. If not, an
     /// access without a frame would overtake some.
     pub(crate) fn all_messages_have_arrived(&self) -> bool {
-        let have_eager = self.known.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
-        have_eager && self.known.payloads == self.unanswered_payloads && self.requests.is_empty()
+        let have_eager =
+            self.arrived.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
+        have_eager && self.arrived.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 
     /// Returns the mark of the messages that the link has taken. It is not in the middle of one.
@@ -237,9 +238,9 @@ impl LinkTx {
             levels,
             requests,
             taken_frames: _,
-            allowance: _,
+            credit: _,
             unanswered_payloads: _,
-            known: _,
+            arrived: _,
             fence: _,
             outstanding_ops: _,
             outstanding_bytes: _,

@@ -86,8 +86,8 @@ impl Model {
             }
             Operation::PostedFor { source } => {
                 let source = self.peer_by_number(source);
-                let is_meant = |(criteria, _): &&(Criteria, u32)| criteria.source == Some(source);
-                let expected = self.posted.iter().filter(is_meant).map(|(_, name)| *name);
+                let matches = |(criteria, _): &&(Criteria, u32)| criteria.source == Some(source);
+                let expected = self.posted.iter().filter(matches).map(|(_, name)| *name);
                 assert!(self.matching.directed_posted(source).eq(expected));
             }
             Operation::RemovePosted { place } => {

@@ -52,10 +52,10 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots.iter().filter_map(|slot| slot.entry.map(|(key, _)| key))
     }
 
-    /// Returns the names of the entries whose key `is_meant`.
-    pub(super) fn iter_where(&self, is_meant: impl Fn(&X::Key) -> bool) -> impl Iterator<Item = N> {
+    /// Returns the names of the entries whose key `matches`.
+    pub(super) fn iter_where(&self, matches: impl Fn(&X::Key) -> bool) -> impl Iterator<Item = N> {
         let entries = self.slots.iter().filter_map(|slot| slot.entry);
-        entries.filter_map(move |(key, name)| is_meant(&key).then_some(name))
+        entries.filter_map(move |(key, name)| matches(&key).then_some(name))
     }
 
     /// Adds an entry behind all others.
@@ -89,11 +89,11 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         at.is_some_and(|at| self.take_at(at).is_some())
     }
 
-    /// Takes all entries that `is_meant` selects by key and name, in one pass.
-    pub(super) fn take_all_where(&mut self, is_meant: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
+    /// Takes all entries that `matches` selects by key and name, in one pass.
+    pub(super) fn take_all_where(&mut self, matches: impl Fn(&X::Key, N) -> bool) -> Vec<N> {
         let mut taken = Vec::new();
         for slot in &mut self.slots {
-            if let Some((_, name)) = slot.entry.take_if(|(key, name)| is_meant(key, *name)) {
+            if let Some((_, name)) = slot.entry.take_if(|(key, name)| matches(key, *name)) {
                 taken.push(name);
             }
         }

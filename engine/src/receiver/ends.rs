@@ -189,7 +189,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl ReceiverEffects,
     ) {
-        self.over = Some(Box::new(error.clone()));
+        self.end_error = Some(Box::new(error.clone()));
         if self.has_unmatched_untagged() {
             self.fail_all_later(peer, error);
         } else {

@@ -186,7 +186,7 @@ impl Receiver {
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
-                link.reading = Some(IncomingMessage::AskedFor(fetch));
+                link.reading = Some(IncomingMessage::Requested(fetch));
                 true
             }
             _ => false,

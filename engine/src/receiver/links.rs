@@ -16,7 +16,7 @@ pub(super) struct ReceiverLink {
     /// The member that owns the link.
     pub(super) member: MemberId,
     /// The receiver's link count when this link was added. Unlike its number, no later link has it.
-    pub(super) begun_at: u64,
+    pub(super) creation_number: u64,
     /// The peer's credit.
     pub(super) grant: Grant,
     /// Whether the peer was granted credit that was not sent to it yet.
@@ -40,7 +40,7 @@ pub(super) enum IncomingMessage {
     /// An eager message, and its number among those of the link.
     Eager { filling: Reassembly<Arriving>, number: u64 },
     /// A message that was requested from its sender.
-    AskedFor(FetchId),
+    Requested(FetchId),
 }
 
 /// A message that is arriving, and its destination.
@@ -66,13 +66,13 @@ pub(super) struct MessageOrigin {
     pub(super) link: LinkId,
     pub(super) member: MemberId,
     /// Distinguishes the link from later links with its number.
-    pub(super) begun_at: u64,
+    pub(super) creation_number: u64,
 }
 
 impl ReceiverLink {
     /// Returns the origin of a message of this link, whose number is `id`.
     pub(super) fn message_origin(&self, id: LinkId) -> MessageOrigin {
-        MessageOrigin { link: id, member: self.member, begun_at: self.begun_at }
+        MessageOrigin { link: id, member: self.member, creation_number: self.creation_number }
     }
 }
 
@@ -97,7 +97,7 @@ impl ReceiverLinks {
 
     /// Returns the link that a message came from, if it has not ended.
     pub(super) fn link_of_origin(&mut self, origin: MessageOrigin) -> Option<&mut ReceiverLink> {
-        self.get_mut(origin.link).filter(|link| link.begun_at == origin.begun_at)
+        self.get_mut(origin.link).filter(|link| link.creation_number == origin.creation_number)
     }
 
     pub(super) fn has_link_to(&self, peer: PeerId) -> bool {
@@ -118,7 +118,7 @@ impl ReceiverLinks {
         self.by_id[place] = Some(ReceiverLink {
             peer,
             member,
-            begun_at: self.count,
+            creation_number: self.count,
             grant: Grant::initial(budget),
             owes_credit: false,
             received_messages: 0,

@@ -222,7 +222,7 @@ impl Receiver {
                     report_match(id, &message, number, effects);
                 }
             }
-            Some(IncomingMessage::AskedFor(fetch)) => self.requested_data_arrived(fetch, effects),
+            Some(IncomingMessage::Requested(fetch)) => self.requested_data_arrived(fetch, effects),
             None => {}
         }
     }
@@ -231,7 +231,7 @@ impl Receiver {
     pub(super) fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<Arriving>> {
         match self.links.get_mut(id)?.reading.as_mut()? {
             IncomingMessage::Eager { filling, .. } => Some(filling),
-            IncomingMessage::AskedFor(fetch) => self.fetches.reassembly_mut(*fetch),
+            IncomingMessage::Requested(fetch) => self.fetches.reassembly_mut(*fetch),
         }
     }
 

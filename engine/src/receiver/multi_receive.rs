@@ -266,7 +266,7 @@ impl Receiver {
     /// Fails an untagged receive that was just posted, if the connection has ended. While messages
     /// are kept aside, it may take one first.
     pub(super) fn fail_if_ended(&mut self, id: ReceiveId, effects: &mut impl ReceiverEffects) {
-        let Some(error) = self.over.as_deref().cloned() else { return };
+        let Some(error) = self.end_error.as_deref().cloned() else { return };
         if self.has_unmatched_untagged() {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {

@@ -231,7 +231,7 @@ fn receive_from_any_source_takes_the_earliest_message_of_all_links() {
 }
 
 #[test]
-fn message_beyond_its_credit_is_a_breach() {
+fn message_beyond_credit_is_a_protocol_violation() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
     for _ in 0..CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
@@ -273,7 +273,7 @@ fn credit_update_is_owed_once() {
 }
 
 #[test]
-fn arrival_and_match_are_told_when_they_happen() {
+fn arrival_and_match_are_reported_when_they_happen() {
     let (mut receiver, mut asked) = receiver_with_link();
     deliver_message(&mut receiver, LINK, b"a", AwaitedReply::Arrival, &mut asked).unwrap();
     deliver_message(&mut receiver, LINK, b"b", AwaitedReply::Match, &mut asked).unwrap();
@@ -478,7 +478,7 @@ fn receives_beyond_the_depth_are_refused() {
 }
 
 #[test]
-fn deferred_receive_is_told_of_by_number_and_counted_for_its_work_alone() {
+fn deferred_receive_reports_its_number_and_no_completion() {
     for posted_first in [true, false] {
         let (mut receiver, mut asked) = receiver_with_link();
         let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 1) };

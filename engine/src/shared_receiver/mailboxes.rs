@@ -16,7 +16,7 @@ pub(super) struct Mailboxes {
     by_member: BTreeMap<MemberId, Mailbox>,
     next_member: u32,
     /// Members with mail that they were not notified of yet.
-    news: BTreeSet<MemberId>,
+    unnotified: BTreeSet<MemberId>,
     /// The mail of the next member, while there is none. It concerns no particular endpoint.
     vacant: Mailbox,
     /// The number of waiting reports in all mailboxes.
@@ -43,7 +43,7 @@ impl Mailboxes {
     /// for one.
     pub(super) fn remove_member(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
-        self.news.remove(&member);
+        self.unnotified.remove(&member);
         self.unreported -= mailbox.unreported_count();
         let heir = self.recipient_or_oldest(None);
         let (reports, counts) = mailbox.into_mail_for_others();
@@ -52,9 +52,9 @@ impl Mailboxes {
     }
 
     /// Returns this member, or the oldest if it has left or is `None`.
-    pub(super) fn recipient_or_oldest(&self, meant: Option<MemberId>) -> Option<MemberId> {
-        let meant = meant.filter(|member| self.by_member.contains_key(member));
-        meant.or_else(|| self.by_member.keys().next().copied())
+    pub(super) fn recipient_or_oldest(&self, member: Option<MemberId>) -> Option<MemberId> {
+        let member = member.filter(|member| self.by_member.contains_key(member));
+        member.or_else(|| self.by_member.keys().next().copied())
     }
 
     /// Returns how many reports wait.
@@ -158,27 +158,27 @@ impl Mailboxes {
     /// Takes the headers that a member owes, and the receives that it must count. Marks it as
     /// notified.
     pub(super) fn take_debts_and_counts(&mut self, member: MemberId) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
-        self.news.remove(&member);
+        self.unnotified.remove(&member);
         self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
     }
 
     /// Marks a member for notification: it has mail.
     pub(super) fn mark_has_mail(&mut self, member: MemberId) {
-        self.news.insert(member);
+        self.unnotified.insert(member);
     }
 
     /// Whether a member has mail that it was not notified of yet.
     pub(super) fn has_unseen_mail(&self, member: MemberId) -> bool {
-        self.news.contains(&member)
+        self.unnotified.contains(&member)
     }
 
     pub(super) fn has_new_mail(&self) -> bool {
-        !self.news.is_empty()
+        !self.unnotified.is_empty()
     }
 
     /// Returns the members with new mail. The caller notifies them.
     pub(super) fn take_members_with_new_mail(&mut self) -> Vec<MemberId> {
-        mem::take(&mut self.news).into_iter().collect()
+        mem::take(&mut self.unnotified).into_iter().collect()
     }
 
     fn mailbox_or_vacant(&mut self, member: Option<MemberId>) -> &mut Mailbox {

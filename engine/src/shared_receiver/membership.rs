@@ -39,7 +39,7 @@ impl Membership {
             state.receiver.keep_order(id);
         }
         if state.mailboxes.has_new_mail() {
-            shared.has_news.store(true, Ordering::Release);
+            shared.has_new_mail.store(true, Ordering::Release);
         }
         drop(state);
         Membership { shared, id, has_mail, links: Vec::new(), lent: None }

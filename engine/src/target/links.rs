@@ -22,7 +22,7 @@ pub(super) struct TargetLink {
     /// The peer's reads, in the order of its requests.
     pub(super) reads: VecDeque<OutgoingRead>,
     /// The regions that the peer was offered for mapping.
-    pub(super) shown: Vec<Weak<Region>>,
+    pub(super) offered_regions: Vec<Weak<Region>>,
 }
 
 /// All links, by the transport's numbers, which are small.
@@ -57,7 +57,7 @@ impl TargetLinks {
             unanswered_bytes: 0,
             writing: None,
             reads: VecDeque::new(),
-            shown: Vec::new(),
+            offered_regions: Vec::new(),
         });
     }
 

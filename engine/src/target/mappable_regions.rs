@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{Target, TargetEffects};
-use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::{MAPPED_LINK_MAX_REGIONS, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::region::{Region, Window};
 use crate::transport::{LinkCaps, LinkId, RemotePayload};
 use crate::wire::{Header, MappableRegion};
@@ -21,25 +21,25 @@ impl Target {
         let region = window.region();
         // Frames show which writes to persistent memory must be made durable. And no frame
         // describes longer memory.
-        if self.observes_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
+        if self.forbids_mapping || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
         let Some(memory) = region.shareable_memory() else { return };
         let access = region.access() & self.access;
         let Some(link) = self.links.get_mut(id) else { return };
-        let shown = &mut link.shown;
+        let offered = &mut link.offered_regions;
         let is_same = |other: &Weak<Region>| other.as_ptr() == Arc::as_ptr(region);
-        if shown.iter().any(is_same) {
+        if offered.iter().any(is_same) {
             return;
         }
         // No peer maps regions that have ended, or whose accesses are counted by now.
-        shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
-        if shown.len() >= SHOWN_LINK_MAX_REGIONS {
+        offered.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
+        if offered.len() >= MAPPED_LINK_MAX_REGIONS {
             return;
         }
         let Some(remote) = memory.describe() else { return };
-        shown.push(Arc::downgrade(region));
-        let shown = MappableRegion {
+        offered.push(Arc::downgrade(region));
+        let offer = MappableRegion {
             key: region.key(),
             address: region.base_address(),
             len_bytes: region.len_bytes() as u64,
@@ -47,17 +47,17 @@ impl Target {
             // A description is at most `REMOTE_MAX_BYTES` long, which fits.
             remote_bytes: remote.as_bytes().len() as u8,
         };
-        effects.owe(id, Header::MappableRegion(shown));
+        effects.owe(id, Header::MappableRegion(offer));
     }
 
     /// Makes peers access all regions by frames from now on. Regions that they have mapped are
     /// retired and not offered again.
     pub(crate) fn disable_direct_access(&mut self) {
-        if self.observes_accesses {
+        if self.forbids_mapping {
             return;
         }
-        self.observes_accesses = true;
-        for region in self.links.iter_mut().flat_map(|link| link.shown.drain(..)) {
+        self.forbids_mapping = true;
+        for region in self.links.iter_mut().flat_map(|link| link.offered_regions.drain(..)) {
             if let Some(region) = region.upgrade()
                 && let Some(memory) = region.shareable_memory()
             {
@@ -74,8 +74,8 @@ impl Target {
         key: u64,
         caps: &LinkCaps,
     ) -> Option<RemotePayload> {
-        let shown = &self.links.get(id)?.shown;
-        let region = shown.iter().filter_map(Weak::upgrade).find(|region| region.key() == key)?;
+        let offered = &self.links.get(id)?.offered_regions;
+        let region = offered.iter().filter_map(Weak::upgrade).find(|region| region.key() == key)?;
         let remote = region.shareable_memory().filter(|_| region.is_open())?.describe()?;
         (remote.as_bytes().len() <= caps.inline_max_bytes).then_some(remote)
     }

@@ -91,7 +91,7 @@ impl Target {
         let reading = link.reads.pop_front()?;
         link.unanswered_ops -= 1;
         match &reading.window {
-            Some(Ok(window)) if self.counts => {
+            Some(Ok(window)) if self.counts_accesses => {
                 window.count_access(CounterEvents::REMOTE_READ);
                 Some(CounterEvents::REMOTE_READ)
             }

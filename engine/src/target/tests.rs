@@ -45,7 +45,7 @@ impl Target {
     }
 
     pub(crate) fn set_counts_accesses(&mut self, counts: bool) {
-        self.counts = counts;
+        self.counts_accesses = counts;
     }
 
     pub(crate) fn set_atomic_access(&mut self, atomics: MrAccess) {

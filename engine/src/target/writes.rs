@@ -33,7 +33,7 @@ pub(super) enum IncomingWrite {
     /// The payload follows the header.
     Sent(Reassembly<InboundId>),
     /// The payload was requested from the peer.
-    AskedFor(FetchId),
+    Requested(FetchId),
 }
 
 impl Target {
@@ -173,7 +173,7 @@ impl Target {
     pub(crate) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
         match (self.fetches.cleared_fetch(id, op, len_bytes), self.links.get_mut(id)) {
             (Some(fetch), Some(link)) => {
-                link.writing = Some(IncomingWrite::AskedFor(fetch));
+                link.writing = Some(IncomingWrite::Requested(fetch));
                 true
             }
             _ => false,
@@ -215,7 +215,7 @@ impl Target {
         }
         match self.links.get_mut(id).and_then(|link| link.writing.take()) {
             Some(IncomingWrite::Sent(filling)) => self.finish_arrived_write(id, &filling, effects),
-            Some(IncomingWrite::AskedFor(fetch)) => {
+            Some(IncomingWrite::Requested(fetch)) => {
                 if let Some(fetch) = self.fetches.remove(fetch) {
                     self.finish_arrived_write(id, &fetch.filling, effects);
                 }
@@ -227,7 +227,7 @@ impl Target {
     fn reassembly_mut(&mut self, id: LinkId) -> Option<&mut Reassembly<InboundId>> {
         match self.links.get_mut(id)?.writing.as_mut()? {
             IncomingWrite::Sent(filling) => Some(filling),
-            IncomingWrite::AskedFor(fetch) => self.fetches.reassembly_mut(*fetch),
+            IncomingWrite::Requested(fetch) => self.fetches.reassembly_mut(*fetch),
         }
     }
 

@@ -64,7 +64,7 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
         state.transmit = Some(link);
         if let Some(link) = self.links.get_mut(link) {
             link.mark_up();
-            state.instance = Some((instance, link.begun_at()));
+            state.instance = Some((instance, link.creation_number()));
         }
         peer
     }

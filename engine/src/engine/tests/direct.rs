@@ -8,7 +8,7 @@ use super::*;
 use crate::atomic::AtomicOp;
 use crate::buffer::Buffer;
 use crate::flags::{CompletionFlags, MrAccess, Order};
-use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::{MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES};
 use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Persist, Region, RegionAttr};
 use crate::remote_memory::RemoteMemory;
@@ -160,16 +160,16 @@ fn mapped_and_to_map_counts(engine: &mut Engine) -> (usize, usize) {
 #[test]
 fn mapped_regions_are_limited() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
+    for key in 0..MAPPED_LINK_MAX_REGIONS as u64 {
         engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
         engine.transmit(&mut transport, &mut sink);
     }
     // The same key again takes the place of the first.
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(3, 100), REMOTE);
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS - 1, 1));
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS - 1, 1));
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(1000, 100), REMOTE);
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0), "there are frames");
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
 }
@@ -177,14 +177,14 @@ fn mapped_regions_are_limited() {
 #[test]
 fn shown_regions_waiting_to_be_mapped_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let last = 3 * SHOWN_LINK_MAX_REGIONS as u64;
+    let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
         engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
-        assert!(mapped_and_to_map_counts(&mut engine).1 <= SHOWN_LINK_MAX_REGIONS);
+        assert!(mapped_and_to_map_counts(&mut engine).1 <= MAPPED_LINK_MAX_REGIONS);
     }
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty(), "all of them but the last may have ended");
-    assert_eq!(mapped_and_to_map_counts(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0));
+    assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0));
     let request = RmaRequest { key: last, ..rma_request(peer, hello_write(), 1) };
     engine.post_rma(request, &mut transport, &mut sink).unwrap();
     assert!(transport.sent.is_empty(), "the last one was mapped");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::flags::MrAccess;
-use crate::limits::SHOWN_LINK_MAX_REGIONS;
+use crate::limits::MAPPED_LINK_MAX_REGIONS;
 use crate::transport::{RemotePayload, SharedMemory};
 use crate::wire::MappableRegion;
 
@@ -55,7 +55,7 @@ impl MappedRegions {
         // A peer offers no more than this at once, but some offers may have ended, which this side
         // sees only after mapping. So more are no violation; accesses to what is left out go by
         // frames.
-        if self.mapped.len() + self.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
+        if self.mapped.len() + self.to_map.len() >= MAPPED_LINK_MAX_REGIONS {
             if self.to_map.is_empty() {
                 return;
             }

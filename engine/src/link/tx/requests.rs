@@ -102,7 +102,7 @@ pub(crate) enum SendProtocol {
     /// The message is offered, and the peer pulls it if the transport can expose its memory.
     Pulled,
     /// The message is offered, and the peer requests its payload.
-    AskedFor,
+    Requested,
     /// The message waits for credit.
     Waiting,
 }
@@ -130,7 +130,7 @@ impl LinkTx {
         if is_small && message.eager_cost_bytes() <= self.credit_bytes() {
             SendProtocol::Eager
         } else {
-            SendProtocol::AskedFor
+            SendProtocol::Requested
         }
     }
 
@@ -168,7 +168,7 @@ impl LinkTx {
     /// Records that the link took the offer of a message, which describes its exposed payload if it
     /// `is_remote`.
     pub(crate) fn request_sent(&mut self, send: SendId, is_remote: bool) {
-        self.allowance.spend(MESSAGE_COST_BYTES);
+        self.credit.spend(MESSAGE_COST_BYTES);
         self.taken_frames += 1;
         self.requests.begun.push_back(Request { send, stage: RequestStage::Exposed, is_remote });
     }

@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn granted_credit_never_shrinks() {
-        let mut allowance = SendCredit::default();
-        assert!(allowance.raise(CREDIT_INITIAL_BYTES));
-        assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
-        assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);
-        assert!(allowance.raise(u64::MAX));
+        let mut credit = SendCredit::default();
+        assert!(credit.raise(CREDIT_INITIAL_BYTES));
+        assert!(!credit.raise(CREDIT_INITIAL_BYTES - 1));
+        assert_eq!(credit.left_bytes(), CREDIT_INITIAL_BYTES);
+        assert!(credit.raise(u64::MAX));
     }
 }

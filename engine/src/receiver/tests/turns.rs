@@ -285,7 +285,7 @@ fn offer_kept_aside_fails_in_its_turn_as_the_link_ends() {
 }
 
 #[test]
-fn buffer_takes_what_is_kept_aside_before_the_end_of_all_releases_it() {
+fn close_releases_buffer_after_messages_kept_aside() {
     let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
     receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
     assert!(asked.ended.is_empty());
