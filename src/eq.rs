@@ -376,7 +376,8 @@ impl EqShared {
         }
     }
 
-    /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint) and [`drive_endpoint`](Self::drive_endpoint). The
+    /// endpoint must be closed next.
     pub(crate) fn forget_endpoint(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(waiter) = &self.waiter {
             waiter.unwatch_endpoint(&**endpoint);
@@ -394,7 +395,7 @@ impl EqShared {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an object that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Counts an object that is bound no longer, once for each [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }

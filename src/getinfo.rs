@@ -50,8 +50,8 @@ pub(crate) fn getinfo_from_providers(
     Ok(infos)
 }
 
-/// The attributes of an endpoint that is opened with `info`: an answer of [`getinfo`](getinfo()), possibly
-/// changed by the application. Unspecified fields are filled in.
+/// The attributes of an endpoint that is opened with `info`: an answer of
+/// [`getinfo`](crate::fabric::getinfo), possibly changed by the application. Unspecified fields are filled in.
 ///
 /// # Errors
 ///

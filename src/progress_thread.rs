@@ -95,7 +95,7 @@ impl ProgressThread {
     }
 
     /// Moves this endpoint on from now on. It must be enabled, with the doorbell that
-    /// [`start`](Self::start) has given, after [`listen`](Self::listen).
+    /// [`start`](Self::start) has given, after [`watch_endpoint`](Self::watch_endpoint).
     pub(crate) fn drive_endpoint(&self, drive: &Arc<dyn Drive>) {
         if let Some(shared) = self.shared() {
             shared.drive_endpoint(drive);

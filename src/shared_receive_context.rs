@@ -227,7 +227,7 @@ impl ReceiveContext {
         self.bound.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Counts an endpoint that is bound no longer, once for each [`add_binding`](Self::add_binding).
     pub(crate) fn remove_binding(&self) {
         self.bound.fetch_sub(1, Ordering::AcqRel);
     }

@@ -260,7 +260,7 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
 ///
 /// # Safety
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 pub(crate) unsafe fn ioc_segments(
     ioc: *const FiIoc,
     count: usize,
@@ -278,7 +278,7 @@ pub(crate) unsafe fn ioc_segments(
 ///
 /// # Safety
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 unsafe fn ioc_segments_mut(
     ioc: *const FiIoc,
     count: usize,
@@ -298,7 +298,7 @@ unsafe fn ioc_segments_mut(
 ///
 /// # Safety
 ///
-/// As [`entries`], if there are operands.
+/// As [`vector_entries`], if there are operands.
 unsafe fn operands_in_vector(
     ioc: *const FiIoc,
     count: usize,
@@ -335,7 +335,7 @@ pub(crate) struct AtomicMessage {
 ///
 /// # Safety
 ///
-/// `msg` is null or valid, and so is what it points to; the results are as [`entries`].
+/// `msg` is null or valid, and so is what it points to; the results are as [`vector_entries`].
 pub(crate) unsafe fn parse_atomic_message(
     kind: AtomicKind,
     msg: *const FiMsgAtomic,

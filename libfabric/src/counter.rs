@@ -163,7 +163,7 @@ unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
 
 /// # Safety
 ///
-/// As [`counter`].
+/// As [`counter_from_fid`].
 unsafe fn apply_change(cntr: *mut FidCntr, change: impl FnOnce(&Counter)) -> c_int {
     run_entry_point(|| {
         // SAFETY: the caller promises it.

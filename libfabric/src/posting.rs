@@ -120,11 +120,11 @@ pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1]
 ///
 /// # Errors
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 ///
 /// # Safety
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segments, Failure> {
     // SAFETY: the caller promises it.
     let entries = unsafe { vector_entries(iov, count)? };
@@ -135,11 +135,11 @@ pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segment
 ///
 /// # Errors
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 ///
 /// # Safety
 ///
-/// As [`entries`].
+/// As [`vector_entries`].
 pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<SegmentsMut, Failure> {
     // SAFETY: the caller promises it.
     let entries = unsafe { vector_entries(iov, count)? };

@@ -154,7 +154,7 @@ impl Sleepers {
         added
     }
 
-    /// Undoes [`watch`](Self::watch).
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint).
     pub(super) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
         if self.is_own_process() {
             endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
@@ -165,7 +165,7 @@ impl Sleepers {
     ///
     /// # Errors
     ///
-    /// As [`watch`](Self::watch).
+    /// As [`watch_endpoint`](Self::watch_endpoint).
     pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
         let (true, Some(member)) = (self.is_own_process(), &member.application) else { return Ok(()) };
         self.wakeups().try_for_each(|wakeup| wakeup.nest(member))

@@ -200,7 +200,7 @@ impl Waiter {
         self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch_endpoint(endpoint))
     }
 
-    /// Undoes [`watch`](Self::watch).
+    /// Undoes [`watch_endpoint`](Self::watch_endpoint).
     pub(crate) fn unwatch_endpoint(&self, endpoint: &dyn Drive) {
         if let Some(sleepers) = &self.sleepers {
             sleepers.unwatch_endpoint(endpoint);
@@ -257,7 +257,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// As [`watch`](Self::watch).
+    /// As [`watch_endpoint`](Self::watch_endpoint).
     pub(super) fn watch_member(&self, member: Option<&Sleepers>) -> Result<(), Error> {
         match (&self.sleepers, member) {
             (Some(sleepers), Some(member)) => sleepers.watch_member(member),
