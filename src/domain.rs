@@ -56,7 +56,7 @@ pub struct Domain {
     pub(crate) shared: Arc<DomainShared>,
 }
 
-/// What a domain offers of an atomic operation: `struct fi_atomic_attr`.
+/// The support for an atomic operation: `struct fi_atomic_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicAttr {
     /// How many elements one call covers at most.
@@ -80,10 +80,10 @@ pub(crate) struct DomainShared {
     mr_mode: MrMode,
     params: Params,
     clock: Clock,
-    /// What peers may access through any endpoint of the domain.
+    /// The regions that peers may access through any endpoint of the domain.
     regions: Arc<Regions>,
     domain_counters: Arc<DomainCounters>,
-    /// What waits for counters.
+    /// The works that wait for counters.
     works: Arc<WorkQueue>,
     /// Whether something has waited for a counter. It changes under the lock of `pumps`.
     has_had_works: AtomicBool,
@@ -275,7 +275,7 @@ impl Domain {
         Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
-    /// What an endpoint for connections gets that is opened with an info.
+    /// The attributes granted to a connected endpoint that is opened with an info.
     fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
@@ -283,7 +283,7 @@ impl Domain {
         self.grant_endpoint_info(info)
     }
 
-    /// What an endpoint gets that is opened with an info.
+    /// The attributes granted to an endpoint that is opened with an info.
     fn grant_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
@@ -352,7 +352,7 @@ impl DomainShared {
     ///
     /// # Errors
     ///
-    /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
         if !self.has_had_works.load(Ordering::Acquire) {
             self.start_works();

@@ -36,7 +36,7 @@ pub(crate) struct Doorbell {
 impl Doorbell {
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM.
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<Doorbell, Error> {
         Ok(Doorbell {
             event: EventFd::new()?,

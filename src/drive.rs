@@ -32,7 +32,7 @@ pub(crate) trait Drive: Send + Sync {
     fn wait_for_running_pass(&self);
 }
 
-/// What the progress thread has found at an endpoint.
+/// The state in which the progress thread finds an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchResult {
     /// The application polls. Nothing was done, and no event says when it stops.

@@ -117,7 +117,7 @@ struct EndpointShared {
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
     pump: OnceLock<Arc<dyn EndpointPump>>,
-    /// What operations need to know of how the endpoint was set up.
+    /// The part of the set-up that each operation reads.
     service: Service,
     /// Exists once an endpoint for connections is enabled.
     reporter: OnceLock<Arc<Reporter>>,
@@ -154,7 +154,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// What the endpoint was opened with.
+    /// The attributes with which the endpoint was opened.
     #[inline]
     pub fn info(&self) -> &Info {
         &self.shared.info
@@ -166,7 +166,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// What the system says when the endpoint is bound, which the first call does: EADDRINUSE,
+    /// The first call binds the endpoint, and returns the system's error: EADDRINUSE,
     /// EADDRNOTAVAIL, EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let EndpointOrigin::Request(request) = &self.shared.origin {
@@ -395,7 +395,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What peers may do by such operations through an endpoint with these capabilities.
+/// The accesses that these capabilities of an endpoint allow to peers.
 fn remote_access(caps: Caps, by: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
     access.set(MrAccess::REMOTE_READ, caps.contains(by | Caps::REMOTE_READ));

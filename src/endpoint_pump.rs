@@ -77,7 +77,7 @@ pub(crate) trait Connect {
     fn become_active(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
 }
 
-/// What an endpoint is connected to when it is enabled.
+/// The connection that an endpoint gets when it is enabled.
 pub(crate) struct Bindings {
     pub(crate) av: AddressVector,
     pub(crate) transmit_cq: Option<Arc<CqShared>>,
@@ -93,7 +93,7 @@ pub(crate) struct Bindings {
     pub(crate) reports_unknown_sources: bool,
     /// Whether its receives are those of a context that other endpoints share.
     pub(crate) shares_receiver: bool,
-    /// What wakes the thread that moves the endpoint on, if one does.
+    /// Wakes the progress thread, if the endpoint has one.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
     /// Where the ends of deferred work go.
     pub(crate) works: Arc<WorkQueue>,

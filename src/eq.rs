@@ -25,10 +25,10 @@ use crate::drive::Drive;
 use crate::driven::Driven;
 use crate::wait::{WaitObject, WaitSet, Waiter};
 
-/// How many events a queue holds if its attributes do not say.
+/// The size of a queue whose attributes name none, in events.
 pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 
-/// What an event queue is opened with: `struct fi_eq_attr`.
+/// The attributes of an event queue: `struct fi_eq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -41,7 +41,7 @@ pub struct EqAttr {
     /// two of them in its life, a passive endpoint has in the queue no more than its backlog says, since a
     /// request leaves it unread when its requester is gone. Only what is in the queue takes memory.
     pub size_entries: usize,
-    /// What the queue is used for.
+    /// The uses that the application makes of the queue.
     pub flags: EqFlags,
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
@@ -67,11 +67,11 @@ bitflags! {
 /// Something that an event queue reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// What the application has written ([`EventQueue::write`]).
+    /// An event that the application has written ([`EventQueue::write`]).
     Written {
         /// Which event it is.
         number: u32,
-        /// What belongs to it.
+        /// The data of the event.
         data: Box<[u8]>,
     },
     /// Something has happened to a connection, or a peer asks for one.
@@ -85,7 +85,7 @@ pub struct EventError {
     pub object: u64,
     /// The context of the operation that failed.
     pub context: u64,
-    /// What the operation says more exactly, such as the index of the address that could not be inserted.
+    /// Details of the operation, such as the index of the address that could not be inserted.
     pub data: u64,
     /// Why it failed (`err`).
     pub errno: Errno,
@@ -189,7 +189,7 @@ struct EventLists {
     settled: Vec<PendingAccept>,
 }
 
-/// What a look at the queues brings: an event, with what is over now that it is read; `None` if
+/// The result of a look at the queues: an event, with the object that ends once it is read; `None` if
 /// there is none.
 type Taken<R> = Result<Option<(R, Option<PendingAccept>)>, EqReadError>;
 
@@ -335,7 +335,7 @@ impl EventQueue {
         self.shared.driven.progress_without_reader();
     }
 
-    /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers
+    /// The text of [`EventError::prov_errno`]: `fi_eq_strerror(3)`. homespun's own are error numbers
     /// of the fabric.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
@@ -363,7 +363,7 @@ impl EqShared {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn watch_endpoint(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
         self.waiter.as_ref().map_or(Ok(()), |waiter| waiter.watch_endpoint(&**endpoint))
     }

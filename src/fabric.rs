@@ -73,7 +73,7 @@ impl Fabric {
         self
     }
 
-    /// What this fabric offers that meets the hints: as [`getinfo`](crate::getinfo()), with the
+    /// Returns the offers of this fabric that meet the hints: as [`getinfo`](crate::getinfo()), with the
     /// providers that were added, and with the parameters of this fabric.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl fmt::Debug for Fabric {
     }
 }
 
-/// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
+/// Returns the ways to communicate on this host, best first: `fi_getinfo(3)`.
 ///
 /// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint
 /// that will be opened. A service alone is a port of this host: on every interface as a source, on

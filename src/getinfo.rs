@@ -51,7 +51,8 @@ pub(crate) fn getinfo_from_providers(
 }
 
 /// The attributes of an endpoint that is opened with `info`: an answer of
-/// [`getinfo`](crate::fabric::getinfo), possibly changed by the application. Unspecified fields are filled in.
+/// [`getinfo`](crate::fabric::getinfo), possibly changed by the application. Unspecified fields are
+/// filled in.
 ///
 /// # Errors
 ///
@@ -79,7 +80,7 @@ pub(crate) fn grant_info(provider: &ProviderAttr, info: &Info) -> Result<Info, E
     })
 }
 
-/// What a transmit context gets that is opened with these attributes.
+/// The attributes granted to a transmit context that asks for these.
 ///
 /// # Errors
 ///
@@ -116,7 +117,7 @@ fn provider_attr_info(hints: &Info) -> Info {
     Info { fabric, ..Info::default() }
 }
 
-/// What a provider offers, still without addresses.
+/// The offer of a provider, still without addresses.
 struct Offer<'a> {
     provider: &'a ProviderAttr,
     info: Info,

@@ -1,4 +1,4 @@
-//! What an application asks `getinfo` for, said step by step.
+//! The wishes of an application for `getinfo`, set one by one.
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::Error;
@@ -110,13 +110,13 @@ impl Hints {
         self.with(|info| info.dest_addr = Some(address))
     }
 
-    /// What the application keeps from happening at once
+    /// The calls that the application serialises
     /// ([`DomainAttr::threading`](crate::info::DomainAttr::threading)).
     pub fn threading(self, threading: Threading) -> Hints {
         self.with(|info| info.domain.threading = Some(threading))
     }
 
-    /// What drives data transfer and control operations
+    /// How data transfer and control operations make progress
     /// ([`DomainAttr::data_progress`](crate::info::DomainAttr::data_progress),
     /// [`DomainAttr::control_progress`](crate::info::DomainAttr::control_progress)).
     pub fn progress(self, progress: Progress) -> Hints {
@@ -137,7 +137,7 @@ impl Hints {
         self.with(|info| info.domain.av_type = Some(av_type))
     }
 
-    /// What the application is prepared to do about memory registration
+    /// The duties of memory registration that the application accepts
     /// ([`DomainAttr::mr_mode`](crate::info::DomainAttr::mr_mode)).
     pub fn mr_mode(self, mr_mode: MrMode) -> Hints {
         self.with(|info| info.domain.mr_mode = mr_mode)
@@ -163,13 +163,13 @@ impl Hints {
         self.with(|info| info.rx.op_flags = flags)
     }
 
-    /// How large a message can be injected at least
+    /// The size of messages that can be injected, at least
     /// ([`TxAttr::inject_size_bytes`](crate::info::TxAttr::inject_size_bytes)).
     pub fn inject_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.tx.inject_size_bytes = size_bytes)
     }
 
-    /// How large a message can be at least
+    /// The size of messages, at least
     /// ([`EpAttr::max_msg_size_bytes`](crate::info::EpAttr::max_msg_size_bytes)).
     pub fn max_msg_size_bytes(self, size_bytes: usize) -> Hints {
         self.with(|info| info.ep.max_msg_size_bytes = size_bytes)

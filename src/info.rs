@@ -1,4 +1,4 @@
-//! What is asked for and what is offered: `struct fi_info` of `fi_getinfo(3)` and its attributes.
+//! Hints of an application and answers of providers: `struct fi_info` of `fi_getinfo(3)` and its attributes.
 //!
 //! One type serves both ways. [`Info::default`] asks for nothing in particular, which is where hints start;
 //! [`getinfo`](crate::getinfo()) answers with values that are filled in. An application may change an answer
@@ -69,7 +69,7 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
     serde(default, deny_unknown_fields)
 )]
 pub struct Info {
-    /// What the endpoint can do. Empty in hints: everything that the provider has.
+    /// The endpoint's capabilities. Empty in hints: everything that the provider has.
     pub caps: Caps,
     /// In hints what the application can put up with, in an answer what it has to.
     pub mode: Mode,
@@ -223,11 +223,11 @@ pub struct DomainAttr {
     /// any other value is returned unchanged. Only
     /// [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
-    /// What drives control operations. As a hint, `None` means [`Manual`](Progress::Manual); any
+    /// How control operations make progress. As a hint, `None` means [`Manual`](Progress::Manual); any
     /// other value is returned unchanged, because every control operation completes inside its
     /// call.
     pub control_progress: Option<Progress>,
-    /// What drives data transfer. As a hint, `None` means [`Manual`](Progress::Manual); any other
+    /// How data transfers make progress. As a hint, `None` means [`Manual`](Progress::Manual); any other
     /// value is returned unchanged. The info that a domain is opened with decides for it and for
     /// its endpoints.
     pub data_progress: Option<Progress>,
@@ -238,7 +238,7 @@ pub struct DomainAttr {
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
-    /// What the application must do, or can do, about memory registration.
+    /// The application's duties of memory registration; in hints, those that it accepts.
     pub mr_mode: MrMode,
     /// The size of a memory key in bytes.
     pub mr_key_size_bytes: usize,
@@ -264,9 +264,9 @@ pub struct DomainAttr {
     pub cntr_cnt: usize,
     /// How many segments one memory registration may name.
     pub mr_iov_limit: usize,
-    /// What every endpoint of the domain has: [`Caps::LOCAL_COMM`] and [`Caps::REMOTE_COMM`].
+    /// The capabilities of every endpoint of the domain: [`Caps::LOCAL_COMM`] and [`Caps::REMOTE_COMM`].
     pub caps: Caps,
-    /// What the domain demands of its application.
+    /// The domain's demands on its application.
     pub mode: Mode,
     /// The key that endpoints have by default; empty is none.
     pub auth_key: Vec<u8>,
@@ -392,7 +392,7 @@ choices! {
 }
 
 choices! {
-    /// What the application keeps from happening at once: `fi_domain(3)`, "threading".
+    /// The calls that the application serialises: `fi_domain(3)`, "threading".
     pub enum Threading, unknown: UnknownThreading {
         /// Nothing: any thread may call anything at any time.
         Safe = 1,
@@ -408,7 +408,7 @@ choices! {
 }
 
 choices! {
-    /// What drives operations on: `fi_domain(3)`, "control_progress / data_progress".
+    /// How operations make progress: `fi_domain(3)`, "control_progress / data_progress".
     ///
     /// ```
     /// use homespun::info::{Info, Progress};
@@ -473,7 +473,7 @@ choices! {
 }
 
 bitflags! {
-    /// What memory registration demands of an application: `fi_mr(3)`, "mr_mode".
+    /// The demands of memory registration on an application: `fi_mr(3)`, "mr_mode".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {

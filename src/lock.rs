@@ -1,6 +1,6 @@
 //! The lock of what every post and every poll needs.
 //!
-//! What it protects takes some hundred nanoseconds, so that a lock which can put waiting threads to
+//! It is held for some hundred nanoseconds, so that a lock which can put waiting threads to
 //! sleep would cost as much as the work: it has to look for them whenever it is released. This one
 //! is released by a store, and waiting threads yield the processor. A process with one thread, such
 //! as most ranks of an MPI job, does without atomic read-modify-write operations at all; and so do

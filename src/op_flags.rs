@@ -34,12 +34,12 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
 
-/// What the endpoint's transmit operations may be flagged with by default. Only writes look at
+/// The default flags that transmit operations of an endpoint may have. Only writes look at
 /// `COMMIT_COMPLETE`.
 pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(OpFlags::LEVELS);
 
-/// What receives may be flagged with by default. The levels only say when received data must be visible to
+/// The default flags that receives may have. The levels only say when received data must be visible to
 /// devices, and host memory always is.
 pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
@@ -101,9 +101,9 @@ pub(crate) fn options_from_flags(
     })
 }
 
-/// What a receive takes whose flags have some of [`RECEIVE_KINDS`]. The manual page has peeks for tagged
-/// messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim. It has
-/// no multi-receive buffers for tagged messages: there the flag has no meaning.
+/// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. The manual page has peeks for
+/// tagged messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim.
+/// It has no multi-receive buffers for tagged messages: there the flag has no meaning.
 #[cold]
 pub(crate) fn special_receive_kind(
     flags: OpFlags,

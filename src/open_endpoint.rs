@@ -30,8 +30,9 @@ pub struct OpenEndpoint {
 /// of [`Domain::endpoint`], [`Endpoint::bind_cq`], [`Endpoint::bind_av`] and [`Endpoint::enable`],
 /// for applications with other wishes.
 ///
-/// What is not given is opened with defaults: one completion queue for both directions that can be waited for
-/// ([`WaitObject::Unspec`]), and an empty address vector. Both cost what [`CqAttr`] and [`AvAttr`] say.
+/// Objects that are not given are opened with defaults: one completion queue for both directions that can be
+/// waited for ([`WaitObject::Unspec`]), and an empty address vector. [`CqAttr`] and [`AvAttr`] say
+/// what they cost.
 ///
 /// Two endpoints of one domain that share a queue:
 ///

@@ -6,7 +6,7 @@ use homespun_engine::rejected::Rejected;
 
 /// Memory of the owned tier: one buffer, or several.
 pub(crate) trait Owned: Sized {
-    /// What the engine takes it as.
+    /// The form in which the engine takes it.
     type Lent;
 
     /// Hands it to the engine.

@@ -26,9 +26,9 @@ pub const EAGER_BYTES_MAX: usize = 1 << 30;
 pub struct Param {
     /// The name after `FI_HOMESPUN_`, in lower case, as libfabric's `fi_param_define` wants it.
     pub name: &'static str,
-    /// What it does, its unit and its default.
+    /// Its purpose, unit and default.
     pub help: &'static str,
-    /// What holds where it is not set: a value, or words. The help ends with it.
+    /// The default: a value, or words. The help ends with it.
     pub default: &'static str,
 }
 
@@ -62,7 +62,7 @@ pub const PORTS: Param = param!(
     default: "any port"
 );
 
-/// How long closing an endpoint waits.
+/// The time for which closing an endpoint waits.
 pub const CLOSE_LINGER_MS: Param = param!(
     "close_linger_ms",
     "Milliseconds that closing an endpoint waits, at most, for what it has accepted for sending to leave",
@@ -179,7 +179,7 @@ impl Param {
         format!("FI_HOMESPUN_{}", self.name.to_uppercase())
     }
 
-    /// What it does and its unit, without the default.
+    /// Its purpose and unit, without the default.
     pub fn purpose(&self) -> &'static str {
         self.help.rsplit_once(" (default: ").map_or(self.help, |(purpose, _)| purpose)
     }

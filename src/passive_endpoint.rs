@@ -149,7 +149,7 @@ impl PassiveEndpoint {
         })
     }
 
-    /// What it was opened with.
+    /// The attributes with which it was opened.
     pub fn info(&self) -> &Info {
         &self.shared.info
     }
@@ -193,7 +193,7 @@ impl PassiveEndpoint {
     ///
     /// # Errors
     ///
-    /// What the system says when it is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL,
+    /// The first call binds it, and returns the system's error: EADDRINUSE, EADDRNOTAVAIL,
     /// EACCES, EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
         if let Some(listener) = self.shared.listener.get() {

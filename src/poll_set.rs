@@ -43,7 +43,7 @@ pub struct PollSet {
     first: AtomicUsize,
 }
 
-/// What can be polled in a [`PollSet`].
+/// An object that a [`PollSet`] can poll.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum PollObject<'a> {

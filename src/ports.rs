@@ -32,7 +32,7 @@ impl PortRange {
         (0 < low && low <= high).then_some(PortRange { low, high })
     }
 
-    /// How many there are.
+    /// The number of ports.
     pub fn len(&self) -> usize {
         usize::from(self.high - self.low) + 1
     }

@@ -26,7 +26,7 @@ pub(crate) struct Post {
     pub(crate) context: u64,
 }
 
-/// What a transmit operation does, with the memory that it needs for that.
+/// A transmit operation, with its memory.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Sends a message.
@@ -37,7 +37,7 @@ pub(crate) enum Op {
     Atomic { local: AtomicLocal, memory: RemoteMemory, op: AtomicOp, datatype: Datatype },
 }
 
-/// How a transmit operation is carried out.
+/// The options of a transmit operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The soonest that it completes.
@@ -68,7 +68,7 @@ pub(crate) struct ReceivePost {
     pub(crate) signalled: Signalled,
 }
 
-/// What a receive takes.
+/// The kind of messages that a receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveKind {
     /// The next message that matches.
@@ -93,7 +93,7 @@ impl Post {
 }
 
 impl Op {
-    /// What an endpoint must be capable of to post this at this level.
+    /// Returns the capabilities that an endpoint needs to post this at this level.
     #[inline(always)]
     pub(crate) fn needed_caps(&self, level: Level) -> Caps {
         match self {
@@ -171,7 +171,7 @@ impl Options {
 }
 
 impl ReceivePost {
-    /// What an endpoint must be capable of to post this.
+    /// Returns the capabilities that an endpoint needs to post this.
     #[inline(always)]
     pub(crate) fn needed_caps(&self) -> Caps {
         let mut needed = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };

@@ -48,10 +48,10 @@ struct Running {
     process: u32,
 }
 
-/// What the thread and the application's threads have in common.
+/// State that the progress thread shares with the application's threads.
 struct ThreadShared {
     doorbell: Arc<Doorbell>,
-    /// What the thread sleeps on: the doorbell, and the descriptors of the transports.
+    /// The thread sleeps on these: the doorbell, and the descriptors of the transports.
     sources: EpollSet,
     endpoints: Mutex<Vec<Arc<Endpoint>>>,
     is_ending: AtomicBool,
@@ -72,7 +72,7 @@ impl ProgressThread {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn start(&self) -> Result<Arc<Doorbell>, Error> {
         let mut running = self.running.lock();
         if let Some(parents) = running.take_if(|running| !running.is_own_process()) {
@@ -89,7 +89,7 @@ impl ProgressThread {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn watch_endpoint(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
         self.shared().map_or(Ok(()), |shared| shared.watch_endpoint(drive))
     }
@@ -185,7 +185,7 @@ impl ThreadShared {
         drive.with_wake_fd(&mut |fd| self.sources.remove(fd));
     }
 
-    /// What the thread does.
+    /// The thread's loop.
     fn run(&self) {
         // The list is not locked during a pass, which may drop buffers of the application's that do
         // whatever they like.

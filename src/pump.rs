@@ -81,7 +81,7 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
-    /// Looks for a message among those that passes have received.
+    /// Looks for a message among those that earlier passes have received.
     fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
         let State { engine, wired, .. } = self;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
@@ -423,7 +423,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let context = state.receive_context.take();
         state.engine.leave_shared_receiver(&mut NullSink);
         drop(guard);
-        // What was left to this endpoint is left to another now.
+        // Another endpoint of the context takes over the duties left to this one.
         context.into_iter().for_each(|context| context.deliver_mail_and_fire());
     }
 

@@ -292,7 +292,7 @@ pub(crate) trait ReceivePoster {
         ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
     }
 
-    /// What a receive with these flags takes.
+    /// Returns the kind of a receive with these flags.
     #[inline(always)]
     fn receive_kind(&self, is_tagged: bool, flags: OpFlags) -> Result<ReceiveKind, Misuse> {
         if flags.intersects(RECEIVE_KINDS) {

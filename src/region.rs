@@ -25,7 +25,7 @@ use crate::info::MrMode;
 use crate::region::file::MappedFile;
 use crate::region::persistent::Persistent;
 
-/// What a memory region is registered with: `struct fi_mr_attr`.
+/// The attributes of a memory region: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
     /// What may be done with the memory. Only what peers may do is enforced; local buffers need no
@@ -46,7 +46,7 @@ pub struct MrAttr {
     /// has it mapped any more. It is ignored where there is no such memory: see
     /// [`MemoryRegion::is_shareable`].
     pub shareable: bool,
-    /// What else is asked for. Flags that are not known are ignored.
+    /// Further requests. Unknown flags are ignored.
     pub flags: MrFlags,
 }
 
@@ -342,7 +342,7 @@ impl MemoryRegion {
         self.region.is_persistent()
     }
 
-    /// What may be done with the memory.
+    /// The access rights to the memory.
     pub fn access(&self) -> MrAccess {
         self.region.access()
     }

@@ -137,7 +137,7 @@ impl SharedReceiveContext {
         }
     }
 
-    /// What the context was opened with, and what was granted where that left something open.
+    /// The attributes of the context, with unspecified ones filled in.
     pub fn attr(&self) -> &RxAttr {
         &self.shared.attr
     }
@@ -282,7 +282,7 @@ impl ReceiveContext {
         }
     }
 
-    /// Has endpoints do what was left to them. To be called without an endpoint's lock. The caller
+    /// Has endpoints do the duties left to them. To be called without an endpoint's lock. The caller
     /// then carries out the works that are due by that.
     pub(crate) fn deliver_mail(&self) {
         while self.receiver.has_members_with_mail() {

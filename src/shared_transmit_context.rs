@@ -10,7 +10,7 @@ use homespun_engine::rejected::Rejected;
 use crate::domain_id::DomainId;
 use crate::info::TxAttr;
 
-/// What endpoints of a domain transmit by together: `fi_stx_context` of `fi_endpoint(3)`.
+/// A transmit context that endpoints of a domain share: `fi_stx_context` of `fi_endpoint(3)`.
 ///
 /// An endpoint whose info says [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) for its
 /// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is
@@ -59,7 +59,7 @@ impl SharedTransmitContext {
         SharedTransmitContext { shared: Arc::new(ContextShared { domain, attr, bound: AtomicUsize::new(0) }) }
     }
 
-    /// What the context was granted.
+    /// The attributes granted to the context.
     pub fn attr(&self) -> &TxAttr {
         &self.shared.attr
     }

@@ -56,13 +56,13 @@ pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
     Write(WriteMsg<S>),
     /// Changes elements of a region of a peer.
     Atomic(AtomicMsg<S>),
-    /// Changes them, and fetches what they were.
+    /// Changes them, and fetches their old values.
     FetchAtomic(FetchAtomicMsg<S, D>),
     /// Compares, changes and fetches them.
     CompareAtomic(CompareAtomicMsg<S, D>),
 }
 
-/// What deferred work does.
+/// The action of deferred work.
 #[derive(Debug, Clone)]
 pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// Carries an operation out.
@@ -80,14 +80,14 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
     Add {
         /// The counter.
         counter: Counter,
-        /// How much.
+        /// The summand.
         value: u64,
     },
     /// Sets a counter.
     Set {
         /// The counter.
         counter: Counter,
-        /// What to.
+        /// The new value.
         value: u64,
     },
 }
@@ -96,11 +96,11 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
 /// `fi_trigger(3)`.
 #[derive(Debug, Clone)]
 pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
-    /// What the application [cancels](Domain::cancel_work) it by.
+    /// The number by which the application [cancels](Domain::cancel_work) it.
     pub context: u64,
-    /// When it is done.
+    /// The condition.
     pub trigger: Trigger,
-    /// What is done.
+    /// The action.
     pub action: DeferredAction<S, D>,
     /// A counter that is incremented when the operation has ended: its value, or its error value if
     /// the operation has failed or was refused. It may be any of the domain. Changes of counters

@@ -185,7 +185,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         self.shared.waiter().map_or(Ok(None), Waiter::mutex_cond)
     }

@@ -54,7 +54,7 @@ pub enum CqFormat {
 pub struct Completion {
     /// The context that the operation was posted with.
     pub context: u64,
-    /// What kind of operation it was.
+    /// The kind of the operation.
     pub flags: CompletionFlags,
     /// For a receive, the length of the message.
     pub len_bytes: usize,
@@ -67,7 +67,7 @@ pub struct Completion {
     pub buffer: Buffer,
 }
 
-/// What kind of operation a completion is of: its flags as [`Completion::kind`] reads them.
+/// The kind of a completed operation: its flags as [`Completion::kind`] reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationKind {
     /// A send, or an injected message that has failed.

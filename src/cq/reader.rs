@@ -9,7 +9,7 @@ use crate::av::FabricAddress;
 /// A thread that reads a queue and drives its endpoints for that. What completes when the queue is empty is
 /// handed over at once, without a detour through the ring.
 pub(crate) struct Reader<'a> {
-    /// How much is in the queue's ring, and which queue it is.
+    /// The number of entries in the queue's ring; its address identifies the queue.
     unread: &'a AtomicUsize,
     /// The completion that was handed over. One is enough: most reads ask for one, and others find
     /// the rest in the ring.

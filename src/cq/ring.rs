@@ -15,7 +15,7 @@ use crate::lock::LockGuard;
 /// How many entries a read takes under one lock.
 const READ_BATCH_ENTRIES: usize = 4;
 
-/// What a read takes under one lock.
+/// The entries that a read takes under one lock.
 pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
 /// The entries, never more than the queue's depth.

@@ -15,7 +15,7 @@ pub(super) struct EventFd(OwnedFd);
 impl EventFd {
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM.
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
     pub(super) fn new() -> Result<EventFd, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system_error("making an event descriptor", error))?;

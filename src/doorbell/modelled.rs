@@ -13,7 +13,7 @@ use super::system_error;
 /// deadlock, which loom finds.
 #[derive(Debug)]
 pub(super) struct EventFd {
-    /// What is nested in other descriptors. It is readable for ever.
+    /// The descriptor that others nest. It is always readable.
     descriptor: OwnedFd,
     state: Arc<State>,
 }

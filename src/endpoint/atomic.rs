@@ -30,9 +30,9 @@ pub struct AtomicTarget {
     pub peer: FabricAddress,
     /// Where in the peer's memory.
     pub memory: RemoteMemory,
-    /// What the elements are.
+    /// The type of the elements.
     pub datatype: Datatype,
-    /// What is done with each of them.
+    /// The operation on each element.
     pub op: AtomicOp,
 }
 
@@ -86,7 +86,7 @@ pub struct FetchAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
 pub struct CompareAtomicMsg<S = Vec<Bytes>, D = Vec<BytesMut>> {
     /// As [`AtomicMsg::operands`].
     pub operands: S,
-    /// What the elements are compared with, in as many pieces.
+    /// The elements to compare with, in as many pieces.
     pub compares: S,
     /// As [`FetchAtomicMsg::results`].
     pub results: D,

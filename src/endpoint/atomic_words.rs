@@ -80,7 +80,7 @@ impl Endpoint {
 }
 
 impl Completion {
-    /// What a word was before an atomic operation that has fetched it; `None` for all other operations.
+    /// The value of a word before the atomic operation that fetched it; `None` for all other operations.
     pub fn fetched_u64(&self) -> Option<u64> {
         let Buffer::Fetched(fetched) = &self.buffer else { return None };
         let Buffer::Received(word) = &fetched.result else { return None };

@@ -135,7 +135,7 @@ impl EndpointShared {
         connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
-    /// What reports to the event queue, if there is something to report.
+    /// The reporter of events, if the endpoint has any to report.
     ///
     /// # Errors
     ///

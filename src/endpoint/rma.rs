@@ -25,7 +25,7 @@ use crate::post::{Op, Post};
 /// [`post_write`](Endpoint::post_write).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteMsg<B = Vec<Bytes>> {
-    /// What is written, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
+    /// The bytes to write, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: B,
     /// The endpoint through which the region is reached, from the endpoint's address vector.
     pub to: FabricAddress,

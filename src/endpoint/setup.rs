@@ -1,4 +1,4 @@
-//! What an endpoint is bound to, and how it is taken into service: `fi_ep_bind` and `fi_enable` of
+//! Binding queues and counters to an endpoint, and enabling it: `fi_ep_bind` and `fi_enable` of
 //! `fi_endpoint(3)`.
 //!
 //! An address vector or an event queue, and a queue or a counter for each kind of operation, are bound before
@@ -26,7 +26,7 @@ use crate::info::SHARED_CONTEXT;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
 
-/// What is bound to an endpoint.
+/// The objects that are bound to an endpoint.
 #[derive(Default)]
 pub(super) struct Setup {
     /// Where to bind, if not where the info says.
@@ -42,7 +42,7 @@ pub(super) struct Setup {
 }
 
 bitflags! {
-    /// How an endpoint was set up, as far as each operation needs to know.
+    /// The part of an endpoint's set-up that each operation reads.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct ServiceFlags: u8 {
         /// It was enabled.

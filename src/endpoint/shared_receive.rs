@@ -14,7 +14,7 @@ use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
 /// The context that an endpoint is bound to.
 pub(super) struct BoundReceiveContext {
     context: SharedReceiveContext,
-    /// What the context calls the endpoint, once it is enabled.
+    /// The endpoint's number in the context, once it is enabled.
     member: Option<MemberId>,
 }
 

@@ -1,4 +1,4 @@
-//! What an endpoint has to do with its event queue.
+//! Reports of an endpoint to its event queue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::wait::Waiter;
 pub(crate) struct Reporter {
     eq: Arc<EqShared>,
     origin: EventOrigin,
-    /// What the application calls the endpoint.
+    /// The application's context of the endpoint.
     object: u64,
     subject: ReportedEndpoint,
     /// The other end of its connection, or of what is to be one.

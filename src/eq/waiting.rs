@@ -70,7 +70,7 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         self.shared.waiter.as_ref().map_or(Ok(None), Waiter::mutex_cond)
     }

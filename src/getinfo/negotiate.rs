@@ -43,10 +43,10 @@ const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
 /// The two kinds of access to memory.
 const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// What a target of access to memory is granted as well: without a bound counter it costs nothing.
+/// Granted with every target of remote access: without a bound counter it costs nothing.
 const TARGET_CAPS: Caps = Caps::RMA_EVENT;
 
-/// What access to memory is granted as well: without commits it costs nothing.
+/// Granted with every remote access: without commits it costs nothing.
 const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
@@ -93,13 +93,13 @@ const MR_KEY_BYTES: usize = 8;
 /// How many remote segments one access to memory names.
 const RMA_IOV_LIMIT: usize = 1;
 
-/// How many completion queues are said to work well; nothing but memory limits them.
+/// The number of completion queues that answers recommend; only memory limits them.
 const CQ_COUNT: usize = 1 << 16;
 
-/// How many counters are said to work well; nothing but memory limits them.
+/// The number of counters that answers recommend; only memory limits them.
 const COUNTER_COUNT: usize = 1 << 16;
 
-/// How many endpoints are said to work well: each has a port, of which there are twice as many.
+/// The number of endpoints that answers recommend: each has a port, and there are twice as many ports.
 const EP_COUNT: usize = 1 << 15;
 
 /// The orders that cost nothing, since these arrive in order and are done as they arrive, or one
@@ -129,7 +129,7 @@ pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misu
     }
 }
 
-/// What the provider offers for endpoints of this type to meet the hints, without addresses.
+/// Returns the provider's offer for endpoints of this type that meets the hints, without addresses.
 ///
 /// # Errors
 ///
@@ -271,7 +271,7 @@ fn negotiate_rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     })
 }
 
-/// What a receive context that endpoints share gets that is opened with these attributes.
+/// Returns the attributes granted to a shared receive context that asks for these.
 pub(crate) fn grant_rx_attr(asked: &RxAttr) -> Result<RxAttr, Misuse> {
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | UNCONNECTED_CAPS | CAPS_IF_ASKED;
     let mut granted = negotiate_rx(asked, offered)?;
@@ -347,7 +347,7 @@ fn negotiate_ep(
     let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
     require(contexts.iter().all(is_offered), Unmet::SeveralContexts)?;
     require(asked.auth_key.is_empty(), Unmet::AuthorizationKeys)?;
-    // What keeps its order does so whatever its size.
+    // Operations keep their order whatever their size.
     let order = tx.msg_order | rx.msg_order;
     let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
     Ok(EpAttr {
@@ -453,7 +453,7 @@ fn unexpected_budget_bytes(asked: usize) -> usize {
         .clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)
 }
 
-/// What is asked for, or the default where nothing is.
+/// Returns the requested value, or else the default.
 fn or_default(asked: usize, default: usize) -> usize {
     if asked == 0 { default } else { asked }
 }

@@ -1,4 +1,4 @@
-//! What pumps have to do with connections.
+//! Connections of a pump: requests, accepts, shutdown.
 
 use std::sync::Arc;
 

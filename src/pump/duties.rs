@@ -12,7 +12,7 @@ use crate::drive::Drive;
 use crate::lock::LockGuard;
 
 bitflags! {
-    /// What each call does after it has used an endpoint. Most endpoints have no duties, and check
+    /// Duties of each call after it has used an endpoint. Most endpoints have no duties, and check
     /// one number for that.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) struct Duties: u8 {
@@ -26,7 +26,7 @@ bitflags! {
     }
 }
 
-/// What an endpoint was used for, which decides how its [`Duties`] are seen to.
+/// The use that a call made of an endpoint, which decides how its [`Duties`] are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A call of the application.
@@ -37,7 +37,7 @@ pub(super) enum Purpose {
     Mail,
 }
 
-/// An endpoint while a call uses it. When that is over, its [`Duties`] are seen to.
+/// An endpoint while a call uses it. When the call is done with it, its [`Duties`] are done.
 pub(super) struct PumpGuard<'a, T: Transport> {
     pub(super) guard: LockGuard<'a, Option<State<T>>>,
     pump: &'a Pump<T>,

@@ -1,4 +1,4 @@
-//! What a pump has to do with the other endpoints of a shared receive context.
+//! A pump's part in a shared receive context.
 
 use homespun_engine::transport::Transport;
 

@@ -1,4 +1,4 @@
-//! What the system says of this process's memory: `/proc/self/smaps`, `proc(5)`.
+//! The mappings of this process, from `/proc/self/smaps`, `proc(5)`.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use homespun_engine::error::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) addresses: Range<usize>,
-    /// Whether what is written there is written to a file that has a name somewhere.
+    /// Whether writes there go to a file that has a name somewhere.
     pub(super) is_of_file: bool,
     /// Whether the file's device is memory, and what the processor's caches give back is durable:
     /// `MAP_SYNC` of `mmap(2)`, and devices of `ndctl`.
@@ -28,7 +28,7 @@ const MEMORY_DEVICES: &str = "/dev/dax";
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub(super) fn read_mappings() -> Result<Vec<Mapping>, Error> {
     // Without the details there are only files, which is safe: to flush them goes down to the
     // device in any case.

@@ -81,7 +81,7 @@ impl Members {
         }
     }
 
-    /// Has these endpoints do what was left to them.
+    /// Has these endpoints do the duties left to them.
     pub(super) fn process_mail(&self, ids: &[MemberId]) {
         // An endpoint's lock is not taken under that of the list.
         let pumps = self.pumps_where(|member| ids.contains(&member.id));

@@ -1,4 +1,4 @@
-//! What a waiter waits for.
+//! The object for which a waiter waits.
 
 use homespun_engine::transport::Armed;
 

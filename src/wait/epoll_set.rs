@@ -1,4 +1,4 @@
-//! What threads sleep on.
+//! The epoll sets on which threads sleep.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(crate) struct EpollSet(OwnedFd);
 impl EpollSet {
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM.
+    /// The system's error: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<EpollSet, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         Ok(EpollSet(epoll.map_err(|error| system_error("making an epoll descriptor", error))?))
@@ -31,7 +31,7 @@ impl EpollSet {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn add(&self, source: impl AsFd) -> Result<(), Error> {
         match epoll::add(&self.0, source, EventData::new_u64(0), EventFlags::IN) {
             Ok(()) | Err(io::Errno::EXIST) => Ok(()),

@@ -1,4 +1,4 @@
-//! What an application waits by: `enum fi_wait_obj`.
+//! Wait objects: `enum fi_wait_obj`.
 
 /// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
 ///

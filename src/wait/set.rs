@@ -73,7 +73,7 @@ struct WaitSetShared {
     reports: AtomicU64,
 }
 
-/// What can be a member of a set.
+/// An object that can be a member of a set.
 pub(crate) trait Member: Send + Sync {
     /// Shows how the application waits for it, and what for.
     fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited));
@@ -151,7 +151,7 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         self.shared.waiter.mutex_cond()
     }
@@ -178,7 +178,7 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn admit(&self, sleepers: Option<&Sleepers>) -> Result<Membership, Error> {
         let number = self.shared.members.lock().admit();
         // After it is listed: a sleeper that it wakes knows of it, and yields until it is open.

@@ -29,7 +29,7 @@ pub(super) enum Side {
     Application,
 }
 
-/// What threads sleep on that wait for the same queue, counter or wait set.
+/// The epoll sets and doorbells of the threads that wait for one queue, counter or wait set.
 #[derive(Debug)]
 pub(super) struct Sleepers {
     /// Wakes those inside calls. A wait set has none of its own: calls sleep on what the application sleeps
@@ -76,7 +76,7 @@ impl Sleepers {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, ENOSPC.
     pub(super) fn new(has_application: bool) -> Result<Sleepers, Error> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|error| system_error("making a timer", error))?;
@@ -128,7 +128,7 @@ impl Sleepers {
         self.state.lock().sleeping_calls > 0
     }
 
-    /// What an application sleeps on by itself.
+    /// The wait object on which an application sleeps by itself.
     pub(super) fn application_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.application.as_ref()?.sources.as_fd())
     }
@@ -143,7 +143,7 @@ impl Sleepers {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(super) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // No thread sleeps in a forked child, and the parent's sleepers would wake.
         if !self.is_own_process() {
@@ -280,7 +280,7 @@ impl Sleeper<'_> {
         self.wakeup.sources.sleep(at_most);
     }
 
-    /// The thread does not sleep: it has found what it would have slept for.
+    /// The thread does not sleep: it has found an event.
     pub(super) fn cancel(self) {
         self.wakeup.doorbell.ring();
     }

@@ -10,7 +10,7 @@ use crate::cq::CompletionQueue;
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 
-/// What an application can sleep on that has a wait object: a [`CompletionQueue`], a [`Counter`],
+/// An object with a wait object on which an application can sleep: a [`CompletionQueue`], a [`Counter`],
 /// an [`EventQueue`] or a [`WaitSet`].
 pub trait Waitable: sealed::Sealed {
     /// Prepares to sleep on the wait object: `fi_trywait(3)`. Returns `true` if the application may
@@ -30,14 +30,14 @@ pub trait Waitable: sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error>;
 
     /// How the application waits.
     fn wait_object(&self) -> WaitObject;
 }
 
-/// What these types have by themselves, so that the trait need not be imported.
+/// The same methods on the types, so that callers need not import the trait.
 macro_rules! waitable {
     ($($type:ty)*) => {
         $(impl Waitable for $type {
@@ -84,7 +84,7 @@ impl Fabric {
     }
 }
 
-/// What can be slept on is for the library to say.
+/// Only this library implements the trait.
 mod sealed {
     pub trait Sealed {}
 }

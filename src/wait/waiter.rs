@@ -28,17 +28,17 @@ pub(crate) struct Waiter {
     membership: Option<Membership>,
 }
 
-/// What a thread finds that is about to sleep.
+/// The result of the last look before a thread sleeps.
 enum SleepCheck<'a> {
-    /// Nothing that would not wake it.
+    /// Nothing to do: the next event wakes it.
     Quiet(Sleeper<'a>),
-    /// What it waits for.
+    /// The awaited event has happened.
     Ready,
     /// There may be more to do.
     Busy,
 }
 
-/// For what has no wait object: waits poll, and yield the processor.
+/// For objects without a wait object: waits poll, and yield the processor.
 static POLLING: Waiter =
     Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
 
@@ -195,7 +195,7 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// What the system says: ENOMEM, ENOSPC.
+    /// The system's error: ENOMEM, ENOSPC.
     pub(crate) fn watch_endpoint(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch_endpoint(endpoint))
     }
@@ -242,13 +242,13 @@ impl Waiter {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(crate) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
         let fd = self.application_fd(WaitObject::MutexCond);
         fd.map(|fd| Watcher::mutex_cond_or_start(&self.watcher, fd)).transpose()
     }
 
-    /// What the application sleeps on, if it waits by this object.
+    /// The wait object of the application, if it waits by this one.
     fn application_fd(&self, object: WaitObject) -> Option<BorrowedFd<'_>> {
         self.sleepers.as_ref().filter(|_| self.object == object)?.application_fd()
     }

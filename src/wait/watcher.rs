@@ -35,8 +35,8 @@ const REPEAT_MAX: Duration = Duration::from_secs(1);
 /// How long the thread waits for the mutex before it looks whether it is to end.
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
-/// What an application waits by that asked for [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
-/// `struct fi_mutex_cond`. Both live as long as what it was opened with.
+/// The mutex and condition of [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
+/// `struct fi_mutex_cond`. Both live as long as the object that was opened with them.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
     /// Held while the condition is broadcast.
@@ -45,7 +45,7 @@ pub struct MutexCond {
     pub cond: *mut pthread_cond_t,
 }
 
-/// The thread, and what it broadcasts.
+/// The thread, and the condition that it broadcasts.
 #[derive(Debug)]
 pub(super) struct Watcher {
     shared: Arc<Watched>,
@@ -81,7 +81,7 @@ impl Watcher {
     ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    /// The system's error: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub(super) fn start(queue: BorrowedFd<'_>) -> Result<Watcher, Error> {
         let call = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system_error("making an event descriptor", error))?;

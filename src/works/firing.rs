@@ -1,4 +1,4 @@
-//! Which thread carries works out: one at a time. Each other leaves what it has found to that thread.
+//! One thread at a time carries works out. Other threads leave the due works that they find to it.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ pub(super) const ROUNDS_MAX: u32 = 16;
 pub(super) struct Firing {
     /// Whether a counter may be due, or a thread is carrying works out, or works found no room.
     is_due: AtomicBool,
-    /// Whether a thread leaves what it has found to the one that carries works out.
+    /// Whether a thread has left due works to the one that carries works out.
     is_left: AtomicBool,
     /// Held while works are carried out: when another thread has it, no work is on its way to an
     /// endpoint. The thread that has it may lock it again, since what is carried out, and memory
@@ -21,7 +21,7 @@ pub(super) struct Firing {
     turn: ReentrantMutex,
 }
 
-/// What a round has left.
+/// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Round {
     /// Nothing, or what finds no room.
@@ -68,7 +68,8 @@ impl Firing {
         ControlFlow::Break(())
     }
 
-    /// Does something while no thread carries works out. The caller then fires what was left to it meanwhile.
+    /// Calls a function while no thread carries works out. The caller then fires the works that others left
+    /// to it meanwhile.
     pub(super) fn run_without_firing<R>(&self, act: impl FnOnce() -> R) -> R {
         let turn = self.turn.lock();
         let done = act();

@@ -66,7 +66,7 @@ struct Due {
     resume_at: u64,
 }
 
-/// What has become of the due works of a counter.
+/// The outcome for the due works of a counter.
 enum Fired {
     /// They were carried out.
     All,
@@ -81,7 +81,7 @@ struct Posted {
     endpoint: Arc<dyn Poster>,
     context: u64,
     completion: Option<CounterUse>,
-    /// What the endpoint counts of it, if it is reported.
+    /// The events that the endpoint counts for it, if it is reported.
     events: CounterEvents,
     is_reported: bool,
 }
@@ -142,7 +142,7 @@ impl WorkQueue {
         }
     }
 
-    /// Carries out what is due. To be called with no endpoint or queue locked, after anything that
+    /// Carries out the due works. Call it with no endpoint or queue locked, after anything that
     /// may have changed a counter.
     #[inline(always)]
     pub(crate) fn fire_due_works(&self) {
@@ -165,7 +165,7 @@ impl WorkQueue {
         }
     }
 
-    /// Wakes all that sleep until works are done, so that their next pass carries out what is left.
+    /// Wakes the threads that wait for works, so that their next pass carries out the rest.
     #[cold]
     fn wake_sleepers(&self) {
         self.domain_counters.wake_sleepers();
@@ -173,7 +173,7 @@ impl WorkQueue {
         endpoints.iter().for_each(|endpoint| endpoint.wake_sleepers());
     }
 
-    /// Carries out what is due, until nothing is left but what finds no room, or the round is over.
+    /// Carries out due works until only those without room are left, or the round ends.
     fn fire_round(&self) -> Round {
         let (mut counters, mut resume_at) = {
             let mut due = self.due.lock();

@@ -1,4 +1,4 @@
-//! The works that wait for counters: in the order of their thresholds, and by what they are taken back by.
+//! The works that wait for counters: in the order of their thresholds, and by the name that cancels them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -14,7 +14,7 @@ pub(super) trait TriggerCounter {
 
 /// A work that can be taken back by its name.
 pub(super) trait CancellableWork {
-    /// What the application takes it back by. Several works may have the same name.
+    /// The name by which the application cancels it. Several works may have the same name.
     type Name: Eq + Hash + Copy;
 
     fn name(&self) -> Self::Name;
@@ -91,7 +91,7 @@ impl<C: TriggerCounter, W: CancellableWork> WaitingWorks<C, W> {
         Some((number, work))
     }
 
-    /// Takes the oldest work with this name that is meant.
+    /// Takes the oldest selected work with this name.
     pub(super) fn take_oldest(&mut self, name: W::Name, is_meant: impl Fn(&W) -> bool) -> Option<W> {
         let numbers = self.names.get(&name)?;
         let (number, counter_number, threshold) = numbers.iter().find_map(|number| {

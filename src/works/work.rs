@@ -20,7 +20,7 @@ pub(crate) struct Work {
     pub(crate) kind: WorkKind,
 }
 
-/// What is done.
+/// The action of a work.
 pub(crate) enum Action {
     /// Carries an operation out through an endpoint.
     Post { pump: Arc<dyn Poster>, post: DeferredPost },
@@ -47,7 +47,7 @@ pub(crate) enum WorkKind {
     Triggered,
     /// Deferred work.
     Deferred {
-        /// What the application cancels it by.
+        /// The number by which the application cancels it.
         context: u64,
         /// Counts its end.
         completion: Option<CounterUse>,
@@ -56,7 +56,7 @@ pub(crate) enum WorkKind {
     },
 }
 
-/// What work is taken back by.
+/// The name by which work is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum WorkName {
     /// The context of deferred work, by which the domain cancels it.
@@ -152,7 +152,7 @@ impl DeferredPost {
         }
     }
 
-    /// What an endpoint counts of it.
+    /// The events that an endpoint counts for it.
     pub(crate) fn counter_events(&self) -> CounterEvents {
         CounterEvents::of_completion(self.completion_flags())
     }
@@ -180,7 +180,7 @@ impl DeferredPost {
         }
     }
 
-    /// What its refusal is reported as.
+    /// The error that reports its refusal.
     pub(crate) fn into_refused(self, error: OperationError) -> RefusedPost {
         let (context, flags, is_work) = (self.context(), self.completion_flags(), self.is_deferred_work());
         RefusedPost { context, flags, error, buffer: self.into_buffer(), is_work }
