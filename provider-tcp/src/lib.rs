@@ -34,17 +34,17 @@
 //!     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
 //!         self.messages.push(payload.to_vec());
 //!     }
-//!     fn begin(&mut self, _: LinkId, _: &Header) {
+//!     fn frame_begun(&mut self, _: LinkId, _: &Header) {
 //!         self.messages.push(Vec::new());
 //!     }
-//!     fn space(&mut self, _: LinkId) -> Space<'_> {
+//!     fn payload_space(&mut self, _: LinkId) -> Space<'_> {
 //!         Space::new()
 //!     }
-//!     fn placed(&mut self, _: LinkId, _: usize) {}
+//!     fn bytes_placed(&mut self, _: LinkId, _: usize) {}
 //!     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
 //!         self.messages.last_mut().unwrap().extend_from_slice(bytes);
 //!     }
-//!     fn link(&mut self, link: LinkId, event: LinkEvent) {
+//!     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
 //!         println!("{link:?}: {event:?}");
 //!     }
 //! }
