@@ -42,20 +42,29 @@ struct Shared<'a>(&'a Node);
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
-    /// `fi_cq_sreadfrom`. Returns its result and the contexts.
+    /// `fi_cq_sread`. Returns its result and the contexts.
     fn sread(&self, count: usize, threshold: usize, timeout_ms: c_int) -> (isize, Vec<usize>) {
         let mut entries = [FiCqTaggedEntry::EMPTY; 8];
-        let mut sources = [0; 8];
         assert!(count <= entries.len());
         let cq = self.0.cq.as_ptr();
         let cond = ptr::without_provenance(threshold);
         // SAFETY: the queue is open, and there is room for `count` entries.
-        let read = unsafe {
-            let sreadfrom = (*(*cq).ops).sreadfrom;
-            sreadfrom(cq, entries.as_mut_ptr().cast(), count, sources.as_mut_ptr(), cond, timeout_ms)
-        };
+        let read = unsafe { ((*(*cq).ops).sread)(cq, entries.as_mut_ptr().cast(), count, cond, timeout_ms) };
         let count = usize::try_from(read).unwrap_or(0);
         (read, entries[..count].iter().map(|entry| entry.op_context.addr()).collect())
+    }
+
+    /// `fi_cq_sreadfrom` of one entry, without a limit of time. Returns its context and its source.
+    fn sread_one_from(&self) -> (usize, u64) {
+        let (mut entry, mut source) = (FiCqTaggedEntry::EMPTY, 0);
+        let cq = self.0.cq.as_ptr();
+        // SAFETY: the queue is open, and there is room for one entry and its source.
+        let read = unsafe {
+            let sreadfrom = (*(*cq).ops).sreadfrom;
+            sreadfrom(cq, (&raw mut entry).cast(), 1, &raw mut source, ptr::null(), -1)
+        };
+        assert_eq!(read, 1);
+        (entry.op_context.addr(), source)
     }
 
     /// `fi_cq_signal`.
@@ -110,22 +119,27 @@ fn blocking_reads_wake_for_messages_and_errors() {
     for wait_obj in OBJECTS {
         let pair = open_pair(wait_obj, FI_CQ_COND_NONE);
         let right = Shared(&pair.right);
-        post_empty_recv(&pair.right, 1);
-        post_empty_recv(&pair.right, 2);
+        (1..=3).for_each(|number| post_empty_recv(&pair.right, number));
         thread::scope(|scope| {
             // The queue has no condition, so the argument is ignored.
             let read = scope.spawn(|| right.sread(8, 99, -1));
             send_empty(&pair, 7);
             assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
             assert_eq!(read.join().expect("no panic"), (1, vec![1]));
+            let read = scope.spawn(|| right.sread_one_from());
+            send_empty(&pair, 8);
+            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![8]));
+            assert_eq!(read.join().expect("no panic"), (2, pair.to_left));
             // Every negative timeout waits without limit.
             let read = scope.spawn(|| right.sread(8, 99, c_int::MIN));
-            cancel(&pair.right, 2);
+            thread::sleep(Duration::from_millis(5));
+            assert!(!read.is_finished(), "there is nothing to be read");
+            cancel(&pair.right, 3);
             assert_eq!(read.join().expect("no panic").0, EAVAIL);
         });
         // SAFETY: all zeroes are an entry.
         let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
-        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, numbered_context(2)));
+        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, numbered_context(3)));
     }
 }
 
@@ -208,8 +222,16 @@ fn sread_takes_its_threshold_from_the_condition_argument() {
         let right = Shared(&pair.right);
         (1..=4).for_each(|number| post_empty_recv(&pair.right, number));
         thread::scope(|scope| {
-            let read = scope.spawn(|| right.sread(8, 3, -1));
-            (1..=4).for_each(|number| send_empty(&pair, number));
+            let read = scope.spawn(|| right.sread(8, 3, PATIENCE_MS));
+            (1..=2).for_each(|number| send_empty(&pair, number));
+            let mut sent = 0;
+            wait_until(|| {
+                sent += usize::from(pair.left.try_read::<FiCqTaggedEntry>().is_ok());
+                sent == 2
+            });
+            thread::sleep(Duration::from_millis(5));
+            assert!(!read.is_finished(), "two entries are below the threshold");
+            (3..=4).for_each(|number| send_empty(&pair, number));
             wait_until(|| {
                 let _ = pair.left.try_read::<FiCqTaggedEntry>();
                 read.is_finished()
@@ -287,6 +309,8 @@ fn descriptor_wakes_a_polling_thread() {
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
             });
+            // No call has driven the right endpoint since `fi_trywait`, so only the descriptor can tell.
+            assert!(is_readable(PATIENCE_MS), "it was not woken");
             let mut read = pair.right.try_read::<FiCqTaggedEntry>();
             while let Err(error) = read {
                 assert_eq!(error, EAGAIN);
@@ -310,27 +334,46 @@ fn mutex_and_condition_wake_a_waiting_thread() {
     for number in 1..20 {
         post_empty_recv(&pair.right, number);
         let left = Shared(&pair.left);
+        // SAFETY: the queue is open, and so its mutex and condition are valid.
+        unsafe {
+            assert_eq!(libc::pthread_mutex_lock(mutex), 0);
+            wait_until(|| Shared(&pair.right).trywait() == 0);
+        }
+        // The mutex is held from before the message until the wait, so the wait is always entered.
+        send_empty(&pair, number);
         thread::scope(|scope| {
-            send_empty(&pair, number);
             scope.spawn({
                 let left = &left;
                 move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
             });
-            let mut read = pair.right.try_read::<FiCqTaggedEntry>();
-            while let Err(error) = read {
-                assert_eq!(error, EAGAIN);
-                // SAFETY: the queue is open, and so its mutex and condition are valid.
-                unsafe {
-                    assert_eq!(libc::pthread_mutex_lock(mutex), 0);
-                    if Shared(&pair.right).trywait() == 0 {
-                        assert_eq!(libc::pthread_cond_wait(cond, mutex), 0);
-                    }
-                    assert_eq!(libc::pthread_mutex_unlock(mutex), 0);
-                }
-                read = pair.right.try_read();
+            let deadline = time_after(PATIENCE_MS);
+            // SAFETY: as above, and this thread holds the mutex.
+            unsafe {
+                assert_eq!(
+                    libc::pthread_cond_timedwait(cond, mutex, &raw const deadline),
+                    0,
+                    "it was not woken"
+                );
+                assert_eq!(libc::pthread_mutex_unlock(mutex), 0);
             }
-            assert_eq!(read.expect("an entry").0.op_context, numbered_context(number));
+            let mut entry = None;
+            wait_until(|| {
+                entry = pair.right.try_read::<FiCqTaggedEntry>().ok();
+                entry.is_some()
+            });
+            assert_eq!(entry.expect("an entry").0.op_context, numbered_context(number));
         });
+    }
+}
+
+/// The time of the real-time clock that comes this much later.
+fn time_after(millis: c_int) -> libc::timespec {
+    // SAFETY: zeros are a time, and the clock exists.
+    unsafe {
+        let mut time: libc::timespec = mem::zeroed();
+        assert_eq!(libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time), 0);
+        time.tv_sec += libc::time_t::from(millis / 1000);
+        time
     }
 }
 
