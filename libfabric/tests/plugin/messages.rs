@@ -11,7 +11,7 @@ use homespun_fi::abi::{
 };
 use libc::{c_void, iovec};
 
-use crate::host::{API_VERSION, CqEntry, Node, Pair, numbered_context};
+use crate::host::{API_VERSION, CqEntry, Node, Pair, numbered_context, wait_until};
 
 const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
@@ -251,6 +251,49 @@ fn entries_have_the_format_of_their_queue() {
         (entry.op_context, entry.flags, entry.len, entry.data),
         (numbered_context(7), flags, 5, 0xfeed)
     );
+}
+
+/// The bytes of memory that no entry was written to.
+const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+/// Reads the completions of two sends by one call. Checks that their entries lie side by side, and that
+/// nothing is written behind them.
+fn check_entry_size<E: CqEntry>(format: u32) {
+    let pair = Pair::<E>::open(API_VERSION, format);
+    let cq = pair.left.cq.as_ptr();
+    let words = size_of::<E>() / size_of::<u64>();
+    pair.wait_until(|pair| {
+        for number in [7, 8] {
+            send(&pair.left, b"hello", pair.to_right, number);
+        }
+        let (mut room, mut found) = ([PATTERN; 16], 0);
+        wait_until(|| {
+            room = [PATTERN; 16];
+            // SAFETY: the queues are open, and there is room for two entries of any format. A read of no
+            // entries only drives progress.
+            let read = unsafe {
+                let right = pair.right.cq.as_ptr();
+                ((*(*right).ops).read)(right, ptr::null_mut(), 0);
+                ((*(*cq).ops).read)(cq, room.as_mut_ptr().cast(), 2)
+            };
+            let count = usize::try_from(read).unwrap_or(0);
+            assert!(room[count * words..].iter().all(|word| *word == PATTERN), "{count} entries: {room:x?}");
+            found += count;
+            found == 2
+        });
+        // Each may have come by a read of its own; then another two are sent.
+        let both_by_one_read = room[words] != PATTERN;
+        assert!(!both_by_one_read || [room[0], room[words]] == [7, 8], "{room:x?}");
+        both_by_one_read
+    });
+}
+
+#[test]
+fn entries_take_the_size_of_their_format() {
+    check_entry_size::<FiCqEntry>(FI_CQ_FORMAT_CONTEXT);
+    check_entry_size::<FiCqMsgEntry>(FI_CQ_FORMAT_MSG);
+    check_entry_size::<FiCqDataEntry>(FI_CQ_FORMAT_DATA);
+    check_entry_size::<FiCqTaggedEntry>(FI_CQ_FORMAT_TAGGED);
 }
 
 /// An application with `FI_CQ_FORMAT_UNSPEC` cannot learn the format, and has room for the smallest entry.
