@@ -152,7 +152,7 @@ unsafe fn post_base(
 ) -> Result<(), Failure> {
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller makes the same promises.
     unsafe {
         endpoint.post_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Atomic(atomic))
@@ -176,7 +176,7 @@ unsafe fn post_fetch(
     let (operands, results) = (operands.as_ref(), results.as_ref());
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = FetchAtomicMsg { operands, results, target, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller makes the same promises.
     unsafe {
         endpoint.post_fetch_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic))
@@ -188,7 +188,7 @@ unsafe fn post_fetch(
 ///
 /// # Safety
 ///
-/// As [`post_fetch`]; what is compared with is as the operands.
+/// As [`post_fetch`]; the elements to compare with are as the operands.
 unsafe fn post_compare(
     endpoint: &Endpoint,
     operands: impl AsRef<[Segment]>,
@@ -201,7 +201,7 @@ unsafe fn post_compare(
     let (operands, compares, results) = (operands.as_ref(), compares.as_ref(), results.as_ref());
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.atomic_op_flags()));
     let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller makes the same promises.
     unsafe {
         endpoint.post_compare_atomic(&atomic).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
@@ -231,7 +231,8 @@ unsafe fn write_max_count(
     Ok(())
 }
 
-/// What is to be done with which elements, if such a call is offered. What the headers do not have is not.
+/// Returns the operation and the type of its elements if such a call is offered. Values that the headers lack
+/// are not.
 fn check_supported(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;

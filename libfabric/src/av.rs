@@ -18,7 +18,7 @@ use crate::states::DomainState;
 use crate::text;
 use crate::unsupported::Unsupported;
 
-/// What stands behind a `struct fid_av`.
+/// The object behind a `struct fid_av`.
 pub(crate) struct AvState {
     pub(crate) av: AddressVector,
     pub(crate) in_use: InUse,

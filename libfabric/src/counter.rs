@@ -17,7 +17,7 @@ use crate::unsupported::{Status, Unsupported};
 use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
-/// What stands behind a `struct fid_cntr`.
+/// The object behind a `struct fid_cntr`.
 pub(crate) struct CounterState {
     pub(crate) counter: Counter,
     /// The `FI_WAIT_*` that it was opened with.
@@ -47,7 +47,7 @@ static OPS: FiOpsCntr = FiOpsCntr {
     export_xpu: Unsupported::STUB,
 };
 
-/// A value: of what is no counter, 0.
+/// A value; 0 for an object that is no counter.
 impl Status for u64 {
     fn failure(_: Errno) -> Self {
         0

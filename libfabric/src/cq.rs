@@ -25,7 +25,7 @@ use crate::unsupported::Unsupported;
 use crate::wait::{BlockingRead, WaitCondition, control_wait};
 use crate::wait_set::WaitAttr;
 
-/// What stands behind a `struct fid_cq`.
+/// The object behind a `struct fid_cq`.
 pub(crate) struct CqState {
     pub(crate) cq: CompletionQueue,
     format: CqFormat,
@@ -110,7 +110,7 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Fa
     // Affinity of interrupts is a wish; there are no interrupts.
     match flags & !FI_AFFINITY {
         0 => {}
-        // What `fi_peer(3)` demands of a provider without peer queues.
+        // `fi_peer(3)` demands it of a provider without peer queues.
         peer if peer & FI_PEER != 0 => return Err(Errno::EINVAL.into()),
         _ => return Err(Errno::EBADFLAGS.into()),
     }

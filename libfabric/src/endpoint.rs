@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
     })
 }
 
-/// What C knows of an endpoint.
+/// Returns the structure of an endpoint for C.
 fn new_fid_ep(context: *mut c_void) -> FidEp {
     FidEp {
         fid: object::new_fid::<EndpointState>(context, &FID_OPS),
@@ -113,7 +113,7 @@ fn new_fid_ep(context: *mut c_void) -> FidEp {
 ///
 /// # Safety
 ///
-/// What `alias` points to is null or writable.
+/// `alias` is null or points to writable memory.
 unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlias) -> Result<(), Failure> {
     if alias.fid.is_null() {
         return Err(Errno::EINVAL.into());

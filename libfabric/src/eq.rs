@@ -23,7 +23,7 @@ use crate::text;
 use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
-/// What stands behind a `struct fid_eq`.
+/// The object behind a `struct fid_eq`.
 pub(crate) struct EqState {
     pub(crate) eq: EventQueue,
     /// Where the fabric is.
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn open_eq(
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
         let (size_entries, flags, wait_obj, wait_set) =
             unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj, (*attr).wait_set) };
-        // What `fi_peer(3)` demands of a provider without peer queues.
+        // `fi_peer(3)` demands it of a provider without peer queues.
         if flags & FI_PEER != 0 {
             return Err(Errno::EINVAL.into());
         }
@@ -201,7 +201,7 @@ unsafe fn read_event(
     Ok(len_bytes.cast_signed())
 }
 
-/// What an error is about.
+/// Returns the object that an error is about.
 fn fid_of_error(error: &EventError) -> *mut Fid {
     ptr::with_exposed_provenance_mut(error.object as usize)
 }

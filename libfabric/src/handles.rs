@@ -1,4 +1,4 @@
-//! What `fi_info::handle` may name: passive endpoints, and requests for connections.
+//! The objects that `fi_info::handle` may name: passive endpoints, and requests for connections.
 //!
 //! Handles are looked for by where they are and never looked into: an info may be older than the
 //! end of what it names.
@@ -29,7 +29,7 @@ struct Held {
     passive: usize,
     /// Where the fabric is that it belongs to.
     fabric: usize,
-    /// What the handle points to. Only an application may read it; the plugin never does.
+    /// The memory that the handle points to. Only an application may read it; the plugin never does.
     _fid: Box<RequestFid>,
 }
 
@@ -40,7 +40,7 @@ unsafe impl Send for RequestFid {}
 
 static REQUEST_OPS: FiOps = FiOps { ..FiOps::UNSUPPORTED };
 
-/// What a handle names.
+/// The object that a handle names.
 pub(crate) enum Handle {
     PassiveEndpoint(PassiveEndpoint),
     Request(ConnectionRequest),
@@ -84,7 +84,7 @@ pub(crate) fn handle_of_request(request: &ConnectionRequest, fabric: *const c_vo
     ptr::with_exposed_provenance_mut(at)
 }
 
-/// What a handle names, if it is one.
+/// Returns the object that a handle names, if it is one.
 pub(crate) fn lookup_handle(handle: *const Fid) -> Option<Handle> {
     let handles = HANDLES.lock();
     let passive = handles.passive.get(&handle.addr()).cloned().map(Handle::PassiveEndpoint);

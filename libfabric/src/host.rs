@@ -138,7 +138,7 @@ impl Host {
     }
 }
 
-/// What a symbol stands for.
+/// The address of a symbol.
 type Symbol = NonNull<c_void>;
 
 /// A library that the process has loaded.

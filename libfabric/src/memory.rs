@@ -13,7 +13,7 @@ use crate::mr;
 use crate::object;
 use crate::states::DomainState;
 
-/// What the operations are opened by.
+/// The name by which the operations are opened.
 const NAME: &CStr = c"homespun_memory";
 
 static OPS: HomespunMemoryOps = HomespunMemoryOps { size: size_of::<HomespunMemoryOps>(), reg };

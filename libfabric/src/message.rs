@@ -86,7 +86,7 @@ pub(crate) unsafe fn post_send(
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.tx_op_flags()));
     let send = SendMsg { buffers: buffers.as_ref(), to, tag, data, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller makes the same promises.
     unsafe {
         endpoint.post_send(&send).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Send(send))
@@ -111,7 +111,7 @@ pub(crate) unsafe fn post_receive(
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.rx_op_flags()));
     let from = receive_source(from, endpoint.info().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
-    // SAFETY: the caller promises what is asked for.
+    // SAFETY: the caller makes the same promises.
     unsafe {
         endpoint.post_receive(&receive).or_else(|error| {
             triggered::post_if_triggered(endpoint, ctx, flags, error, || Operation::Receive(receive))

@@ -18,12 +18,12 @@ use crate::object::{self, Lease, State};
 use crate::posting::segments_mut;
 use crate::states::{DomainState, EndpointState};
 
-/// What stands behind a `struct fid_mr`.
+/// The object behind a `struct fid_mr`.
 struct MrState {
     /// The only handle: dropping it closes the region. Comes first, so that it goes before what it
     /// depends on.
     region: MemoryRegion,
-    /// What is bound to it.
+    /// The objects that are bound to it.
     bound: Mutex<Vec<Lease>>,
     _domain: Lease,
 }
@@ -140,7 +140,7 @@ unsafe fn register(
     Ok(0)
 }
 
-/// What C code has of a region of this domain.
+/// The structure that C code has of a region of this domain.
 pub(crate) fn open_mr_object(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
         fid: object::new_fid::<MrState>(context, &FID_OPS),
@@ -195,7 +195,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
                 region.enable();
                 Ok(0)
             }
-            // What backs a region is looked up whenever it is used.
+            // The memory behind a region is looked up whenever it is used.
             FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
@@ -209,7 +209,7 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
 ///
 /// # Safety
 ///
-/// What `attr` points to is null or valid.
+/// `attr` is null or points to a valid structure.
 unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
     if attr.key_size.is_null() {
         return Err(Errno::EINVAL.into());
@@ -233,7 +233,7 @@ unsafe fn write_raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_
 ///
 /// # Safety
 ///
-/// What `map` points to is null or valid.
+/// `map` is null or points to a valid structure.
 pub(crate) unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
     if map.raw_key.is_null() || map.key.is_null() || map.key_size != KEY_BYTES {
         return Err(Errno::EINVAL.into());

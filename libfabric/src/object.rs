@@ -13,7 +13,7 @@ use crate::abi::fid::{FiOps, Fid};
 use crate::c_misuse::CMisuse;
 use crate::edge::Failure;
 
-/// What stands behind one kind of object. C calls from any thread.
+/// The Rust object behind one kind of C object. C calls from any thread.
 ///
 /// # Safety
 ///

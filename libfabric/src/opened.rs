@@ -23,7 +23,7 @@ struct Opened {
     domains: Vec<OpenDomain>,
 }
 
-/// What is to be known of an open domain.
+/// The state of an open domain.
 struct OpenDomain {
     at: usize,
     name: String,

@@ -20,10 +20,10 @@ use crate::states::FabricState;
 use crate::unsupported::Unsupported;
 use crate::{handles, options};
 
-/// What stands behind a `struct fid_pep`.
+/// The object behind a `struct fid_pep`.
 pub(crate) struct PassiveState {
     passive: PassiveEndpoint,
-    /// What is bound to it.
+    /// The objects that are bound to it.
     bound: Mutex<Vec<Lease>>,
     _fabric: Lease,
 }

@@ -17,7 +17,7 @@ use crate::edge::{Failure, run_entry_point};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
 
-/// What stands behind a `struct fid_poll`.
+/// The object behind a `struct fid_poll`.
 pub(crate) struct PollSetState {
     set: PollSet,
     /// Keeps the members open, by where they are.

@@ -166,7 +166,7 @@ pub(crate) unsafe fn vector_entries<'a, T>(vector: *const T, count: usize) -> Re
     }
 }
 
-/// What is injected.
+/// Returns the bytes to inject.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What an application asks for and is offered: `struct fi_info` and its attributes, of `rdma/fabric.h`.
+//! Hints and answers: `struct fi_info` and its attributes, of `rdma/fabric.h`.
 //!
 //! These structures grew over time, always at their end. Here they end where 1.17 ends them. One
 //! that the application or the host allocated may be shorter, so no reference to the whole of it

@@ -1,4 +1,4 @@
-//! What homespun has beyond libfabric: `include/homespun.h`.
+//! homespun's own extensions: `include/homespun.h`.
 
 use libc::{c_int, c_void};
 

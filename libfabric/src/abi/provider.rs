@@ -1,4 +1,4 @@
-//! What a provider shows its host: `rdma/providers/fi_prov.h`.
+//! The interface of a provider to its host: `rdma/providers/fi_prov.h`.
 
 use libc::{c_char, c_int, c_void};
 

@@ -50,7 +50,7 @@ impl Extent {
     }
 }
 
-/// Reads an info that C code made. What it leaves out is unspecified.
+/// Reads an info that C code made. Attributes that it leaves out are unspecified.
 ///
 /// # Errors
 ///

@@ -155,7 +155,7 @@ fn zeroed_fi_info_reads_as_unspecified() {
 fn an_old_application_has_shorter_structures() {
     // SAFETY: all zeroes are valid attributes.
     let (mut info, mut ep, mut domain): (FiInfo, FiEpAttr, FiDomainAttr) = unsafe { std::mem::zeroed() };
-    // What follows the end of the old structures.
+    // The memory behind the end of the old structures.
     ep.auth_key_size = 7;
     ep.auth_key = ptr::dangling_mut();
     domain.cntr_cnt = 1;

@@ -113,7 +113,7 @@ impl Drop for InfoList {
 ///
 /// `to` is a zeroed `fi_info`.
 unsafe fn write_info(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
-    // SAFETY: `to` is ours alone. What is allocated is stored at once, so that it is freed with the list.
+    // SAFETY: `to` is ours alone. Each allocation is stored at once, so that it is freed with the list.
     unsafe {
         (*to).caps = info.caps.bits();
         (*to).mode = info.mode.bits();
