@@ -311,11 +311,11 @@ pub struct PeekRequest {
     pub criteria: Criteria,
     /// Given back in the completion. It names the message that was claimed.
     pub context: u64,
-    /// What to do with the message.
+    /// The action on the message.
     pub then: PeekAction,
 }
 
-/// What a peek does with the message that it has found.
+/// The action of a peek on the message that it has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeekAction {
     /// The message stays where it is.

@@ -47,7 +47,7 @@ pub struct Region {
     is_closed: AtomicBool,
     /// The counter of writes, and that of reads.
     counters: [OnceLock<Arc<dyn CountAccess>>; 2],
-    /// What makes the memory durable, if it is persistent.
+    /// Makes the memory durable, if it is persistent.
     persistence: Option<Box<dyn Persist>>,
     /// Whether making it durable has ever failed.
     has_failed: AtomicBool,

@@ -1,6 +1,6 @@
 //! The engine between a scripted transport and a recording sink.
 //!
-//! What happens over links that behave like real ones is tested in `over_loopback`.
+//! `over_loopback` has the tests over links that behave like real ones.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -55,7 +55,7 @@ mod rma;
 mod sending;
 mod shared;
 
-/// What tests look at inside.
+/// Access of tests to the engine's state.
 impl Engine {
     fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.receive_side.set_pull_step_max_bytes(step_max_bytes);
@@ -75,7 +75,7 @@ impl Engine {
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
-/// What the scripted transport says of where payload is.
+/// The description of exposed payload that the scripted transport gives.
 const REMOTE: &[u8] = b"0x7f00";
 
 /// Answers what the test has put into `answers`, and `Whole` when that is used up; likewise for
@@ -89,7 +89,7 @@ struct Scripted {
     hides: bool,
     exposed: Vec<(LinkId, Vec<u8>)>,
     pulls: VecDeque<Pull>,
-    /// What is where peers say that their payload is.
+    /// The payload that peers expose, by its description.
     memory: Vec<u8>,
     /// Where from, from which offset on, and how many bytes.
     pulled: Vec<(RemotePayload, u64, usize)>,
@@ -218,7 +218,7 @@ impl Transport for Scripted {
 struct Recorder {
     room: usize,
     ended: Vec<Result<EndedOperation, FailedOperation>>,
-    /// What was counted, and whether it has succeeded.
+    /// The counted events, and whether each has succeeded.
     counted: Vec<(CounterEvents, bool)>,
     events: Vec<ConnectionReport>,
 }
@@ -311,7 +311,7 @@ fn untagged_header(len_bytes: u64) -> Header {
     Header::Message(Message::of_len(len_bytes))
 }
 
-/// What was sent on link 7 from a place on, without payload.
+/// Returns the headers sent on link 7 from a place on.
 fn sent_headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
     transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }

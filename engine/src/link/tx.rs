@@ -38,7 +38,7 @@ pub(crate) struct LinkTx {
     unanswered_payloads: u64,
     /// The messages that the peer is known to have, since it has answered later accesses.
     arrived: MessageMark,
-    /// What this side knows of the messages before a fence.
+    /// The state of the messages before a fence.
     fence: Fence,
     /// Offered messages, and accesses to the peer's memory.
     requests: Requests,

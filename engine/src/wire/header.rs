@@ -106,7 +106,7 @@ pub enum Header {
     Done {
         /// The number in the request.
         op: u64,
-        /// What was exposed was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
+        /// The exposed memory was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
         fault: bool,
     },
     /// "The application has matched, or thrown away, this eager message", for one that
@@ -154,7 +154,7 @@ pub enum Header {
         /// Its result.
         outcome: Outcome,
     },
-    /// What makes or ends a connection. The application's data follows as payload.
+    /// Makes or ends a connection. The application's data follows as payload.
     Connection(Handshake),
 }
 
@@ -181,7 +181,7 @@ macro_rules! headers {
             ///
             /// # Errors
             ///
-            /// What no correct peer sends. Not all words may have been asked for then.
+            /// Refuses a header that no correct peer sends, perhaps before it has read all words.
             #[inline(always)]
             pub fn decode_words(fields: Fields, mut word: impl FnMut() -> u64) -> Result<Header, WireError> {
                 if fields.payload_len_bytes > fields.form.payload_max_bytes() {

@@ -133,7 +133,7 @@ impl Hello {
 ///
 /// # Errors
 ///
-/// What [`Hello::parse`] would say about every hello that starts so. The check can only be judged there.
+/// Returns the refusal of [`Hello::parse`] for every hello that starts so. Only `parse` can verify the check.
 pub fn check_prefix(bytes: &[u8]) -> Result<(), WireError> {
     if !is_field_expected(bytes, field::MAGIC, &MAGIC) {
         return Err(WireError::BadMagic);

@@ -1,4 +1,4 @@
-//! What a header consists of, apart from how a transport lays it out, and the rules that its kind obeys.
+//! The contents of a header apart from its layout in a transport, and the rules of its kind.
 
 use std::fmt;
 

@@ -83,7 +83,7 @@ fn last_sent_op(transport: &Scripted) -> u64 {
     }
 }
 
-/// What was sent in answer.
+/// Returns the answer that was sent.
 fn sent_answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
     let answer = |(_, header, payload): &(LinkId, Header, Vec<u8>)| match header {
         Header::Answer { op, outcome } => Some((*op, Err(*outcome))),
@@ -220,7 +220,7 @@ fn atomic_on_no_elements_is_sent_and_answered() {
     let link = engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
     assert!(engine.condemned.is_empty());
-    // What fetches something has not ended before that has come.
+    // A fetching operation ends once its result has come.
     engine.post_atomic(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
     let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
@@ -239,7 +239,7 @@ fn region_closed_while_operands_arrive_is_unchanged() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sent_answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
     assert_eq!(read_region(&region), [0; 8]);
-    // What was fetched before it was closed was fetched.
+    // Results that came before the close stay.
     let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
     engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
     engine.target.regions().close(&region);

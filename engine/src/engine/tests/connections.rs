@@ -423,7 +423,7 @@ fn frame_out_of_place_ends_a_link_that_connects() {
                 let events = mem::take(&mut sink.events);
                 let is_failed = matches!(events[..], [ConnectionReport::Failed(_)]);
                 assert!(is_failed == is_attempt && events.len() <= 1, "{case}: {header:?}: {events:?}");
-                // What still arrives on the link is ignored.
+                // Later frames of the link are ignored.
                 receive_frame(&mut engine, &mut sink, link, untagged_header(1), b"x");
                 engine.arrivals(&mut sink).frame_begun(link, &untagged_header(9));
                 engine.arrivals(&mut sink).chunk(link, b"abc");
@@ -584,7 +584,7 @@ fn peer_shutdown_ends_the_connection() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
     assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    // What had arrived is still there, and then nothing more.
+    // Messages that had arrived are still there, and no others come.
     engine.post_receive(receive_request(8, 7), &mut sink).unwrap();
     assert_eq!(received_bytes(&sink.ended[0]), b"left");
     let rejected = engine.post_receive(receive_request(8, 8), &mut sink).unwrap_err();
@@ -607,7 +607,7 @@ fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     assert!(sink.take_ended().iter().all(is_cancelled));
     assert_eq!(transport.sent.last().unwrap().1, handshake_header(HandshakeStep::Shutdown, NUMBER, b""));
     assert!(transport.closed.is_empty() && sink.events.is_empty(), "the peer does not know yet");
-    // What the peer sent before it knew of the shutdown is ignored.
+    // Frames that the peer sent before it knew of the shutdown are ignored.
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(OTHER, &untagged_header(1), b"x");
     arrivals.frame_begun(OTHER, &untagged_header(9));

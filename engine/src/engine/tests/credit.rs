@@ -147,7 +147,7 @@ fn link_down_returns_its_credit_to_the_budget() {
         engine.transmit(&mut transport, &mut sink);
         engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(100));
         engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-        // What was whole is still there, and takes its part of the budget until it is received.
+        // Complete messages are still there, and use the budget until they are received.
         assert_eq!(engine.receive_side.unexpected_len(), 2, "round {round}");
         engine.post_receive(receive_request(3, 1), &mut sink).unwrap();
         engine.post_receive(receive_request(20_000, 2), &mut sink).unwrap();
@@ -210,7 +210,7 @@ fn starved_link_gets_credit_when_others_return_some() {
     let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
     engine.arrivals(&mut sink).frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
     engine.transmit(&mut transport, &mut sink);
-    // What the application waits for comes after these, which it does not receive yet.
+    // The awaited message comes after these, which the application does not receive yet.
     for _ in 0..FIRST_MESSAGES {
         engine.arrivals(&mut sink).frame(LINK, &untagged_header(0), b"");
     }

@@ -6,7 +6,7 @@ use crate::completion::WorkEnd;
 
 const LINK: LinkId = LinkId(7);
 
-/// What a work's number and the application's context are apart.
+/// The difference between a work's number and the application's context.
 const CONTEXTS: u64 = 100;
 
 /// Remembers which works have ended, and whether with success.

@@ -1,4 +1,4 @@
-//! What is to be durable, from both sides, with a device that remembers what it was asked for.
+//! Durable writes, from both sides, with a device that records its flushes.
 
 use std::sync::{Mutex, Weak};
 
@@ -11,7 +11,7 @@ use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
 
-/// What was made durable: where, and how many bytes. Or why nothing is.
+/// A flush: its place and its length in bytes, or the error.
 #[derive(Debug, Default)]
 struct Device {
     persisted: Mutex<Vec<(usize, usize)>>,

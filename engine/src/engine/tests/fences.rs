@@ -24,7 +24,7 @@ fn fence_without_earlier_operations_does_not_wait() {
         engine.post_send(fenced_send_request(level, peer, 1), &mut transport, &mut sink).unwrap();
         assert_eq!(count_sent_messages(&transport), 1);
     }
-    // What the link has taken has reached the level of injection.
+    // Messages that the link has taken have reached the level of injection.
     engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
     engine.post_send(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
     assert_eq!((count_sent_messages(&transport), sink.ended_contexts()), (2, vec![1, 2]));

@@ -27,7 +27,7 @@ fn offer_header(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
     Header::Request { message, op, remote_bytes: remote.len() as u8 }
 }
 
-/// What an operation that has ended tells: its context, its flags beside those of every receive,
+/// The completion of an operation: its context, its flags beside those of every receive,
 /// and its memory.
 fn describe_ended(ended: &Result<EndedOperation, FailedOperation>) -> (u64, CompletionFlags, &[u8]) {
     let completion = match ended {

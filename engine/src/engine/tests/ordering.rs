@@ -1,4 +1,4 @@
-//! What must not overtake what, from both sides; and completions in the order of posting.
+//! Order of operations, from both sides; and completions in the order of posting.
 
 use super::atomics::{atomic_request, base_local, fetch_local};
 use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
@@ -31,7 +31,7 @@ fn engine_with_transmit_order(order: Order) -> (Engine, PeerId, Scripted, Record
     (engine, peer, Scripted { pull_min_bytes: Some(9), ..transport }, sink)
 }
 
-/// What an operation of each kind is posted by.
+/// The kinds of operations, by the calls that post them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -145,7 +145,7 @@ fn held_operation_holds_later_ones_to_its_peer_only() {
     let op = access_op_at(&transport, 0);
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     engine.transmit(&mut transport, &mut sink);
-    // What was offered and is sent on demand is still on its way.
+    // The offered payload, which is sent on request, is still on its way.
     assert_eq!(transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
     deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
     engine.transmit(&mut transport, &mut sink);
@@ -181,7 +181,7 @@ fn link_down_releases_held_operations() {
     assert_eq!(sink.take_ended().len(), 1);
 }
 
-/// What a peer gets that reads the first bytes of a region and writes to them in the next frame.
+/// Returns the bytes that a peer reads from the start of a region that its next frame writes to.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
         engine_with_config(Config { receive_order: order, ..Config::default() });

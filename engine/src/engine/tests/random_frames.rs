@@ -54,7 +54,7 @@ enum Step {
     },
     Access {
         to: u16,
-        /// What to write, or how much to read.
+        /// The bytes to write, or the number to read.
         is_write: bool,
         data: Option<u64>,
         len_bytes: usize,
@@ -115,7 +115,7 @@ fn any_message() -> impl Strategy<Value = Message> {
 
 /// Numbers of operations and counts are small, so that some of them mean something.
 fn any_header() -> impl Strategy<Value = Header> {
-    // What the engine numbers has this bit set, see `op_of`.
+    // Numbers that the engine gives have this bit set, see `op_of`.
     let op = || {
         prop_oneof![
             0..4_u64,
@@ -433,7 +433,7 @@ proptest! {
             prop_assert!(memory.iter().all(|byte| *byte == 0xee), "a region was written to after its end");
         }
 
-        // What was whole is still there; when it is gone, so is all that was used.
+        // Complete messages are still there; once they are received, the whole budget is free.
         run.engine.discard_unexpected(&mut run.sink);
         prop_assert!(run.engine.receive_side.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);

@@ -394,7 +394,7 @@ fn long_write_is_offered_and_sent_on_request() {
         assert!(sink.ended.is_empty());
         engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
         assert_eq!(sink.ended_contexts(), [1]);
-        // What the peer cannot pull is not exposed any more.
+        // Memory that the peer cannot pull is no longer exposed.
         engine.post_rma(rma_request(peer, write_local(b"0123456789"), 2), &mut transport, &mut sink).unwrap();
         assert_eq!(transport.exposed.len(), 1 + usize::from(!asks));
     }

@@ -4,7 +4,7 @@ use super::LinkTx;
 use crate::protocol_violation::ProtocolViolation;
 use crate::wire::AwaitedReply;
 
-/// What the sender knows of the messages before a fence.
+/// The sender's record of the messages before a fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fence {
     /// The peer was not asked.

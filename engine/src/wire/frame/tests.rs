@@ -18,7 +18,8 @@ fn encoded_header(header: &Header) -> Vec<u8> {
     buffer[..len_bytes].to_vec()
 }
 
-/// What a correct peer would send if there were a header of this kind with these flags, words and length.
+/// Returns the bytes of a header with this kind, these flags, words and length, as a correct peer lays
+/// them out.
 fn raw_frame_bytes(kind: u8, flags: u8, words: &[u64]) -> Vec<u8> {
     let rotated = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
     let words_check = rotated.to_le_bytes().into_iter().fold(0x5a, |check, byte| check ^ byte);

@@ -10,7 +10,8 @@ pub enum Outcome {
     Done,
     /// It was refused, or ended, by the target.
     Refused(Refusal),
-    /// What the initiator had offered was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
+    /// The memory that the initiator had offered was not readable
+    /// ([`Pull::Fault`](crate::transport::Pull::Fault)).
     Fault,
     /// It was written, and could not be made durable.
     NotDurable,

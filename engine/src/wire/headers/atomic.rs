@@ -15,11 +15,11 @@ pub struct Atomic {
     pub key: u64,
     /// Where in the region, as its [address](crate::region::Region) is known to peers.
     pub address: u64,
-    /// What is to be done with which elements.
+    /// The operation and its elements.
     pub form: AtomicForm,
 }
 
-/// What is to be done with how many elements of which kind. There are no others than those that some
+/// An operation, and the number and type of its elements. There are no others than those that some
 /// initiator may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicForm {
@@ -50,12 +50,12 @@ impl AtomicForm {
         self.kind
     }
 
-    /// What is done with each element.
+    /// The operation on each element.
     pub fn op(&self) -> AtomicOp {
         self.op
     }
 
-    /// What the elements are.
+    /// The type of the elements.
     pub fn datatype(&self) -> Datatype {
         self.datatype
     }

@@ -14,7 +14,7 @@ pub struct MappableRegion {
     pub address: u64,
     /// How long it is.
     pub len_bytes: u64,
-    /// What the receiver may do with it: the bits of [`MrAccess`](crate::flags::MrAccess).
+    /// The receiver's access rights: the bits of [`MrAccess`](crate::flags::MrAccess).
     pub access: u64,
     /// How long the description that follows is, at most
     /// [`REMOTE_MAX_BYTES`].

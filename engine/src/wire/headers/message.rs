@@ -13,11 +13,11 @@ pub struct Message {
     pub tag: Option<u64>,
     /// Completion data for the receiver (`FI_REMOTE_CQ_DATA`).
     pub data: Option<u64>,
-    /// What the sender waits to hear of it.
+    /// The reply that the sender awaits.
     pub awaits: AwaitedReply,
 }
 
-/// What the sender of a message waits to hear of it.
+/// The reply that the sender of a message awaits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AwaitedReply {
     /// Nothing.
@@ -102,9 +102,9 @@ impl Message {
     }
 }
 
-/// What an eager message and a request have in common.
+/// Common to eager messages and requests.
 impl Message {
-    /// What it costs its sender of what the receiver has granted, if its payload is sent unasked.
+    /// Returns the credit that it costs its sender if its payload is sent eagerly.
     #[inline(always)]
     pub(crate) fn eager_cost_bytes(&self) -> u64 {
         // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.

@@ -1,4 +1,4 @@
-//! What the accesses to a region have in common: [`read`](super::read), [`write`](super::write) and
+//! Common to the accesses to a region: [`read`](super::read), [`write`](super::write) and
 //! [`offer`](super::offer).
 
 use crate::wire::rule::{Fields, Rule};
@@ -14,25 +14,25 @@ pub struct Rma {
     pub address: u64,
     /// How much is read or written.
     pub len_bytes: u64,
-    /// What is to be done.
+    /// The operation.
     pub kind: RmaKind,
-    /// What is to be durable before the access is answered. Nothing, for a read.
+    /// The writes that must be durable before the access is answered; none for a read.
     pub durable: Durable,
 }
 
-/// What an initiator waits for until it is durable: `FI_COMMIT_COMPLETE`.
+/// The writes that must be durable before an answer: `FI_COMMIT_COMPLETE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durable {
     /// Nothing.
     #[default]
     Nothing,
-    /// What the access writes.
+    /// The bytes that the access writes.
     Written,
     /// That, and everything written to persistent memory on this link before.
     Everything,
 }
 
-/// What is to be done with a region.
+/// The operation on a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RmaKind {
     /// Send it back by [`Header::ReadData`](crate::wire::Header::ReadData). Has no payload.
@@ -65,12 +65,12 @@ impl RmaKind {
 
 /// Completion data is among the words.
 const DATA: u8 = 1 << 0;
-/// What is written is to be durable.
+/// The written bytes must become durable.
 const DURABLE: u8 = 1 << 1;
 /// So is everything written before.
 const EVERYTHING: u8 = 1 << 2;
 
-/// What a write and an offer have in common.
+/// Common to a write and an offer.
 impl Rma {
     /// The rules for flags and words. Words: operation, key, address, data.
     pub(super) const fn writing_rule(kind: u8) -> Rule {

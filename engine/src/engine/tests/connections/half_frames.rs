@@ -9,7 +9,7 @@ use crate::wire::RmaKind;
 #[test]
 fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
     let asks = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(1) });
-    // What the link takes after the shutdown.
+    // The bytes that the link takes after the shutdown.
     let rooms: [&[Sent]; 3] =
         [&[], &[Sent::Full, Sent::Partial(3), Sent::Full], &[Sent::Partial(8), Sent::Whole, Sent::Full]];
     for answers in rooms {
@@ -54,7 +54,7 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
     assert!(transport.closed.is_empty() && !engine.has_unsent());
 }
 
-/// What this side has asked of the peer is nothing to be waited for, and nothing that the peer could miss.
+/// The shutdown waits for no answer of the peer, and the peer misses nothing by that.
 #[test]
 fn shutdown_during_write_sends_the_rest_first() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();

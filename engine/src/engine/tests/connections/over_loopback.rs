@@ -59,7 +59,7 @@ impl Node {
         transport.flush();
     }
 
-    /// What has happened to the connection, once something has.
+    /// The last event of the connection, if any.
     fn take_event(&mut self) -> ConnectionReport {
         self.sink.events.remove(0)
     }
@@ -131,7 +131,7 @@ fn connection_carries_messages_and_rma_until_shutdown() {
         let mut written = [0; 8];
         region.read_at(0, &mut written).unwrap();
         assert_eq!(&written, b"directly");
-        // What was sent before the end arrives before it.
+        // Messages sent before the end arrive before it.
         let to = b.engine.connected_peer().unwrap().unwrap();
         b.engine.post_send(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
         let was_taken = !b.sink.ended.is_empty();

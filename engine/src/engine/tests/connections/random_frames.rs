@@ -201,7 +201,7 @@ proptest! {
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
         let (engine, transport, sink) = engine_with_role(role);
-        // What offered messages are pulled from.
+        // The memory from which offered messages are pulled.
         let transport = Scripted { memory: vec![7; 100], ..transport };
         let mut run = Run {
             engine,

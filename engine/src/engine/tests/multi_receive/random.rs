@@ -106,7 +106,7 @@ impl Posted {
     }
 }
 
-/// What is arriving on a sender's link.
+/// The message that is arriving on a sender's link.
 #[derive(Debug, Default)]
 struct Line {
     /// The message whose payload is on its way, and how much of it has arrived.
@@ -180,7 +180,7 @@ impl World {
             Step::Send { sender, len, begun } => self.deliver_message(sender, len, begun),
             Step::Offer { sender, len, is_pulled } => self.deliver_offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.continue_frame(sender, count),
-            // What the model does not know of: which of them come first.
+            // The model does not know which of them come first.
             Step::Break { .. } | Step::Cancel { .. } if self.engine.receive_side.keeps_untagged_aside() => {}
             Step::Break { sender } => self.break_link(sender),
             Step::Cancel { place } => self.cancel_posted(place),

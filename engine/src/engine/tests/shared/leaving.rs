@@ -68,7 +68,7 @@ fn engine_that_has_left_keeps_its_peer() {
     assert!(sent_headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
-    // What was asked for comes, and messages that nothing will acknowledge.
+    // The requested data comes, and messages that nothing will acknowledge.
     second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();

@@ -27,10 +27,10 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a random program knows of one member.
+/// A random program's record of one member.
 struct Observed {
     member: Option<Member>,
-    /// What has been sent to it, and not read.
+    /// The messages sent to it and not read yet.
     due: VecDeque<Vec<u8>>,
 }
 
