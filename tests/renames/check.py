@@ -22,7 +22,7 @@ def passed_tests(files):
             found = RESULT.match(line)
             path = found[1].split("::") if found else [""]
             # Another test runs it, in a process of its own.
-            is_run_elsewhere = line.endswith(("a process of its own", "processes of their own"))
+            is_run_elsewhere = "of its own" in line or "of their own" in line or path[-1].endswith("_process_entry")
             if found and (found[2] == "ok" or is_run_elsewhere):
                 passed.setdefault(path[-1], []).append(path)
     return passed
