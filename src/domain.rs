@@ -31,6 +31,7 @@ use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::shared_transmit_context::SharedTransmitContext;
+use crate::works::domain::WorkDomain;
 use crate::works::queue::WorkQueue;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address
@@ -346,23 +347,6 @@ impl DomainShared {
         pump.attach_work_queue(&self.works);
     }
 
-    /// Has a counter that work is about to depend on drive the endpoints that may have work. From
-    /// the first work on, endpoints carry out what they make due; until then that costs them
-    /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// The system's error if an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
-    pub(crate) fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
-        if !self.has_had_works.load(Ordering::Acquire) {
-            self.start_works();
-        }
-        counter.enlist_in_domain(&self.domain_counters)?;
-        // A thread that waits for the end of a work, too, carries out what other threads have left.
-        counter.shared().register_queue(&self.works);
-        Ok(())
-    }
-
     #[cold]
     fn start_works(&self) {
         let present: Vec<_>;
@@ -393,10 +377,6 @@ impl DomainShared {
     /// The counters that drive all endpoints that can be targets, or have works.
     pub(crate) fn domain_counters(&self) -> &Arc<DomainCounters> {
         &self.domain_counters
-    }
-
-    pub(crate) fn work_queue(&self) -> &Arc<WorkQueue> {
-        &self.works
     }
 
     pub(crate) fn mr_mode(&self) -> MrMode {
@@ -432,6 +412,22 @@ impl DomainShared {
 
     pub(crate) fn close_linger(&self) -> Duration {
         self.params.close_linger
+    }
+}
+
+impl WorkDomain for DomainShared {
+    fn work_queue(&self) -> &Arc<WorkQueue> {
+        &self.works
+    }
+
+    fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
+        if !self.has_had_works.load(Ordering::Acquire) {
+            self.start_works();
+        }
+        counter.enlist_in_domain(&self.domain_counters)?;
+        // A thread that waits for the end of a work, too, carries out what other threads have left.
+        counter.shared().register_queue(&self.works);
+        Ok(())
     }
 }
 

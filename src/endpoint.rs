@@ -35,6 +35,7 @@ use crate::eq::Reporter;
 use crate::info::Info;
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
 pub use crate::receives::RecvMsg;
+use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
@@ -272,7 +273,7 @@ impl Endpoint {
         let (pump, _) = self.shared.enabled_pump()?;
         match pump.cancel(context) {
             Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.info.caps.contains(Caps::TRIGGER) => {
-                self.work_queue().cancel_by_context(pump, context)
+                self.shared.domain.work_queue().cancel_by_context(pump, context)
             }
             cancelled => cancelled,
         }

@@ -5,7 +5,7 @@ use std::mem;
 
 use homespun_engine::atomic::{AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Source};
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, Misuse, Unsupported};
 use homespun_engine::flags::{Caps, CompletionFlags};
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{AtomicLocal, Level, PeekAction, ReceiveRequest, RmaLocal, Signalled};
@@ -182,6 +182,24 @@ impl ReceivePost {
             ReceiveKind::Multi { .. } => needed | Caps::RECV | Caps::MULTI_RECV,
             _ => needed | Caps::RECV,
         }
+    }
+
+    /// Makes it deferred work, which is reported by its number.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] unless it receives one message.
+    pub(crate) fn defer(&mut self) -> Result<(), Misuse> {
+        match self.kind {
+            ReceiveKind::Single => self.signalled = Signalled::Deferred,
+            ReceiveKind::Multi { .. } => {
+                return Err(Misuse::NotSupported(Unsupported::DeferredMultiReceive));
+            }
+            ReceiveKind::Peek(_) | ReceiveKind::Claimed | ReceiveKind::Discard => {
+                return Err(Misuse::NotSupported(Unsupported::DeferredPeek));
+            }
+        }
+        Ok(())
     }
 
     /// The flags of its completion.

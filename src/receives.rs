@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 
 use bytes::BytesMut;
-use homespun_engine::buffer::{Destination, SegmentMut};
+use homespun_engine::buffer::{Buffer, Destination, SegmentMut};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::operation::Signalled;
@@ -290,6 +290,21 @@ pub(crate) trait ReceivePoster {
     ) -> ReceivePost {
         let from = (from != FabricAddress::UNSPECIFIED).then_some(from);
         ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
+    }
+
+    /// Makes a receive that waits for a counter.
+    fn make_waiting_receive<B>(
+        &self,
+        receive: RecvMsg<B>,
+        lend: impl FnOnce(B) -> Result<Destination, Rejected<Buffer>>,
+    ) -> Result<ReceivePost, Rejected<Buffer>> {
+        let RecvMsg { buffers, from, tagged, context, flags } = receive;
+        let kind = self.receive_kind(tagged.is_some(), flags);
+        let destination = lend(buffers)?;
+        match kind {
+            Ok(kind) => Ok(self.make_receive_post(from, tagged, kind, destination, context)),
+            Err(misuse) => Err(Rejected { error: misuse.into(), returned: destination.into_buffer() }),
+        }
     }
 
     /// Returns the kind of a receive with these flags.

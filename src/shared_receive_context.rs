@@ -1,18 +1,18 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
 
+mod deferring;
 mod members;
 mod owned;
 #[expect(unsafe_code, reason = "the raw tier takes addresses")]
 mod raw;
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
-use homespun_engine::error::{Argument, Error, InUse, Missing, Misuse};
+use homespun_engine::error::{Argument, Error, InUse, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::matching::Criteria;
@@ -25,8 +25,10 @@ use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_receive_flags};
 use crate::post::{ReceiveKind, ReceivePost};
+use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::tag::TagMatch;
+use crate::works::domain::WorkDomain;
 
 /// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
 ///
@@ -100,13 +102,27 @@ use crate::tag::TagMatch;
 #[derive(Clone)]
 pub struct SharedReceiveContext {
     shared: Arc<ReceiveContext>,
+    open: Arc<OpenContext>,
+}
+
+/// What ends with the last handle of a context and the last endpoint that is bound to it.
+struct OpenContext {
+    shared: Arc<ReceiveContext>,
+    /// Its domain, which it keeps open.
+    domain: Arc<dyn WorkDomain>,
+}
+
+impl Drop for OpenContext {
+    fn drop(&mut self) {
+        let works = self.domain.work_queue();
+        works.forget_waiting(&*self.shared);
+        works.forget_endpoint(&*self.shared);
+    }
 }
 
 /// The context as endpoints see it.
 pub(crate) struct ReceiveContext {
     domain: DomainId,
-    /// Keeps the domain open.
-    _open: Arc<dyn Any + Send + Sync>,
     attr: RxAttr,
     rx_op_flags: AtomicU64,
     min_multi_recv_bytes: AtomicUsize,
@@ -117,24 +133,19 @@ pub(crate) struct ReceiveContext {
 }
 
 impl SharedReceiveContext {
-    /// Opens a context of a domain, which `open` keeps open.
-    pub(crate) fn open(
-        domain: DomainId,
-        open: Arc<dyn Any + Send + Sync>,
-        attr: RxAttr,
-    ) -> SharedReceiveContext {
-        SharedReceiveContext {
-            shared: Arc::new(ReceiveContext {
-                rx_op_flags: AtomicU64::new(attr.op_flags.bits()),
-                min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
-                receiver: SharedReceiver::new(attr.size_ops, attr.total_buffered_recv_bytes),
-                bound: AtomicUsize::new(0),
-                members: Members::default(),
-                attr,
-                domain,
-                _open: open,
-            }),
-        }
+    /// Opens a context of a domain, which it keeps open.
+    pub(crate) fn open(id: DomainId, domain: Arc<dyn WorkDomain>, attr: RxAttr) -> SharedReceiveContext {
+        let shared = Arc::new(ReceiveContext {
+            rx_op_flags: AtomicU64::new(attr.op_flags.bits()),
+            min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
+            receiver: SharedReceiver::new(attr.size_ops, attr.total_buffered_recv_bytes),
+            bound: AtomicUsize::new(0),
+            members: Members::default(),
+            attr,
+            domain: id,
+        });
+        let open = Arc::new(OpenContext { shared: shared.clone(), domain });
+        SharedReceiveContext { shared, open }
     }
 
     /// The attributes of the context, with unspecified ones filled in.
@@ -173,16 +184,20 @@ impl SharedReceiveContext {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels the oldest receive with this context that no message has matched: `fi_cancel`. It ends with
-    /// an error completion, ECANCELED, in the receive queue of the endpoint that was enabled first.
+    /// Cancels the oldest receive with this context that no message has matched, or that waits for a
+    /// counter: `fi_cancel`. It ends with an error completion, ECANCELED, in the receive queue of the
+    /// endpoint that was enabled first.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if there is none.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        let is_cancelled = self.shared.receiver.cancel(context);
-        self.shared.deliver_mail_and_fire();
-        if is_cancelled { Ok(()) } else { Err(Misuse::NotFound(Missing::Operation).into()) }
+        match self.shared.cancel(context) {
+            Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.attr.caps.contains(Caps::TRIGGER) => {
+                self.open.domain.work_queue().cancel_by_context(&*self.shared, context)
+            }
+            cancelled => cancelled,
+        }
     }
 
     /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the
@@ -238,6 +253,24 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
+    /// Checks a receive with these flags, and completes it by what they say.
+    fn prepare_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
+        check_receive_flags(flags)?;
+        // As at each endpoint with a connection, a source is ignored.
+        if post.from.is_some()
+            && !self.attr.caps.contains(Caps::DIRECTED_RECV)
+            && self.members.has_only_connected()
+        {
+            post.from = None;
+        }
+        // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
+        self.check_caps(post.needed_caps() - Caps::RECV)?;
+        // An endpoint that is not selective reports it all the same.
+        let is_signalled = flags.contains(OpFlags::COMPLETION);
+        post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
+        Ok(())
+    }
+
     /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message
     /// is known by its context alone.
     fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
@@ -262,7 +295,8 @@ impl ReceiveContext {
         receive(&self.receiver, from, request).map_err(|rejected| post.put_back_rejected(rejected))
     }
 
-    fn post_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+    /// Posts a receive, or does what else it asks for. The caller then delivers the mail.
+    fn submit(&self, post: &mut ReceivePost) -> Result<(), Error> {
         match post.kind {
             ReceiveKind::Single => self.post_receive_with(post, SharedReceiver::post_receive),
             ReceiveKind::Multi { min_free_bytes } => self
@@ -315,21 +349,9 @@ impl ReceivePoster for SharedReceiveContext {
     }
 
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        check_receive_flags(flags)?;
+        self.shared.prepare_receive(post, flags)?;
         let shared = &self.shared;
-        // As at each endpoint with a connection, a source is ignored.
-        if post.from.is_some()
-            && !shared.attr.caps.contains(Caps::DIRECTED_RECV)
-            && shared.members.has_only_connected()
-        {
-            post.from = None;
-        }
-        // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
-        shared.check_caps(post.needed_caps() - Caps::RECV)?;
-        // An endpoint that is not selective reports it all the same.
-        let is_signalled = flags.contains(OpFlags::COMPLETION);
-        post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
-        let received = shared.post_receive(post);
+        let received = shared.submit(post);
         shared.deliver_mail_and_fire();
         if let ReceiveKind::Peek(_) = post.kind {
             // Not before it has answered: see docs/decisions/peek.md.

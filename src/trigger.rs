@@ -2,9 +2,12 @@
 //!
 //! [`Domain::queue_work`] has an example.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, Segment, SegmentMut, Source};
 use homespun_engine::error::{Argument, Error, Misuse};
+use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
 use crate::counter::Counter;
@@ -13,7 +16,11 @@ use crate::domain_id::DomainId;
 use crate::endpoint::{
     AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
 };
-use crate::works::work::{Action, CounterChange, CounterUse, Work, WorkKind};
+use crate::poster::Poster;
+use crate::receives::ReceivePoster;
+use crate::shared_receive_context::SharedReceiveContext;
+use crate::works::domain::WorkDomain;
+use crate::works::work::{Action, CounterChange, CounterUse, DeferredPost, Work, WorkKind};
 
 /// When something is done: as soon as both values of a counter together, successes and failures,
 /// have reached a threshold. If they have already, that is at once. A counter that is set back
@@ -75,6 +82,15 @@ pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
         /// dropped and not handed back. A failure is reported to the endpoint's completion queue in
         /// any case.
         operation: Operation<S, D>,
+    },
+    /// Receives a message at an endpoint that shares a receive context.
+    Receive {
+        /// The context, whose attributes must have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not
+        /// keep it open.
+        receive_context: SharedReceiveContext,
+        /// The receive, which is counted and reported as an [operation](Self::Post) of the endpoint that
+        /// its message comes to.
+        receive: RecvMsg<D>,
     },
     /// Adds to a counter.
     Add {
@@ -217,46 +233,55 @@ impl Domain {
         lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
     ) -> Result<(), Rejected<Buffer>> {
         let DeferredWork { context, trigger, action, completion } = work;
-        let Trigger { counter, threshold } = trigger;
-        let mut kept_open = None;
-        let (action, is_reported) = match action {
-            DeferredAction::Add { counter, value } => (
-                self.counter_action(&counter, CounterChange::Add(value), completion.as_ref())
-                    .map_err(reject_without_buffer)?,
-                false,
-            ),
-            DeferredAction::Set { counter, value } => (
-                self.counter_action(&counter, CounterChange::Set(value), completion.as_ref())
-                    .map_err(reject_without_buffer)?,
-                false,
-            ),
+        let add = |action, is_reported| {
+            self.add_deferred(context, &trigger, action, completion.as_ref(), is_reported)
+        };
+        let change = |counter: &Counter, change| {
+            self.counter_action(counter, change, completion.as_ref()).map_err(reject_without_buffer)
+        };
+        match action {
+            DeferredAction::Add { counter, value } => {
+                add(change(&counter, CounterChange::Add(value))?, false)
+            }
+            DeferredAction::Set { counter, value } => {
+                add(change(&counter, CounterChange::Set(value))?, false)
+            }
+            // The handle is dropped once the work was added: if it is the last, the work is forgotten.
             DeferredAction::Post { endpoint, operation } => {
                 let flags = operation.flags();
                 let mut post = operation.into_deferred_post(&endpoint, lend_source, lend_destination)?;
-                let is_reported = flags.contains(crate::OpFlags::COMPLETION);
-                let checked = check_same_domain(endpoint.domain(), self.shared.id())
+                let poster = check_same_domain(endpoint.domain(), self.shared.id())
                     .and_then(|()| endpoint.prepare_deferred(&mut post, flags));
-                let action = match checked {
-                    Ok(pump) => Action::Post { pump: pump.clone(), post },
-                    Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
-                };
-                kept_open = Some(endpoint);
-                (action, is_reported)
+                add(post_action(poster, post)?, flags.contains(OpFlags::COMPLETION))
             }
-        };
-        let enlisted = [Some(&counter), completion.as_ref()]
-            .into_iter()
-            .flatten()
-            .try_for_each(|counter| self.enlist_work_counter(counter));
-        if let Err(error) = enlisted {
+            DeferredAction::Receive { receive_context, receive } => {
+                let flags = receive.flags;
+                let mut post = receive_context.make_waiting_receive(receive, lend_destination)?;
+                let poster = check_same_domain(receive_context.shared().domain(), self.shared.id())
+                    .and_then(|()| receive_context.prepare_deferred(&mut post, flags));
+                let action = post_action(poster, DeferredPost::Receive(post))?;
+                add(action, flags.contains(OpFlags::COMPLETION))
+            }
+        }
+    }
+
+    /// Has deferred work wait in the queue.
+    fn add_deferred(
+        &self,
+        context: u64,
+        Trigger { counter, threshold }: &Trigger,
+        action: Action,
+        completion: Option<&Counter>,
+        is_reported: bool,
+    ) -> Result<(), Rejected<Buffer>> {
+        let mut counters = [Some(counter), completion].into_iter().flatten();
+        if let Err(error) = counters.try_for_each(|counter| self.enlist_work_counter(counter)) {
             return Err(Rejected { error, returned: action.into_buffer() });
         }
         let completion = completion.map(|counter| CounterUse::new(counter.shared()));
         let kind = WorkKind::Deferred { context, completion, is_reported };
-        let trigger = CounterUse::new(counter.shared());
+        let (trigger, threshold) = (CounterUse::new(counter.shared()), *threshold);
         self.shared.work_queue().add_and_fire(Work { trigger, threshold, action, kind });
-        // If this is the last handle, the work is forgotten with the endpoint, which has to know of it.
-        drop(kept_open);
         Ok(())
     }
 
@@ -289,7 +314,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`Domain::queue_work`]; [`Misuse::NotSupported`] only for `PEEK` and `CLAIM`.
+    /// As [`Domain::queue_work`], but that every kind of receive may be triggered.
     pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
         self.post_at_threshold(trigger, operation, lend_source, lend_destination)
     }
@@ -328,24 +353,87 @@ impl Endpoint {
         lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
         lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
     ) -> Result<(), Rejected<Buffer>> {
-        let Trigger { counter, threshold } = trigger;
         let flags = operation.flags();
         let mut post = operation.into_deferred_post(self, lend_source, lend_destination)?;
-        let checked = check_same_domain(counter.shared().domain(), self.domain())
+        let poster = check_same_domain(trigger.counter.shared().domain(), self.domain())
             .and_then(|()| self.prepare_triggered(&mut post, flags));
-        let pump = match checked.and_then(|pump| self.enlist_work_counter(counter).map(|()| pump)) {
-            Ok(pump) => pump.clone(),
-            Err(error) => return Err(Rejected { error, returned: post.into_buffer() }),
+        add_triggered(trigger, poster, post, self.work_domain())
+    }
+}
+
+/// Triggered receives: `FI_TRIGGER`. They complete as any receive of the context, and
+/// [`cancel`](Self::cancel) takes them back.
+impl SharedReceiveContext {
+    /// Posts a receive when a counter has reached a threshold. The attributes of the context must have
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). A receive that is refused when it is due, other than for want
+    /// of room, completes with an error.
+    ///
+    /// # Errors
+    ///
+    /// With the memory: what [`recvmsg`](Self::recvmsg) would answer, but for what is found out only when
+    /// the receive is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER);
+    /// [`Misuse::OtherDomain`] for a counter of another domain.
+    pub fn trigger(&self, trigger: &Trigger, receive: RecvMsg) -> Result<(), Rejected<Buffer>> {
+        self.receive_at_threshold(trigger, receive, lend_destination)
+    }
+
+    /// Posts a triggered receive into the caller's memory. Otherwise as [`trigger`](Self::trigger).
+    ///
+    /// # Errors
+    ///
+    /// As [`trigger`](Self::trigger).
+    ///
+    /// # Safety
+    ///
+    /// As [`post_receive`](Self::post_receive).
+    pub unsafe fn post_triggered(
+        &self,
+        trigger: &Trigger,
+        receive: RecvMsg<&[SegmentMut]>,
+    ) -> Result<(), Error> {
+        let lend = |segments: &[SegmentMut]| {
+            // SAFETY: the caller promises what `Destination::raw_allowing_null` asks for, as for any receive.
+            unsafe { Destination::raw_allowing_null(segments) }.map_err(reject_without_buffer)
         };
-        let trigger = CounterUse::new(counter.shared());
-        let action = Action::Post { pump, post };
-        self.work_queue().add_and_fire(Work {
-            trigger,
-            threshold: *threshold,
-            action,
-            kind: WorkKind::Triggered,
-        });
-        Ok(())
+        self.receive_at_threshold(trigger, receive, lend).map_err(|rejected| rejected.error)
+    }
+
+    fn receive_at_threshold<D>(
+        &self,
+        trigger: &Trigger,
+        receive: RecvMsg<D>,
+        lend_destination: impl FnOnce(D) -> Result<Destination, Rejected<Buffer>>,
+    ) -> Result<(), Rejected<Buffer>> {
+        let flags = receive.flags;
+        let mut post = self.make_waiting_receive(receive, lend_destination)?;
+        let poster = check_same_domain(trigger.counter.shared().domain(), self.shared().domain())
+            .and_then(|()| self.prepare_triggered(&mut post, flags));
+        add_triggered(trigger, poster, DeferredPost::Receive(post), self.work_domain())
+    }
+}
+
+/// Has a triggered operation wait in the work queue of its domain.
+fn add_triggered(
+    Trigger { counter, threshold }: &Trigger,
+    poster: Result<Arc<dyn Poster>, Error>,
+    post: DeferredPost,
+    domain: &dyn WorkDomain,
+) -> Result<(), Rejected<Buffer>> {
+    let enlisted = poster.and_then(|poster| domain.enlist_work_counter(counter).map(|()| poster));
+    let action = post_action(enlisted, post)?;
+    let (trigger, threshold) = (CounterUse::new(counter.shared()), *threshold);
+    domain.work_queue().add_and_fire(Work { trigger, threshold, action, kind: WorkKind::Triggered });
+    Ok(())
+}
+
+/// Makes the action of an operation that may wait, or hands its memory back.
+fn post_action(
+    poster: Result<Arc<dyn Poster>, Error>,
+    post: DeferredPost,
+) -> Result<Action, Rejected<Buffer>> {
+    match poster {
+        Ok(poster) => Ok(Action::Post { poster, post }),
+        Err(error) => Err(Rejected { error, returned: post.into_buffer() }),
     }
 }
 

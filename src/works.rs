@@ -2,6 +2,7 @@
 //!
 //! [`trigger`](crate::trigger) is the interface of applications; it posts works to the queue of their domain.
 
+pub(crate) mod domain;
 mod firing;
 pub(crate) mod queue;
 mod waiting;

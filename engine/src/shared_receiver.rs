@@ -30,9 +30,10 @@ pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;
 use crate::address::Address;
 use crate::buffer::Destination;
+use crate::completion::FailedOperation;
 use crate::error::{Again, Error};
 use crate::link_table::LinkTable;
-use crate::operation::{CancelKey, PeekRequest, ReceiveRequest};
+use crate::operation::{CancelKey, PeekRequest, ReceiveRequest, Signalled};
 use crate::peer_id::PeerId;
 pub use crate::receiver::MemberId;
 use crate::receiver::{Receiver, ReceiverEffects};
@@ -152,11 +153,26 @@ impl SharedReceiver {
     /// Cancels the oldest receive with this context that no message has matched. The oldest member
     /// reports it. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
+        self.cancel_receive(CancelKey::Context(context))
+    }
+
+    /// As [`cancel`](Self::cancel), for the receive of the deferred work with this number.
+    pub fn cancel_work(&self, number: u64) -> bool {
+        self.cancel_receive(CancelKey::Work(number))
+    }
+
+    fn cancel_receive(&self, key: CancelKey) -> bool {
+        self.lock().act_for_application(|receiver, effects| receiver.cancel(key, effects), self)
+    }
+
+    /// Counts and reports a receive that was accepted before it could be posted, and then was
+    /// refused or cancelled. The oldest member does so.
+    pub fn report_refused_receive(&self, failure: FailedOperation, signalled: Signalled) {
         let mut state = self.lock();
         state.act_for_application(
-            |receiver, effects| receiver.cancel(CancelKey::Context(context), effects),
+            |receiver, effects| receiver.count_and_report_failure(failure, signalled, None, effects),
             self,
-        )
+        );
     }
 
     /// Whether some members have mail to [fetch](crate::Engine::fetch_mail).

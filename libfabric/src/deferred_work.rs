@@ -27,6 +27,7 @@ use crate::edge::Failure;
 use crate::message::receive_segments;
 use crate::posting::{self, context_number, deref_non_null, remote_data, segments, segments_mut};
 use crate::rma::rma_remote_memory;
+use crate::shared_receive_context::context_of;
 use crate::triggered::{RawOperation, counter_from_fid};
 
 /// Work, and what it does, with the caller's memory.
@@ -128,7 +129,7 @@ impl From<&FiOpTagged> for MessageOp {
     }
 }
 
-/// Queues what a message's structure describes, as a receive.
+/// Queues what a message's structure describes, as a receive of an endpoint or a shared context.
 ///
 /// # Safety
 ///
@@ -140,9 +141,16 @@ unsafe fn queue_receive(
     let MessageOp { ep, peer: from, tagged, context, flags, .. } = *op;
     // SAFETY: the caller promises it.
     unsafe {
-        let from = posting::receive_source(from.0, posting::endpoint_from_fid(ep)?.info().caps);
         let buffers = receive_segments(op.iov, op.iov_count, flags.bits())?;
-        let receive = RecvMsg { buffers: &buffers[..], from, tagged, context, flags };
+        let receive = |caps| {
+            let from = posting::receive_source(from.0, caps);
+            RecvMsg { buffers: &buffers[..], from, tagged, context, flags }
+        };
+        if let Ok(receive_context) = context_of(ep.cast()) {
+            let (receive_context, receive) = (receive_context.clone(), receive(receive_context.attr().caps));
+            return queue(DeferredAction::Receive { receive_context, receive });
+        }
+        let receive = receive(posting::endpoint_from_fid(ep)?.info().caps);
         queue(post_action(ep, Operation::Receive(receive))?)
     }
 }

@@ -13,6 +13,7 @@ use crate::posting::{
     segments_mut,
 };
 use crate::shared_receive_context::context_of;
+use crate::triggered;
 use crate::unsupported::Unsupported;
 
 pub(crate) static MSG_OPS: FiOpsMsg = FiOpsMsg {
@@ -107,5 +108,7 @@ unsafe fn post_receive(
     let from = receive_source(from, srx.attr().caps);
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises it.
-    unsafe { srx.post_receive(&receive) }.map_err(Failure::from)
+    unsafe {
+        srx.post_receive(&receive).or_else(|error| triggered::receive_if_triggered(srx, ctx, error, receive))
+    }
 }

@@ -3,7 +3,7 @@
 
 use homespun::flags::{Caps, OpFlags};
 use homespun::trigger::{Operation, Trigger};
-use homespun::{Counter, Endpoint, Error, Segment, SegmentMut};
+use homespun::{Counter, Endpoint, Error, RecvMsg, Segment, SegmentMut, SharedReceiveContext};
 use libc::c_void;
 
 use crate::abi::FI_TRIGGER_THRESHOLD;
@@ -33,7 +33,46 @@ pub(crate) unsafe fn post_if_triggered<'a>(
     error: Error,
     operation: impl FnOnce() -> RawOperation<'a>,
 ) -> Result<(), Failure> {
-    if !flags.contains(OpFlags::TRIGGER) || !endpoint.info().caps.contains(Caps::TRIGGER) {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let trigger = read_trigger(endpoint.info().caps, ctx, flags, error)?;
+        endpoint.post_triggered(&trigger, operation()).map_err(Failure::from)
+    }
+}
+
+/// As [`post_if_triggered`], for a receive of a shared context.
+///
+/// # Safety
+///
+/// As [`post_if_triggered`].
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn receive_if_triggered(
+    receive_context: &SharedReceiveContext,
+    ctx: *mut c_void,
+    error: Error,
+    receive: RecvMsg<&[SegmentMut]>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller promises it.
+    unsafe {
+        let trigger = read_trigger(receive_context.attr().caps, ctx, receive.flags, error)?;
+        receive_context.post_triggered(&trigger, receive).map_err(Failure::from)
+    }
+}
+
+/// Reads the trigger of an operation with `FI_TRIGGER`. Returns `error` for an operation without, and
+/// for an object without the capability.
+///
+/// # Safety
+///
+/// As [`post_if_triggered`].
+unsafe fn read_trigger(
+    caps: Caps,
+    ctx: *mut c_void,
+    flags: OpFlags,
+    error: Error,
+) -> Result<Trigger, Failure> {
+    if !flags.contains(OpFlags::TRIGGER) || !caps.contains(Caps::TRIGGER) {
         return Err(error.into());
     }
     // SAFETY: the caller promises it.
@@ -44,9 +83,7 @@ pub(crate) unsafe fn post_if_triggered<'a>(
     let threshold = &triggered.trigger.threshold;
     // SAFETY: the counter of the context is open.
     let counter = unsafe { counter_from_fid(threshold.cntr)? }.clone();
-    let trigger = Trigger { counter, threshold: threshold.threshold as u64 };
-    // SAFETY: the caller promises it.
-    unsafe { endpoint.post_triggered(&trigger, operation()) }.map_err(Failure::from)
+    Ok(Trigger { counter, threshold: threshold.threshold as u64 })
 }
 
 /// Returns the counter behind a pointer that C passed in.

@@ -10,13 +10,12 @@ use homespun_engine::operation::{AtomicLocal, Signalled};
 use homespun_engine::rejected::Rejected;
 
 use super::rma::{read_op, write_op};
-use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
-use crate::counter::Counter;
-use crate::endpoint_pump::EndpointPump;
-use crate::post::{Op, Post, ReceiveKind};
+use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
+use crate::post::{Op, Post};
+use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::trigger::Operation;
-use crate::works::queue::WorkQueue;
+use crate::works::domain::WorkDomain;
 use crate::works::work::DeferredPost;
 
 impl<S, D> Operation<S, D> {
@@ -44,16 +43,8 @@ impl<S, D> Operation<S, D> {
             Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => {
                 Post::new(to, Op::Send { source: lend_source(buffers)?, tag, data }, context)
             }
-            Operation::Receive(RecvMsg { buffers, from, tagged, context, flags }) => {
-                let kind = endpoint.receive_kind(tagged.is_some(), flags);
-                let destination = lend_destination(buffers)?;
-                let kind = match kind {
-                    Ok(kind) => kind,
-                    Err(misuse) => {
-                        return Err(Rejected { error: misuse.into(), returned: destination.into_buffer() });
-                    }
-                };
-                let post = endpoint.make_receive_post(from, tagged, kind, destination, context);
+            Operation::Receive(receive) => {
+                let post = endpoint.make_waiting_receive(receive, lend_destination)?;
                 return Ok(DeferredPost::Receive(post));
             }
             Operation::Read(ReadMsg { buffers, from, memory, context, .. }) => {
@@ -94,7 +85,7 @@ impl Endpoint {
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
-    ) -> Result<&Arc<dyn EndpointPump>, Error> {
+    ) -> Result<Arc<dyn Poster>, Error> {
         let pump = self.prepare_waiting(post, flags)?;
         if let DeferredPost::Transmit(post) = post
             && post.options.inject
@@ -110,25 +101,16 @@ impl Endpoint {
         &self,
         post: &mut DeferredPost,
         flags: OpFlags,
-    ) -> Result<&Arc<dyn EndpointPump>, Error> {
+    ) -> Result<Arc<dyn Poster>, Error> {
         let pump = self.prepare_waiting(post, flags)?;
         match post {
             DeferredPost::Transmit(post) => post.options.signalled = Signalled::Deferred,
-            DeferredPost::Receive(post) if post.kind == ReceiveKind::Single => {
-                post.signalled = Signalled::Deferred;
-            }
-            DeferredPost::Receive(_) => {
-                return Err(Misuse::NotSupported(Unsupported::DeferredMultiReceive).into());
-            }
+            DeferredPost::Receive(post) => post.defer()?,
         }
         Ok(pump)
     }
 
-    fn prepare_waiting(
-        &self,
-        post: &mut DeferredPost,
-        flags: OpFlags,
-    ) -> Result<&Arc<dyn EndpointPump>, Error> {
+    fn prepare_waiting(&self, post: &mut DeferredPost, flags: OpFlags) -> Result<Arc<dyn Poster>, Error> {
         self.shared.check_caps(Caps::TRIGGER)?;
         let flags = flags - OpFlags::TRIGGER;
         match post {
@@ -138,21 +120,13 @@ impl Endpoint {
                 if self.shared.shares_receive_context() {
                     return Err(Misuse::NotSupported(Unsupported::SharedContextReceive).into());
                 }
-                if !matches!(post.kind, ReceiveKind::Single | ReceiveKind::Multi { .. }) {
-                    return Err(Misuse::NotSupported(Unsupported::DeferredPeek).into());
-                }
             }
         }
-        self.shared.pump.get().ok_or(Misuse::State(ObjectState::EndpointNotEnabled).into())
+        let pump = self.shared.pump.get().ok_or(Misuse::State(ObjectState::EndpointNotEnabled))?;
+        Ok(pump.clone())
     }
 
-    /// The works of its domain.
-    pub(crate) fn work_queue(&self) -> &Arc<WorkQueue> {
-        self.shared.domain.work_queue()
-    }
-
-    /// Has a counter that work depends on drive the endpoints that may have work.
-    pub(crate) fn enlist_work_counter(&self, counter: &Counter) -> Result<(), Error> {
-        self.shared.domain.enlist_work_counter(counter)
+    pub(crate) fn work_domain(&self) -> &dyn WorkDomain {
+        &*self.shared.domain
     }
 }

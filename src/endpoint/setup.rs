@@ -25,6 +25,7 @@ use crate::eq::EventQueue;
 use crate::info::SHARED_CONTEXT;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
+use crate::works::domain::WorkDomain;
 
 /// The objects that are bound to an endpoint.
 #[derive(Default)]

@@ -93,6 +93,11 @@ impl Members {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.fire_due_works());
     }
 
+    /// Wakes the threads that rely on an endpoint to wake them.
+    pub(super) fn wake_sleepers(&self) {
+        self.pumps_where(|_| true).iter().for_each(|pump| pump.wake_sleepers());
+    }
+
     /// Makes a pass over all endpoints.
     pub(super) fn progress(&self) {
         self.pumps_where(|_| true).iter().for_each(|pump| pump.progress_without_reader());

@@ -225,8 +225,8 @@ impl WorkQueue {
     /// Does a work that is due. Hands it back if its endpoint has no room yet.
     fn carry_out(&self, number: u64, work: Work) -> Option<Work> {
         let Work { trigger, threshold, action, kind } = work;
-        let (pump, post) = match action {
-            Action::Post { pump, post } => (pump, post),
+        let (poster, post) = match action {
+            Action::Post { poster, post } => (poster, post),
             Action::Change { counter, change } => {
                 // The application may close both counters as soon as it has seen the change.
                 drop(trigger);
@@ -235,31 +235,31 @@ impl WorkQueue {
             }
         };
         let (post, kind) = match kind {
-            WorkKind::Triggered => post_triggered(&*pump, post).map(|post| (post, WorkKind::Triggered)),
+            WorkKind::Triggered => post_triggered(&*poster, post).map(|post| (post, WorkKind::Triggered)),
             WorkKind::Deferred { context, completion, is_reported } => self
-                .post_deferred(number, &pump, post, completion, is_reported)
+                .post_deferred(number, &poster, post, completion, is_reported)
                 .map(|(post, completion)| (post, WorkKind::Deferred { context, completion, is_reported })),
         }?;
-        Some(Work { trigger, threshold, action: Action::Post { pump, post }, kind })
+        Some(Work { trigger, threshold, action: Action::Post { poster, post }, kind })
     }
 
     /// Posts deferred work. Hands it back if there is no room for it.
     fn post_deferred(
         &self,
         number: u64,
-        pump: &Arc<dyn Poster>,
+        poster: &Arc<dyn Poster>,
         mut post: DeferredPost,
         completion: Option<CounterUse>,
         is_reported: bool,
     ) -> Option<(DeferredPost, Option<CounterUse>)> {
         let context = post.context();
-        let (endpoint, events) = (pump.clone(), post.counter_events());
+        let (endpoint, events) = (poster.clone(), post.counter_events());
         let posted = Posted { endpoint, context, completion, events, is_reported };
         self.posted.lock().insert(number, posted);
         post.set_context(number);
-        let error = post_to(&**pump, &mut post).err()?;
+        let error = post_to(&**poster, &mut post).err()?;
         if let Some(error) = refusal_to_report(error) {
-            pump.report_refused(post.into_refused(error));
+            poster.report_refused(post.into_refused(error));
             // It is still there if the endpoint is being closed.
             drop(self.take_posted(number));
             return None;
@@ -331,8 +331,8 @@ impl WorkQueue {
         self.while_nothing_fires(|| {
             let name = WorkName::Triggered(context);
             let waiting = self.waiting.lock().take_oldest(name, |work| work.is_for(endpoint));
-            if let Some(Work { action: Action::Post { pump, post }, .. }) = waiting {
-                pump.report_refused(post.into_refused(OperationError::Cancelled));
+            if let Some(Work { action: Action::Post { poster, post }, .. }) = waiting {
+                poster.report_refused(post.into_refused(OperationError::Cancelled));
                 return Ok(());
             }
             let is_meant =
@@ -393,21 +393,21 @@ fn take_next_counter(counters: &mut BTreeSet<u64>, number: u64) -> Option<u64> {
 }
 
 /// Posts a triggered operation. Hands it back if there is no room for it.
-fn post_triggered(pump: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
-    let error = post_to(pump, &mut post).err()?;
+fn post_triggered(poster: &dyn Poster, mut post: DeferredPost) -> Option<DeferredPost> {
+    let error = post_to(poster, &mut post).err()?;
     match refusal_to_report(error) {
         None => Some(post),
         Some(error) => {
-            pump.report_refused(post.into_refused(error));
+            poster.report_refused(post.into_refused(error));
             None
         }
     }
 }
 
-fn post_to(pump: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
+fn post_to(poster: &dyn Poster, post: &mut DeferredPost) -> Result<(), Error> {
     match post {
-        DeferredPost::Transmit(post) => pump.post(post),
-        DeferredPost::Receive(post) => pump.post_receive(post),
+        DeferredPost::Transmit(post) => poster.post(post),
+        DeferredPost::Receive(post) => poster.post_receive(post),
     }
 }
 

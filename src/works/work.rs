@@ -23,7 +23,7 @@ pub(crate) struct Work {
 /// The action of a work.
 pub(crate) enum Action {
     /// Carries an operation out through an endpoint.
-    Post { pump: Arc<dyn Poster>, post: DeferredPost },
+    Post { poster: Arc<dyn Poster>, post: DeferredPost },
     /// Changes a counter.
     Change { counter: CounterUse, change: CounterChange },
 }
@@ -94,7 +94,7 @@ impl Drop for CounterUse {
 impl Work {
     /// Whether it posts to this endpoint.
     pub(crate) fn is_for(&self, endpoint: &dyn Poster) -> bool {
-        matches!(&self.action, Action::Post { pump, .. } if is_same_endpoint(pump, endpoint))
+        matches!(&self.action, Action::Post { poster, .. } if is_same_endpoint(poster, endpoint))
     }
 
     /// Whether it is deferred work.

@@ -511,7 +511,15 @@ macro_rules! tests_of_objects {
                 invalid_use_is_refused;
             shared_context_works:
                 post_to_the_context_counts_towards_deferred_work
-                deferred_receive_with_a_shared_context_is_refused;
+                triggered_receive_of_a_context_is_posted_at_its_threshold
+                deferred_receives_of_a_context_count_where_their_messages_arrive
+                deferred_receive_counted_by_its_endpoint_counts_once
+                deferred_receive_counts_while_its_queue_is_full
+                waiting_receives_of_a_context_are_cancelled
+                deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
+                triggered_claim_of_a_context_receives_the_claimed_message
+                last_handle_of_a_context_discards_its_work
+                invalid_waiting_receive_of_a_context_is_refused;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
                 unreported_access_frees_its_buffer
@@ -574,6 +582,7 @@ macro_rules! tests_of_objects {
                 due_work_of_a_closing_full_endpoint_is_not_counted
                 work_that_holds_the_last_endpoint_handle_is_discarded
                 triggered_operations_complete_as_ordinary_ones
+                triggered_peek_claim_and_discard_act_at_their_threshold
                 triggered_operation_is_cancelled_by_its_context
                 work_that_is_refused_when_due_fails
                 work_that_fails_is_counted_and_reported
@@ -787,7 +796,15 @@ macro_rules! tests_of_connections_by_themselves {
                 invalid_use_is_refused;
             shared_context_works:
                 post_to_the_context_counts_towards_deferred_work
-                deferred_receive_with_a_shared_context_is_refused;
+                triggered_receive_of_a_context_is_posted_at_its_threshold
+                deferred_receives_of_a_context_count_where_their_messages_arrive
+                deferred_receive_counted_by_its_endpoint_counts_once
+                deferred_receive_counts_while_its_queue_is_full
+                waiting_receives_of_a_context_are_cancelled
+                deferred_receive_refused_when_due_fails_at_the_oldest_endpoint
+                triggered_claim_of_a_context_receives_the_claimed_message
+                last_handle_of_a_context_discards_its_work
+                invalid_waiting_receive_of_a_context_is_refused;
             shared_connections:
                 connections_share_receives
                 closed_connection_leaves_receives_to_others;

@@ -545,6 +545,44 @@ pub(crate) fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     assert_eq!(alice.next_completion().context, 4);
 }
 
+pub(crate) fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let trigger = open_counter(&alice);
+    let at_threshold = |threshold, buffers, flags| {
+        let receive =
+            RecvMsg { tagged: Some(Tag(7).into()), buffers, context: 5, flags, ..RecvMsg::default() };
+        let operation = Operation::Receive(receive);
+        alice.endpoint.as_here().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
+    };
+    let room = || vec![marked_buffer(300)];
+    at_threshold(1, vec![], OpFlags::PEEK);
+    at_threshold(2, vec![], OpFlags::PEEK | OpFlags::CLAIM);
+    at_threshold(3, room(), OpFlags::CLAIM);
+    at_threshold(4, vec![], OpFlags::PEEK | OpFlags::CLAIM);
+    at_threshold(5, vec![], OpFlags::CLAIM | OpFlags::DISCARD);
+    at_threshold(6, room(), OpFlags::CLAIM);
+    trigger.add(1);
+    assert_eq!(alice.next_failure().error, OperationError::NoMessage);
+    for identity in [1, 2] {
+        let (buffers, to) = (vec![payload(identity, 300)], bob.peer());
+        bob.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(7), ..SendMsg::default() });
+    }
+    for (step, received) in [(2, None), (3, Some(1)), (4, None), (5, None)] {
+        alice.assert_no_completion();
+        trigger.add(1);
+        let completion = alice.next_completion();
+        assert_eq!((completion.context, completion.tag), (5, 7), "step {step}");
+        if let Some(identity) = received {
+            assert_eq!(received_bytes(&completion.buffer), payload(identity, 300));
+        }
+    }
+    // Nothing is claimed any more.
+    trigger.add(1);
+    let failed = alice.next_failure();
+    assert!(matches!(failed.error, OperationError::Deferred(_)), "{failed:?}");
+    assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(room()));
+}
+
 pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));

@@ -6,12 +6,13 @@ mod targeting;
 
 use super::Engine;
 use super::receive_side::ReceiveSide;
-use crate::completion::{EndedOperation, FailedOperation, Sink, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, Sink};
 use crate::flags::CounterEvents;
+use crate::held_reports::ReportOutcome;
 use crate::link::Links;
 use crate::peers::Peers;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{MemberId, ReceiverEffects};
+use crate::receiver::{EndedWork, MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -72,8 +73,10 @@ impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
     }
 
     #[cold]
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.sink.deferred_work_ended(number, has_succeeded)
+    fn end_work(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+        Some(EndedWork::record(outcome, |number, has_succeeded| {
+            self.sink.deferred_work_ended(number, has_succeeded)
+        }))
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -416,6 +416,11 @@ impl Engine {
                 if count.is_success { sink.count(count.events) } else { sink.count_error(count.events) }
             }
         }
+        let (receive_side, mut effects) = self.receive_side_and_effects(sink);
+        if let ReceiveSide::Shared(membership) = receive_side {
+            membership.end_works(&mut effects);
+        }
+        let ReceiveSide::Shared(membership) = &mut self.receive_side else { return };
         while let Some(report) = membership.take_report(|address| self.peers.intern(address)) {
             let refused = match report.outcome {
                 Ok(completion) => sink.complete(completion, &self.peers).map_err(Ok),

@@ -13,14 +13,17 @@ pub enum Unsupported {
     /// Connections of an endpoint of another type than `FI_EP_MSG`.
     #[error("connections of endpoints of another type than FI_EP_MSG")]
     Connections,
-    /// Receives that the application posts or defers on an endpoint with a shared receive context.
+    /// Receives that the application posts to an endpoint with a shared receive context.
     #[error("receives of an endpoint with a shared receive context; post them to the context")]
     SharedContextReceive,
-    /// Multi-receive buffers, peeks and claims as deferred work.
-    #[error("deferred receives of several messages")]
+    /// Sends and accesses through a shared receive context.
+    #[error("sends and accesses through a shared receive context")]
+    SharedContextTransmit,
+    /// Multi-receive buffers as deferred work. As triggered operations they are supported.
+    #[error("multi-receive buffers as deferred work")]
     DeferredMultiReceive,
-    /// Peeks and claims that are triggered, or deferred.
-    #[error("peeks and claims that wait for a counter")]
+    /// Peeks and claims as deferred work. As triggered operations they are supported.
+    #[error("peeks and claims as deferred work")]
     DeferredPeek,
     /// `FI_WAIT_POLLFD`.
     #[error("the wait object FI_WAIT_POLLFD; FI_WAIT_FD and FI_WAIT_MUTEX_COND are supported")]

@@ -2,6 +2,7 @@
 
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
+use crate::held_reports::ReportOutcome;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -29,8 +30,9 @@ pub(crate) trait ReceiverEffects {
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
-    /// Ends a receive that was deferred work. Returns what else to report of it.
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
+    /// Records the end of a receive that was deferred work, at the member where it ended, if there
+    /// is one. Returns the report to make of it, or `None` if another member makes it.
+    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork>;
 
     /// Sends a header to the peer of a link, behind the headers queued for it.
     fn owe(&mut self, link: LinkId, header: Header);
@@ -55,6 +57,29 @@ pub(crate) trait ReceiverEffects {
     }
 }
 
+/// A receive that was deferred work, and whose end is recorded.
+#[derive(Debug)]
+pub(crate) struct EndedWork {
+    /// Its outcome, with the context of the application.
+    pub(crate) outcome: ReportOutcome,
+    /// Whether its endpoint counts it, and reports its success.
+    pub(crate) is_reported: bool,
+}
+
+impl EndedWork {
+    /// Records the end of a work with `record`, which takes its number and whether it has succeeded.
+    pub(crate) fn record(mut outcome: ReportOutcome, record: impl FnOnce(u64, bool) -> WorkEnd) -> EndedWork {
+        let has_succeeded = outcome.is_ok();
+        let context = match &mut outcome {
+            Ok(completion) => &mut completion.context,
+            Err(failure) => &mut failure.completion.context,
+        };
+        let WorkEnd { context: application_context, is_reported } = record(*context, has_succeeded);
+        *context = application_context;
+        EndedWork { outcome, is_reported }
+    }
+}
+
 /// Effects that report nothing yet, so that the receiver holds its reports until the next pass.
 pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
 
@@ -75,8 +100,8 @@ impl<E: ReceiverEffects> ReceiverEffects for ReportLater<'_, E> {
         self.0.count_error(events, to);
     }
 
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.0.deferred_work_ended(number, has_succeeded)
+    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
+        self.0.end_work(outcome, at)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -1,11 +1,12 @@
 //! The end of a receive: with its message, truncated, or with a failure.
 
-use super::effects::ReportLater;
+use super::effects::{EndedWork, ReportLater};
 use super::links::Arriving;
 use super::{MemberId, PayloadDestination, Receiver, ReceiverEffects};
-use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
+use crate::held_reports::ReportOutcome;
 use crate::operation::{Receive, ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Reassembly, clamp_to_usize};
@@ -62,7 +63,7 @@ impl Receiver {
         if receive.signalled == Signalled::Deferred {
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
-            return self.report_work_received(completion, member, effects);
+            return self.end_work(Ok(completion), Some(member), effects);
         }
         effects.count(CounterEvents::RECV, member);
         if receive.signalled == Signalled::Yes || effects.reports_unsignalled(member) {
@@ -104,23 +105,28 @@ impl Receiver {
         if let Some(mut receive) = self.receives.remove(id) {
             let completion =
                 receive.complete_with_message(source, message, clamp_to_usize(message.len_bytes));
-            self.report_work_received(completion, member, effects);
+            self.end_work(Ok(completion), Some(member), effects);
         }
     }
 
-    /// Reports a receive that is deferred work and has succeeded.
+    /// Ends a receive that is deferred work: records its end, then counts and reports it as the
+    /// record says.
     #[cold]
-    fn report_work_received(
-        &mut self,
-        mut completion: EndedOperation,
-        member: MemberId,
-        effects: &mut impl ReceiverEffects,
-    ) {
-        let WorkEnd { context, is_reported } = effects.deferred_work_ended(completion.context, true);
-        if is_reported {
-            completion.context = context;
-            effects.count(CounterEvents::RECV, member);
-            self.report_success(completion, Some(member), effects);
+    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>, effects: &mut impl ReceiverEffects) {
+        let Some(EndedWork { outcome, is_reported }) = effects.end_work(outcome, at) else { return };
+        match outcome {
+            Ok(completion) => {
+                if let Some(member) = at.filter(|_| is_reported) {
+                    effects.count(CounterEvents::RECV, member);
+                    self.report_success(completion, at, effects);
+                }
+            }
+            Err(failure) => {
+                if is_reported {
+                    effects.count_error(CounterEvents::of_completion(failure.completion.flags), at);
+                }
+                self.report_failure(*failure, at, effects);
+            }
         }
     }
 
@@ -303,21 +309,17 @@ impl Receiver {
     }
 
     /// Counts and reports a receive that has failed.
-    pub(super) fn count_and_report_failure(
+    pub(crate) fn count_and_report_failure(
         &mut self,
-        mut failure: FailedOperation,
+        failure: FailedOperation,
         signalled: Signalled,
         to: Option<MemberId>,
         effects: &mut impl ReceiverEffects,
     ) {
-        let mut is_counted = true;
         if signalled == Signalled::Deferred {
-            let end = effects.deferred_work_ended(failure.completion.context, false);
-            (failure.completion.context, is_counted) = (end.context, end.is_reported);
+            return self.end_work(Err(Box::new(failure)), to, effects);
         }
-        if is_counted {
-            effects.count_error(CounterEvents::of_completion(failure.completion.flags), to);
-        }
+        effects.count_error(CounterEvents::of_completion(failure.completion.flags), to);
         self.report_failure(failure, to, effects);
     }
 

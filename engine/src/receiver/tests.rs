@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
+use crate::held_reports::ReportOutcome;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 use crate::operation::{CancelKey, PeekAction, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, RemotePayload};
@@ -127,9 +128,11 @@ impl ReceiverEffects for EffectsRecorder {
         self.counted.push((events, false));
     }
 
-    fn deferred_work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
-        self.works.push((number, has_succeeded));
-        WorkEnd { context: number + 100, is_reported: self.reports_work }
+    fn end_work(&mut self, outcome: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
+        Some(EndedWork::record(outcome, |number, has_succeeded| {
+            self.works.push((number, has_succeeded));
+            WorkEnd { context: number + 100, is_reported: self.reports_work }
+        }))
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

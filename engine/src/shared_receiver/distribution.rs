@@ -2,11 +2,11 @@
 
 use super::mailbox::{Count, Debt, Report, source_of, with_source};
 use super::mailboxes::Mailboxes;
-use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::flags::CounterEvents;
 use crate::held_reports::ReportOutcome;
 use crate::link_table::LinkTable;
-use crate::receiver::{MemberId, ReceiverEffects};
+use crate::receiver::{EndedWork, MemberId, ReceiverEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -31,7 +31,7 @@ impl<E: ReceiverEffects> Distribution<'_, E> {
     fn report_or_mail(&mut self, outcome: ReportOutcome, to: Option<MemberId>) {
         let recipient = self.mailboxes.recipient_or_oldest(to);
         let source = source_of(&outcome);
-        let report = Report { outcome, is_common: recipient != to };
+        let report = Report { outcome, is_common: recipient != to, ends_work: false };
         let Some(member) = recipient else { return self.mailboxes.add_report(None, report) };
         let name = source.map(|source| self.mailboxes.name_of_peer(member, source));
         if self.caller_effects(member).is_none() || name == Some(None) {
@@ -96,9 +96,14 @@ impl<E: ReceiverEffects> ReceiverEffects for Distribution<'_, E> {
         self.count_for(events, false, to);
     }
 
-    /// A shared context refuses deferred receives. This would report one like any other receive.
-    fn deferred_work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
-        WorkEnd { context: number, is_reported: true }
+    fn end_work(&mut self, outcome: ReportOutcome, at: Option<MemberId>) -> Option<EndedWork> {
+        let recipient = self.mailboxes.recipient_or_oldest(at);
+        if let Some(effects) = recipient.and_then(|member| self.caller_effects(member)) {
+            return effects.end_work(outcome, recipient);
+        }
+        let report = Report { outcome, is_common: recipient != at, ends_work: true };
+        self.mailboxes.add_report(recipient, report);
+        None
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
@@ -143,7 +148,7 @@ impl ReceiverEffects for NoMember {
         match *self {}
     }
 
-    fn deferred_work_ended(&mut self, _: u64, _: bool) -> WorkEnd {
+    fn end_work(&mut self, _: ReportOutcome, _: Option<MemberId>) -> Option<EndedWork> {
         match *self {}
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Report {
     pub(crate) outcome: ReportOutcome,
     /// Whether it concerns no particular endpoint, so that any member may report it.
     pub(crate) is_common: bool,
+    /// Whether it ends deferred work whose end is not recorded yet. Its context is the work's number.
+    pub(crate) ends_work: bool,
 }
 
 /// A receive that has ended and must be counted.
@@ -126,6 +128,15 @@ impl Mailbox {
         taken
     }
 
+    /// Has each report that ends deferred work recorded by `record`, which returns the report to
+    /// make, if any.
+    pub(super) fn end_works(&mut self, record: impl FnMut(Report) -> Option<Report>) {
+        if self.reports.iter().any(|report| report.ends_work) {
+            self.reports = mem::take(&mut self.reports).into_iter().filter_map(record).collect();
+            self.update_has_mail();
+        }
+    }
+
     /// Drops the headers that wait for a link that has ended: its number may be used again.
     pub(super) fn forget_link(&mut self, link: LinkId) {
         self.debts.retain(|(owing, _)| *owing != link);
@@ -148,11 +159,11 @@ impl Mailbox {
 }
 
 impl Report {
-    /// Returns what another member can report of it. A multi-receive buffer takes messages of all
+    /// Returns what another member can report of it. Deferred work is counted in any case, and a multi-receive buffer takes messages of all
     /// endpoints, so its release is reported even if its last message is lost.
     fn into_reportable_by_others(mut self) -> Option<Report> {
         match &mut self.outcome {
-            _ if self.is_common => {}
+            _ if self.is_common || self.ends_work => {}
             Ok(completion) if completion.flags.contains(CompletionFlags::MULTI_RECV) => {
                 *completion =
                     buffer_release_completion(completion.context, mem::take(&mut completion.buffer));

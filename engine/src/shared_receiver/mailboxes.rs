@@ -162,6 +162,16 @@ impl Mailboxes {
         self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
     }
 
+    /// Has the reports of a member that end deferred work recorded, as
+    /// [`Mailbox::end_works`] says.
+    pub(super) fn end_works(&mut self, member: MemberId, record: impl FnMut(Report) -> Option<Report>) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            let before = mailbox.unreported_count();
+            mailbox.end_works(record);
+            self.unreported -= before - mailbox.unreported_count();
+        }
+    }
+
     /// Marks a member for notification: it has mail.
     pub(super) fn mark_has_mail(&mut self, member: MemberId) {
         self.unnotified.insert(member);

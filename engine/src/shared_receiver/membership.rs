@@ -9,9 +9,10 @@ use super::mailbox::{Count, Debt, Report, source_of, with_source};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::error::OperationError;
+use crate::flags::CounterEvents;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects};
+use crate::receiver::{EndedWork, KeptCredit, LentBuffer, MemberId, Receiver, ReceiverEffects};
 use crate::transport::{LinkId, Pull, RemotePayload, Space};
 use crate::wire::Message;
 
@@ -311,15 +312,36 @@ impl Membership {
         self.shared.lock().mailboxes.take_debts_and_counts(self.id)
     }
 
+    /// Records the ends of deferred work, and counts them. Their reports wait with the others.
+    pub(crate) fn end_works(&mut self, effects: &mut impl ReceiverEffects) {
+        let id = self.id;
+        self.shared.lock().mailboxes.end_works(id, |mut report| {
+            if !report.ends_work {
+                return Some(report);
+            }
+            let EndedWork { outcome, is_reported } = effects.end_work(report.outcome, Some(id))?;
+            match &outcome {
+                Ok(_) if !is_reported => return None,
+                Ok(_) => effects.count(CounterEvents::RECV, id),
+                Err(failure) if is_reported => {
+                    effects.count_error(CounterEvents::of_completion(failure.completion.flags), Some(id));
+                }
+                Err(_) => {}
+            }
+            (report.outcome, report.ends_work) = (outcome, false);
+            Some(report)
+        });
+    }
+
     /// Takes the next report. `name` gives the member an id of its source, if it has none yet.
     pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
-        let Report { outcome, is_common } = mailboxes.take_report(self.id)?;
-        let name = source_of(&outcome).and_then(|source| {
+        let report = mailboxes.take_report(self.id)?;
+        let name = source_of(&report.outcome).and_then(|source| {
             mailboxes.name_of_peer(self.id, source).or_else(|| peers.address_of(source).map(name))
         });
-        Some(Report { outcome: with_source(outcome, name), is_common })
+        Some(Report { outcome: with_source(report.outcome, name), ..report })
     }
 
     /// Puts back the last report taken, for which there is no room. `source` is the address of its

@@ -7,15 +7,19 @@ use homespun_fi::abi::endpoint::{FiMsg, FidEp, FidStx};
 use homespun_fi::abi::eq::{FiCqTaggedEntry, FidCq};
 use homespun_fi::abi::fabric::FidFabric;
 use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::trigger::{
+    FiDeferredWork, FiOpMsg, FiOpTagged, FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
+};
 use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT,
-    FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_OP_RECV, FI_OP_TRECV,
+    FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_QUEUE_WORK, FI_RECV, FI_SETOPSFLAG,
+    FI_TRANSMIT, FI_TRIGGER_THRESHOLD, FI_WAIT_NONE,
 };
 use libc::{c_int, c_void, iovec};
 
 use crate::host::{
-    API_VERSION, CqEntry, InfoList, Node, Object, Pair, Plugin, av_attr, cq_attr, eq_attr, numbered_context,
-    open_fabric,
+    API_VERSION, CqEntry, InfoList, Node, Object, Pair, Plugin, av_attr, counter_attr, cq_attr, eq_attr,
+    numbered_context, open_fabric,
 };
 
 const EAGAIN: isize = -11;
@@ -23,6 +27,7 @@ const ENODATA: c_int = -61;
 const ENOENT: c_int = -2;
 const ENOSYS: isize = -38;
 const FI_COMPLETION: u64 = 1 << 24;
+const FI_TRIGGER: u64 = 1 << 20;
 const FI_DIRECTED_RECV: u64 = 1 << 59;
 const EBUSY: c_int = -16;
 const EINVAL: c_int = -22;
@@ -221,6 +226,97 @@ fn get_name(ep: &Object<FidEp>) -> [u8; 16] {
 #[test]
 fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
     check_every_receive(&Sharers::open(), FI_ADDR_UNSPEC);
+}
+
+#[test]
+fn receives_of_a_context_wait_for_counters() {
+    let infos = shared_receive_infos();
+    for info in infos.iter() {
+        // SAFETY: answers have all their attributes, and nothing else uses these.
+        unsafe {
+            (*info.rx_attr).caps |= FI_TRIGGER;
+            (*info.tx_attr).caps |= FI_TRIGGER;
+        }
+    }
+    let sharers = Sharers::open_with(&infos);
+    let sender = Node::open();
+    let to = [0, 1].map(|index| sender.insert(&get_name(&sharers.ep[index])));
+    let counter = sharers.domain.open_counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter");
+    let done = sharers.domain.open_counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter");
+    let mut triggered = FiTriggeredContext {
+        event_type: FI_TRIGGER_THRESHOLD,
+        trigger: FiTriggerDetails {
+            threshold: FiTriggerThreshold { cntr: counter.as_ptr(), threshold: 1 },
+            internal: ptr::null_mut(),
+        },
+    };
+    let mut room = [[0_u8; 8]; 3];
+    let parts = room.each_mut().map(|room| iovec { iov_base: room.as_mut_ptr().cast(), iov_len: 8 });
+    let message = |part: usize, context: *mut c_void| FiMsg {
+        msg_iov: &raw const parts[part],
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        context,
+        data: 0,
+    };
+    let tagged = FiMsgTagged {
+        msg_iov: &raw const parts[2],
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        tag: 5,
+        ignore: 0,
+        context: numbered_context(12),
+        data: 0,
+    };
+    let srx = sharers.srx.as_ptr();
+    let triggered_context: *mut c_void = (&raw mut triggered).cast();
+    // SAFETY: the context is open, and all arguments live until the end.
+    unsafe {
+        let receive = message(0, triggered_context);
+        assert_eq!(((*(*srx).msg).recvmsg)(srx, &raw const receive, FI_TRIGGER), 0);
+        let nothing = message(0, ptr::null_mut());
+        assert_eq!(((*(*srx).msg).recvmsg)(srx, &raw const nothing, FI_TRIGGER), EINVAL as isize);
+    }
+    let untagged = FiOpMsg { ep: srx, msg: message(1, numbered_context(11)), flags: FI_COMPLETION };
+    let tagged = FiOpTagged { ep: srx, msg: tagged, flags: 0 };
+    let ops: [(u32, *mut c_void); 2] = [
+        (FI_OP_RECV, ptr::from_ref(&untagged).cast_mut().cast()),
+        (FI_OP_TRECV, ptr::from_ref(&tagged).cast_mut().cast()),
+    ];
+    let mut works = ops.map(|(op_type, op)| {
+        // SAFETY: a structure of pointers and numbers may be all 0.
+        let mut work: FiDeferredWork = unsafe { std::mem::zeroed() };
+        (work.threshold, work.triggering_cntr, work.completion_cntr) = (2, counter.as_ptr(), done.as_ptr());
+        (work.op_type, work.op) = (op_type, op);
+        work
+    });
+    for work in &mut works {
+        assert_eq!(sharers.domain.control(FI_QUEUE_WORK, ptr::from_mut(work)), 0);
+    }
+    let add = |value| {
+        // SAFETY: the counter is open.
+        assert_eq!(unsafe { ((*(*counter.as_ptr()).ops).add)(counter.as_ptr(), value) }, 0);
+    };
+    let ep = sender.ep.as_ptr();
+    add(1);
+    // SAFETY: the endpoint is open, and the messages are copied.
+    unsafe {
+        assert_eq!(((*(*ep).msg).inject)(ep, [1_u8; 8].as_ptr().cast(), 8, to[1]), 0);
+        assert_eq!(sharers.next(1, &sender).op_context, triggered_context);
+        add(1);
+        assert_eq!(((*(*ep).msg).inject)(ep, [2_u8; 8].as_ptr().cast(), 8, to[0]), 0);
+        assert_eq!(sharers.next(0, &sender).op_context, numbered_context(11));
+        assert_eq!(((*(*ep).tagged).inject)(ep, [3_u8; 8].as_ptr().cast(), 8, to[1], 5), 0);
+    }
+    crate::host::wait_until(|| {
+        let _ = sender.try_read::<FiCqTaggedEntry>();
+        let done = done.as_ptr();
+        // SAFETY: the counter is open.
+        unsafe { ((*(*done).ops).read)(done) == 2 }
+    });
+    assert_eq!(room, [[1; 8], [2; 8], [3; 8]]);
 }
 
 #[test]

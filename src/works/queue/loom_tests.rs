@@ -146,7 +146,7 @@ fn work_is_posted_when_another_thread_makes_room_meanwhile() {
         let send = Op::Send { source: Source::default(), tag: None, data: None };
         let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
         let trigger = CounterUse::new(stage.trigger.shared());
-        let action = Action::Post { pump: endpoint.clone(), post };
+        let action = Action::Post { poster: endpoint.clone(), post };
         stage.works.add_and_fire(Work { trigger, threshold: 1, action, kind: WorkKind::Triggered });
         let other = stage.spawn_meanwhile({
             let endpoint = endpoint.clone();

@@ -13,6 +13,7 @@ use crate::post::{Op, Post, ReceivePost};
 use crate::poster::RefusedPost;
 use crate::trigger::{DeferredAction, DeferredWork, Trigger};
 use crate::wait::{WaitObject, Waiter};
+use crate::works::domain::WorkDomain;
 use crate::works::firing::ROUNDS_MAX;
 use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
 
@@ -62,7 +63,7 @@ fn triggered_send(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
     Work {
         trigger: CounterUse::new(trigger.shared()),
         threshold: 1,
-        action: Action::Post { pump: endpoint, post },
+        action: Action::Post { poster: endpoint, post },
         kind: WorkKind::Triggered,
     }
 }

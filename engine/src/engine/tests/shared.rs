@@ -207,6 +207,20 @@ fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
 }
 
 #[test]
+fn deferred_work_that_a_leaving_member_was_to_record_is_recorded_by_another() {
+    let (shared, mut first, mut second) = two_members();
+    second.receive_frame(&untagged_header(3), b"two");
+    let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 7) };
+    shared.post_receive(None, work).unwrap();
+    drop(second);
+    assert_eq!(shared.unreported_counts(), (1, 1));
+    first.progress();
+    assert_eq!(first.take_ended(), [(7, Ok(b"two".to_vec()))]);
+    assert_eq!(first.sink.counted, [(CounterEvents::RECV, true)]);
+    assert_eq!(shared.unreported_counts(), (0, 0));
+}
+
+#[test]
 fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     let shared = SharedReceiver::new(1, BUDGET_BYTES);
     let mut last = Member::join(&shared);
