@@ -1,9 +1,14 @@
 //! The endpoint with deferred work, its counters, and the peer of its operations.
 
-use std::{mem, thread};
+use std::thread;
 
 use homespun::flags::{BindFlags, Caps, MrAccess, Order};
-use homespun::{AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, FabricAddress};
+use homespun::info::{RxAttr, SHARED_CONTEXT, TxAttr};
+use homespun::trigger::{DeferredAction, Operation, Trigger};
+use homespun::{
+    AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, Error, FabricAddress, RecvMsg,
+    SharedReceiveContext,
+};
 
 use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
@@ -30,6 +35,8 @@ pub(super) struct WorkFixture<'a> {
     pub(super) domain: Domain,
     /// `None` when it was closed.
     endpoint: Option<Endpoint>,
+    /// The context of the endpoint's receives, if it shares one.
+    receive_context: Option<SharedReceiveContext>,
     pub(super) cq: CompletionQueue,
     known: [Counter; KNOWN],
     counting: [Counter; COUNTING],
@@ -48,11 +55,27 @@ impl<'a> WorkFixture<'a> {
         // Messages and atomic operations take effect in posting order.
         info.tx.msg_order |= Order::STRICT;
         info.rx.msg_order |= Order::STRICT;
+        let receive_context = program.shares_receives.then(|| {
+            info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+            let attr = RxAttr { caps: info.rx.caps | Caps::TRIGGER, ..RxAttr::default() };
+            domain.shared_receive_context(&attr).expect("a receive context")
+        });
+        let transmit_context = program.shares_transmits.then(|| {
+            info.ep.tx_ctx_cnt = SHARED_CONTEXT;
+            let attr = TxAttr { caps: info.tx.caps | Caps::TRIGGER, ..info.tx.clone() };
+            domain.shared_transmit_context(&attr).expect("a transmit context")
+        });
         let (cq, av) = (domain.open_cq(&CqAttr::default()), domain.open_av(&AvAttr::default()));
         let (cq, av) = (cq.expect("a queue"), av.expect("an address vector"));
         let endpoint = domain.endpoint(&info).expect("an endpoint");
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("the first queue");
         endpoint.bind_av(&av).expect("the first address vector");
+        if let Some(context) = &receive_context {
+            endpoint.bind_shared_receive_context(context).expect("the first receive context");
+        }
+        if let Some(context) = &transmit_context {
+            endpoint.bind_shared_transmit_context(context).expect("the first transmit context");
+        }
         endpoint.enable().expect("nothing is missing");
         let peer = net.open_party_with(Setup { order: Order::STRICT, ..Setup::default() });
         av.insert_one(peer.endpoint.name().expect("a name")).expect("the peer's name");
@@ -60,11 +83,48 @@ impl<'a> WorkFixture<'a> {
         let region = open_region(&peer, program.steps.len());
         let counter = || domain.open_counter(&CounterAttr::default()).expect("a counter");
         let (known, counting) = ([(); KNOWN].map(|()| counter()), [(); COUNTING].map(|()| counter()));
-        WorkFixture { net, endpoint: Some(endpoint), cq, known, counting, region, peer, domain }
+        let endpoint = Some(endpoint);
+        WorkFixture { net, endpoint, receive_context, cq, known, counting, region, peer, domain }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         self.endpoint.as_ref().expect("it is open")
+    }
+
+    /// Posts a receive to the endpoint, or to the context of its receives.
+    pub(super) fn receive(&self, receive: RecvMsg) {
+        let posted = match &self.receive_context {
+            Some(context) => context.recvmsg(receive),
+            None => self.endpoint().recvmsg(receive),
+        };
+        posted.expect("room for a receive");
+    }
+
+    /// Posts a triggered operation.
+    pub(super) fn trigger(&self, trigger: &Trigger, operation: Operation) {
+        let posted = match (&self.receive_context, operation) {
+            (Some(context), Operation::Receive(receive)) => context.trigger(trigger, receive),
+            (_, operation) => self.endpoint().trigger(trigger, operation),
+        };
+        posted.expect("room for a triggered operation");
+    }
+
+    /// The action of deferred work that posts an operation.
+    pub(super) fn post_action(&self, operation: Operation) -> DeferredAction {
+        match (&self.receive_context, operation) {
+            (Some(context), Operation::Receive(receive)) => {
+                DeferredAction::Receive { receive_context: context.clone(), receive }
+            }
+            (_, operation) => DeferredAction::Post { endpoint: self.endpoint().clone(), operation },
+        }
+    }
+
+    /// Cancels an operation with this context.
+    pub(super) fn cancel(&self, is_receive: bool, context: u64) -> Result<(), Error> {
+        match &self.receive_context {
+            Some(receive_context) if is_receive => receive_context.cancel(context),
+            _ => self.endpoint().cancel(context),
+        }
     }
 
     pub(super) fn counter(&self, name: CounterName) -> &Counter {
@@ -99,10 +159,11 @@ fn open_region(peer: &Party, works: usize) -> Region {
     region
 }
 
-impl Drop for WorkFixture<'_> {
-    /// Closes the endpoint while its peer is driven: closing waits for it.
-    fn drop(&mut self) {
-        let endpoint = mem::take(&mut self.endpoint);
+impl WorkFixture<'_> {
+    /// Closes the endpoint, and the context of its receives, while the peer is driven: closing waits
+    /// for it.
+    pub(super) fn close_endpoint(&mut self) {
+        let endpoint = (self.endpoint.take(), self.receive_context.take());
         thread::scope(|scope| {
             let closing = scope.spawn(|| drop(endpoint));
             while !closing.is_finished() {
@@ -110,5 +171,11 @@ impl Drop for WorkFixture<'_> {
                 thread::yield_now();
             }
         });
+    }
+}
+
+impl Drop for WorkFixture<'_> {
+    fn drop(&mut self) {
+        self.close_endpoint();
     }
 }

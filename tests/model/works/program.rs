@@ -9,6 +9,12 @@ pub(super) struct Program {
     pub(super) seed: u64,
     /// How many sends and accesses the endpoint takes; 0 for the default. With few, work waits for room.
     pub(super) depth_ops: usize,
+    /// Whether the endpoint's receives are those of a shared receive context.
+    pub(super) shares_receives: bool,
+    /// Whether the endpoint has a shared transmit context.
+    pub(super) shares_transmits: bool,
+    /// Whether the endpoint is closed at the end, while works wait, and counters reach their thresholds after that.
+    pub(super) closes_endpoint: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -38,11 +44,12 @@ pub(super) enum Step {
         completion: Option<usize>,
         is_reported: bool,
     },
-    /// Posts a triggered operation.
+    /// Posts a triggered operation, whose memory is copied when it is posted if it is injected.
     Trigger {
         trigger: CounterName,
         threshold: u64,
         action: Action,
+        is_injected: bool,
     },
     /// The application changes a counter.
     Change {
@@ -93,9 +100,26 @@ pub(super) enum Action {
     CompareSwap,
 }
 
+impl Action {
+    /// Whether it may have `FI_INJECT`.
+    pub(super) fn may_be_injected(self) -> bool {
+        matches!(self, Action::Send { .. } | Action::Write | Action::Add)
+    }
+}
+
 pub(super) fn any_program() -> impl Strategy<Value = Program> {
-    (any::<u64>(), select(vec![0, 0, 0, 2]), prop::collection::vec(any_step(), 1..40))
-        .prop_map(|(seed, depth_ops, steps)| Program { seed, depth_ops, steps })
+    let depth_ops = select(vec![0, 0, 0, 2]);
+    let steps = prop::collection::vec(any_step(), 1..40);
+    (any::<u64>(), depth_ops, any::<bool>(), any::<bool>(), any::<bool>(), steps).prop_map(
+        |(seed, depth_ops, shares_receives, shares_transmits, closes_endpoint, steps)| Program {
+            seed,
+            depth_ops,
+            shares_receives,
+            shares_transmits,
+            closes_endpoint,
+            steps,
+        },
+    )
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -109,8 +133,10 @@ fn any_step() -> impl Strategy<Value = Step> {
                 Step::QueuePost { trigger, threshold, action, completion, is_reported }
             }
         ),
-        3 => (any_counter(), threshold(), any_action()).prop_map(
-            |(trigger, threshold, action)| Step::Trigger { trigger, threshold, action }
+        3 => (any_counter(), threshold(), any_action(), any::<bool>()).prop_map(
+            |(trigger, threshold, action, is_injected)| {
+                Step::Trigger { trigger, threshold, action, is_injected }
+            }
         ),
         7 => (any_counter(), any_change()).prop_map(|(counter, change)| Step::Change { counter, change }),
         2 => any::<usize>().prop_map(|which| Step::Cancel { which }),

@@ -65,6 +65,9 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner.wait_for_due_works();
     runner.receive_what_is_left();
     runner.seen.region = runner.bench.region.content();
+    if program.closes_endpoint {
+        runner.close_endpoint();
+    }
     runner
 }
 
@@ -95,12 +98,14 @@ impl Runner<'_> {
             Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
                 let completion = completion.map(|counter| counter % COUNTING);
                 let effect = WorkEffect::Post { action, completion, is_reported, is_triggered: false };
-                self.queue_post(trigger, threshold, action, effect);
+                self.queue_post(trigger, threshold, effect, OpFlags::empty());
             }
-            Step::Trigger { trigger, threshold, action } => {
+            Step::Trigger { trigger, threshold, action, is_injected } => {
                 let effect =
                     WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true };
-                self.queue_post(trigger, threshold, action, effect);
+                let is_injected = is_injected && action.may_be_injected();
+                let flags = if is_injected { OpFlags::INJECT } else { OpFlags::empty() };
+                self.queue_post(trigger, threshold, effect, flags);
             }
             Step::Change { counter, change } => self.change_counter(trigger_counter_of(counter), change),
             Step::Cancel { which } => {
@@ -142,7 +147,8 @@ impl Runner<'_> {
     }
 
     /// With little room, operations wait for counting counters alone: when they are carried out is not known.
-    fn queue_post(&mut self, trigger: CounterName, threshold: u64, action: Action, effect: WorkEffect) {
+    fn queue_post(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
+        let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
         let trigger = match trigger_counter_of(trigger) {
             CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
             trigger => trigger,
@@ -150,18 +156,16 @@ impl Runner<'_> {
         if let Action::Receive { is_tagged } = action {
             self.have_peer_send(is_tagged);
         }
-        let WorkEffect::Post { completion, is_reported, is_triggered, .. } = effect else { return };
         let work = self.reference.works.len();
-        let flags = if is_reported { OpFlags::COMPLETION } else { OpFlags::empty() };
+        let flags = if is_reported { flags | OpFlags::COMPLETION } else { flags };
         let operation = make_operation(&self.bench, work, action, flags);
         let when = Trigger { counter: self.bench.counter(trigger).clone(), threshold };
-        let endpoint = self.bench.endpoint().clone();
         if is_triggered {
-            endpoint.trigger(&when, operation).expect("room for a triggered operation");
+            self.bench.trigger(&when, operation);
         } else {
             let completion = completion.map(CounterName::Counting);
             let completion = completion.map(|counter| self.bench.counter(counter).clone());
-            let action = DeferredAction::Post { endpoint, operation };
+            let action = self.bench.post_action(operation);
             let work = DeferredWork { context: work as u64, trigger: when, action, completion };
             self.bench.domain.queue_work(work).expect("room for work");
         }
@@ -187,8 +191,9 @@ impl Runner<'_> {
     fn cancel_work(&mut self, number: usize) {
         let work = &self.reference.works[number];
         let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
+        let is_receive = matches!(work.effect, WorkEffect::Post { action: Action::Receive { .. }, .. });
         let result = if is_triggered {
-            self.bench.endpoint().cancel(context_of(number))
+            self.bench.cancel(is_receive, context_of(number))
         } else {
             self.bench.domain.cancel_work(number as u64)
         };
@@ -360,7 +365,7 @@ impl Runner<'_> {
             while self.seen.left_over[kind] < left {
                 let before = self.seen.left_over[kind];
                 let receive = make_receive(is_tagged, context, OpFlags::COMPLETION);
-                self.bench.endpoint().recvmsg(receive).expect("room for a receive");
+                self.bench.receive(receive);
                 while self.seen.left_over[kind] == before {
                     self.read_all();
                     deadline.yield_or_panic_with(|| format!("{left} messages, of {:?}", self.seen));
@@ -369,6 +374,26 @@ impl Runner<'_> {
         }
         self.wait_for_silent_operations();
         self.check_counters();
+    }
+
+    /// Closes the endpoint, then has the counters reach most thresholds. Of the works that waited, only
+    /// those that change counters are done.
+    fn close_endpoint(&mut self) {
+        self.bench.close_endpoint();
+        let is_done = self.reference.upper_bound().is_done;
+        for number in 0..self.reference.works.len() {
+            let is_post = matches!(self.reference.works[number].effect, WorkEffect::Post { .. });
+            if is_post && self.reference.may_wait(number) && !is_done[number] {
+                self.reference.cancel_work(number);
+            }
+        }
+        for number in 0..KNOWN / 2 {
+            self.change_counter(CounterName::Known(number), Change::Add(10));
+        }
+        for number in 0..COUNTING {
+            self.change_counter(CounterName::Counting(number), Change::Add(10));
+        }
+        self.wait_for_due_works();
     }
 
     /// Reads behind a fence, which completes when everything before it has.
