@@ -8,8 +8,8 @@ use homespun::{
     AvAttr, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, MrAttr, OperationError, WaitObject,
 };
 
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::marked_buffer;
+use homespun_suite::poll_completion;
 use homespun_suite::seccomp::fail_system_calls_of_thread;
 use homespun_suite::{Deadline, Net, Transport, Turns};
 

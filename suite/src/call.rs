@@ -7,12 +7,13 @@ use homespun::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::atomics::AtomicCall;
+use super::atomic_call::AtomicCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
-use super::net::Transport;
-use super::party::Setup;
 use super::raw::{Post, send_raw};
-use super::regions::{RegionSpec, RmaCall};
+use super::region_spec::RegionSpec;
+use super::rma_call::RmaCall;
+use super::setup::Setup;
+use super::transport::Transport;
 
 /// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]

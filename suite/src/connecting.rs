@@ -14,10 +14,11 @@ use homespun::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::net::{Net, Turns};
-use super::party::{Deadline, Ended, poll_completion};
+use super::deadline::{Deadline, PATIENCE};
+use super::ended::{Ended, poll_completion};
+use super::net::Net;
 use super::posix;
-use super::sleeping::PATIENCE;
+use super::transport::Turns;
 
 /// A client or server: an event queue, a completion queue and a domain, with endpoints that have numbers as
 /// contexts.

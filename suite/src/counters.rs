@@ -1,15 +1,14 @@
-//! The counters of a party and of its regions, in this process or in another.
+//! Counters of a party or a region, in this process or in another.
 
 use std::sync::Arc;
 
 use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject, WaitSet};
 
 use super::call::{RemoteAnswer, RemoteCall};
-use super::party::{Deadline, Party};
-use super::worker::Worker;
+use super::remote_party::RemoteParty;
 
 /// All events of an endpoint that can be counted.
-const EVENTS: [CounterEvents; 6] = [
+pub(super) const EVENTS: [CounterEvents; 6] = [
     CounterEvents::SEND,
     CounterEvents::RECV,
     CounterEvents::READ,
@@ -22,7 +21,7 @@ const EVENTS: [CounterEvents; 6] = [
 #[derive(Debug)]
 pub(super) enum Counters {
     Here(Vec<(CounterEvents, Counter)>),
-    There(Arc<Worker>),
+    There(Arc<RemoteParty>),
 }
 
 /// The value and the error value of a counter.
@@ -62,7 +61,7 @@ impl Counters {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(worker) => expect_counted(worker.ask(&RemoteCall::Counted(event.bits()))),
+            Counters::There(party) => expect_counted(party.ask(&RemoteCall::Counted(event.bits()))),
         }
     }
 }
@@ -72,42 +71,5 @@ pub(super) fn expect_counted(answer: RemoteAnswer) -> Counted {
     match answer {
         RemoteAnswer::Counted(value, errors) => (value, errors),
         other => panic!("{other:?}"),
-    }
-}
-
-impl Party {
-    /// The counter of this event, for a party in this process.
-    #[track_caller]
-    pub fn counter_here(&self, event: CounterEvents) -> &Counter {
-        match &self.counters {
-            Some(Counters::Here(counters)) => {
-                &counters.iter().find(|(counted, _)| *counted == event).expect("a counter").1
-            }
-            _ => panic!("the party has no counter in this process"),
-        }
-    }
-
-    /// The counted events of this kind.
-    #[track_caller]
-    pub fn read_counter(&self, event: CounterEvents) -> Counted {
-        self.counters.as_ref().expect("a party that counts").read_counter(event)
-    }
-
-    /// Waits until the counters have these values, and all others are 0. Drives all parties meanwhile.
-    #[track_caller]
-    pub fn wait_for_counts(&self, expected: &[(CounterEvents, Counted)]) {
-        let deadline = Deadline::new();
-        let wanted = EVENTS.map(|event| {
-            let found = expected.iter().find(|(mentioned, _)| *mentioned == event);
-            found.map_or((0, 0), |(_, counted)| *counted)
-        });
-        loop {
-            let counted = EVENTS.map(|event| self.read_counter(event));
-            if counted == wanted {
-                return;
-            }
-            self.progress_all();
-            deadline.yield_or_panic_with(|| format!("{wanted:?} of {EVENTS:?}, instead of {counted:?}"));
-        }
     }
 }

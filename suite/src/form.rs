@@ -13,10 +13,9 @@ use homespun::{
     FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
     ReusableBuffer, SegmentMut,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::net::Transport;
-use super::party::Ended;
+use super::ended::Ended;
 use super::payload;
 
 /// A string constant of the library. This alias keeps serde from borrowing it from the input.
@@ -144,21 +143,6 @@ struct AtomicTargetForm {
     datatype: Datatype,
     #[serde(with = "atomic_op")]
     op: AtomicOp,
-}
-
-/// As its index in the list of transports between processes.
-impl Serialize for Transport {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let index = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
-        index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?.serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for Transport {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
-        let transport = Transport::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
-        transport.cloned().ok_or_else(|| de::Error::custom("no transport has this index"))
-    }
 }
 
 /// The end of an operation.

@@ -11,16 +11,16 @@ use homespun::{
     FabricAddress, ReadError, SegmentMut, TagMatch,
 };
 
-use super::atomics::{AtomicBy, AtomicCall};
+use super::atomic_call::{AtomicBy, AtomicCall};
 use super::call::{
     AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall, RemoteReceive,
     RemoteSend, SendBy,
 };
-use super::net::Queues;
-use super::party::Ended;
+use super::driven_queues::DrivenQueues;
+use super::ended::Ended;
 use super::raw::{Post, RawBuffer};
-use super::regions::RmaCall;
-use super::worker::Worker;
+use super::remote_party::RemoteParty;
+use super::rma_call::RmaCall;
 
 /// A party's endpoint.
 #[derive(Debug)]
@@ -28,13 +28,13 @@ pub struct Endpoint {
     /// `None` while it is being dropped.
     place: Option<EndpointPlace>,
     /// Driven while the endpoint closes: closing waits for its peers.
-    queues: Arc<Queues>,
+    queues: Arc<DrivenQueues>,
 }
 
 #[derive(Debug)]
 enum EndpointPlace {
     Here(homespun::Endpoint),
-    There { worker: Arc<Worker>, name: Address, info: Box<Info> },
+    There { remote: Arc<RemoteParty>, name: Address, info: Box<Info> },
 }
 
 /// A party's completion queue.
@@ -45,7 +45,7 @@ pub enum Queue {
     /// In another process.
     There {
         /// The process.
-        worker: Arc<Worker>,
+        remote: Arc<RemoteParty>,
         /// The queue among those of the party.
         name: QueueName,
         /// The number of entries that it has room for.
@@ -61,7 +61,7 @@ pub enum Vector {
     /// In this process.
     Here(AddressVector),
     /// In another process.
-    There(Arc<Worker>),
+    There(Arc<RemoteParty>),
 }
 
 /// The buffer of a posted receive.
@@ -72,24 +72,24 @@ pub enum ReceiveBuffer {
     /// In another process.
     There {
         /// The process.
-        worker: Arc<Worker>,
+        remote: Arc<RemoteParty>,
         /// The context of the receive.
         context: u64,
     },
 }
 
 impl Endpoint {
-    pub(super) fn in_this_process(endpoint: homespun::Endpoint, queues: Arc<Queues>) -> Endpoint {
+    pub(super) fn in_this_process(endpoint: homespun::Endpoint, queues: Arc<DrivenQueues>) -> Endpoint {
         Endpoint { place: Some(EndpointPlace::Here(endpoint)), queues }
     }
 
     pub(super) fn in_other_process(
-        worker: Arc<Worker>,
+        remote: Arc<RemoteParty>,
         name: Address,
         info: Info,
-        queues: Arc<Queues>,
+        queues: Arc<DrivenQueues>,
     ) -> Endpoint {
-        let place = EndpointPlace::There { worker, name, info: Box::new(info) };
+        let place = EndpointPlace::There { remote, name, info: Box::new(info) };
         Endpoint { place: Some(place), queues }
     }
 
@@ -254,13 +254,13 @@ impl Endpoint {
             EndpointPlace::Here(endpoint) => {
                 RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
             }
-            EndpointPlace::There { worker, .. } => {
-                worker.call_and_expect_done(&RemoteCall::ReceiveRaw {
+            EndpointPlace::There { remote, .. } => {
+                remote.call_and_expect_done(&RemoteCall::ReceiveRaw {
                     lens_bytes: lens_bytes.to_vec(),
                     ignore,
                     post,
                 })?;
-                Ok(ReceiveBuffer::There { worker: worker.clone(), context: post.context })
+                Ok(ReceiveBuffer::There { remote: remote.clone(), context: post.context })
             }
         }
     }
@@ -269,7 +269,7 @@ impl Endpoint {
     pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Rma(call)),
+            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Rma(call)),
         }
     }
 
@@ -278,10 +278,10 @@ impl Endpoint {
     pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
-            EndpointPlace::There { worker, .. } => {
+            EndpointPlace::There { remote, .. } => {
                 let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
-                worker.call_and_expect_done(&RemoteCall::Atomic(call))?;
-                Ok(is_raw.then(|| ReceiveBuffer::There { worker: worker.clone(), context }))
+                remote.call_and_expect_done(&RemoteCall::Atomic(call))?;
+                Ok(is_raw.then(|| ReceiveBuffer::There { remote: remote.clone(), context }))
             }
         }
     }
@@ -290,8 +290,8 @@ impl Endpoint {
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.cancel(context),
-            EndpointPlace::There { worker, .. } => {
-                worker.call_and_expect_done(&RemoteCall::Cancel { context })
+            EndpointPlace::There { remote, .. } => {
+                remote.call_and_expect_done(&RemoteCall::Cancel { context })
             }
         }
     }
@@ -300,8 +300,8 @@ impl Endpoint {
     pub fn tx_op_flags(&self) -> OpFlags {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
-            EndpointPlace::There { worker, .. } => {
-                match worker.ask(&RemoteCall::OpFlags(Direction::Transmit)) {
+            EndpointPlace::There { remote, .. } => {
+                match remote.ask(&RemoteCall::OpFlags(Direction::Transmit)) {
                     RemoteAnswer::Flags(flags) => flags,
                     other => panic!("{other:?}"),
                 }
@@ -313,8 +313,8 @@ impl Endpoint {
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
-            EndpointPlace::There { worker, .. } => {
-                worker.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
+            EndpointPlace::There { remote, .. } => {
+                remote.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
             }
         }
     }
@@ -323,8 +323,8 @@ impl Endpoint {
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
-            EndpointPlace::There { worker, .. } => {
-                worker.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
+            EndpointPlace::There { remote, .. } => {
+                remote.call_and_expect_done(&RemoteCall::SetOpFlags(Direction::Receive, flags))
             }
         }
     }
@@ -333,7 +333,7 @@ impl Endpoint {
     pub fn min_multi_recv_bytes(&self) -> usize {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
-            EndpointPlace::There { worker, .. } => match worker.ask(&RemoteCall::MinMultiRecv) {
+            EndpointPlace::There { remote, .. } => match remote.ask(&RemoteCall::MinMultiRecv) {
                 RemoteAnswer::Size(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
@@ -344,8 +344,8 @@ impl Endpoint {
     pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
         match self.place() {
             EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
-            EndpointPlace::There { worker, .. } => {
-                worker
+            EndpointPlace::There { remote, .. } => {
+                remote
                     .call_and_expect_done(&RemoteCall::SetMinMultiRecv { bytes })
                     .expect("any number will do");
             }
@@ -367,7 +367,7 @@ impl Endpoint {
     fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => send.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Send(send)),
+            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Send(send)),
         }
     }
 
@@ -385,7 +385,7 @@ impl Endpoint {
     fn post_receive_call(&self, receive: RemoteReceive) -> Result<(), Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => receive.post(endpoint),
-            EndpointPlace::There { worker, .. } => worker.call_and_expect_done(&RemoteCall::Receive(receive)),
+            EndpointPlace::There { remote, .. } => remote.call_and_expect_done(&RemoteCall::Receive(receive)),
         }
     }
 
@@ -404,8 +404,8 @@ impl Drop for Endpoint {
                     thread::yield_now();
                 }
             }),
-            Some(EndpointPlace::There { worker, .. }) if !thread::panicking() => {
-                worker.call_if_alive(&RemoteCall::CloseEndpoint);
+            Some(EndpointPlace::There { remote, .. }) if !thread::panicking() => {
+                remote.call_if_alive(&RemoteCall::CloseEndpoint);
             }
             Some(EndpointPlace::There { .. }) | None => {}
         }
@@ -442,7 +442,7 @@ impl Queue {
     pub fn progress(&self) {
         match self {
             Queue::Here(cq) => cq.progress(),
-            Queue::There { worker, .. } => worker.progress(),
+            Queue::There { remote, .. } => remote.progress(),
         }
     }
 
@@ -469,11 +469,11 @@ impl Queue {
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
-        let (worker, name) = match self {
+        let (remote, name) = match self {
             Queue::Here(cq) => return cq.read_each(max, take),
-            Queue::There { worker, name, .. } => (worker, *name),
+            Queue::There { remote, name, .. } => (remote, *name),
         };
-        match worker.ask(&RemoteCall::ReadEach(name, max)) {
+        match remote.ask(&RemoteCall::ReadEach(name, max)) {
             RemoteAnswer::Read(None) => Ok(None),
             RemoteAnswer::Read(Some(entries)) => {
                 let count = entries.len();
@@ -492,7 +492,7 @@ impl Queue {
     pub fn strerror(&self, prov_errno: i32) -> String {
         match self {
             Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
-            Queue::There { worker, .. } => match worker.ask(&RemoteCall::Strerror(prov_errno)) {
+            Queue::There { remote, .. } => match remote.ask(&RemoteCall::Strerror(prov_errno)) {
                 RemoteAnswer::Text(text) => text,
                 other => panic!("{other:?}"),
             },
@@ -503,7 +503,7 @@ impl Queue {
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
         match self {
             Queue::Here(cq) => cq.read_error(),
-            Queue::There { worker, name, .. } => match worker.ask(&RemoteCall::ReadError(*name)) {
+            Queue::There { remote, name, .. } => match remote.ask(&RemoteCall::ReadError(*name)) {
                 RemoteAnswer::Ended(ended) => {
                     Ok(ended.map(|ended| Ended::from(ended).expect_err("an error")))
                 }
@@ -526,11 +526,11 @@ impl Vector {
 
     /// `fi_av_insert(3)`, with the outcome for each address.
     pub fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
-        let worker = match self {
+        let remote = match self {
             Vector::Here(av) => return av.insert(addresses),
-            Vector::There(worker) => worker,
+            Vector::There(remote) => remote,
         };
-        match worker.ask(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
+        match remote.ask(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
         {
             RemoteAnswer::Inserted(inserted) => inserted
                 .into_iter()
@@ -544,7 +544,7 @@ impl Vector {
     pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
         match self {
             Vector::Here(av) => av.remove(addresses),
-            Vector::There(worker) => worker.call_and_expect_done(&RemoteCall::Remove(
+            Vector::There(remote) => remote.call_and_expect_done(&RemoteCall::Remove(
                 addresses.iter().map(|address| address.0).collect(),
             )),
         }
@@ -554,7 +554,7 @@ impl Vector {
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
         match self {
             Vector::Here(av) => av.reverse_lookup(address),
-            Vector::There(worker) => match worker.ask(&RemoteCall::ReverseLookup(AddressForm(*address))) {
+            Vector::There(remote) => match remote.ask(&RemoteCall::ReverseLookup(AddressForm(*address))) {
                 RemoteAnswer::Found(found) => found.map(FabricAddress),
                 other => panic!("{other:?}"),
             },
@@ -572,12 +572,12 @@ impl ReceiveBuffer {
     /// Like [`taken`](Self::into_message), for a released multi-receive buffer that is filled up to `used_bytes`.
     #[track_caller]
     pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
-        let (worker, next_own_context) = match self {
+        let (remote, next_own_context) = match self {
             ReceiveBuffer::Here(room) => return room.into_message(context, used_bytes),
-            ReceiveBuffer::There { worker, context } => (worker, context),
+            ReceiveBuffer::There { remote, context } => (remote, context),
         };
         assert_eq!(context, next_own_context, "the completion of another operation");
-        expect_bytes(worker.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
+        expect_bytes(remote.ask(&RemoteCall::Taken { context, len_bytes: used_bytes }))
     }
 
     /// A message in a multi-receive buffer, after its completion was read.
@@ -585,8 +585,8 @@ impl ReceiveBuffer {
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
         match self {
             ReceiveBuffer::Here(room) => room.message_at(place),
-            ReceiveBuffer::There { worker, context } => {
-                expect_bytes(worker.ask(&RemoteCall::Within { context: *context, place }))
+            ReceiveBuffer::There { remote, context } => {
+                expect_bytes(remote.ask(&RemoteCall::Within { context: *context, place }))
             }
         }
     }
@@ -596,8 +596,8 @@ impl ReceiveBuffer {
     pub fn contents(&self) -> Vec<u8> {
         match self {
             ReceiveBuffer::Here(room) => room.contents(),
-            ReceiveBuffer::There { worker, context } => {
-                expect_bytes(worker.ask(&RemoteCall::Contents { context: *context }))
+            ReceiveBuffer::There { remote, context } => {
+                expect_bytes(remote.ask(&RemoteCall::Contents { context: *context }))
             }
         }
     }

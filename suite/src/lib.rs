@@ -15,37 +15,51 @@
 //! assert_eq!(received_bytes(&bob.next_completion().buffer), payload(7, 8));
 //! ```
 
-mod atomics;
+mod atomic_call;
 mod call;
-mod child;
 pub mod connecting;
 mod counters;
+mod deadline;
+mod driven_queues;
+mod ended;
 pub mod files;
+mod forked_child;
 mod form;
 mod handle;
 mod net;
-pub mod party;
+mod party;
+mod party_server;
 pub mod payload;
 pub mod posix;
 pub mod prerequisites;
 pub mod process;
 pub mod process_resources;
 pub mod raw;
+mod region_spec;
 mod regions;
+mod remote_party;
+mod rma_call;
 pub mod seccomp;
+mod setup;
 pub mod sleeping;
-mod worker;
+mod transport;
 
 pub use homespun_engine::loopback::Faults;
 
-pub use atomics::{AtomicBy, AtomicCall};
+pub use atomic_call::{AtomicBy, AtomicCall};
 pub use call::AddressForm;
 pub use counters::Counted;
+pub use deadline::Deadline;
+pub use ended::{Ended, poll_completion};
 pub use handle::{Endpoint, Queue, ReceiveBuffer, Vector};
-pub use net::{Backend, Net, Transport, Turns, VacantAddress};
-pub use party::{Deadline, Ended, Party, Setup};
-pub use regions::{Closed, FileKind, Kind, Region, RegionSpec, RmaBy, RmaCall};
-pub use worker::serve_party;
+pub use net::{Net, VacantAddress};
+pub use party::Party;
+pub use party_server::serve_party;
+pub use region_spec::{FileKind, Kind, RegionSpec};
+pub use regions::{Closed, Region};
+pub use rma_call::{RmaBy, RmaCall};
+pub use setup::Setup;
+pub use transport::{Backend, Transport, Turns};
 
 /// The entry of processes with a party, [`Turns::Processes`]: an ignored test at the root of the test's crate.
 ///

@@ -1,23 +1,22 @@
-//! A transport under test, and all parties on it.
+//! A network: a transport under test, and all parties on it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, CompletionQueue, Domain, Fabric, SimulatedClock};
+use homespun::{Address, Domain, Fabric, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
-use super::call::RemoteCall;
+use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
-use super::party::{Party, Setup};
-use super::worker::Worker;
+use super::party::Party;
+use super::setup::Setup;
+use super::transport::{Transport, Turns};
 
 /// The time for which a closing endpoint waits for its unsent messages: their peer may read slowly on a busy
 /// machine. No test depends on how soon they are sent. On the loopback network it is simulated time.
@@ -28,68 +27,6 @@ const LINGER: Duration = Duration::from_secs(5);
 /// it.
 const IDLE_PACE: u32 = 50;
 
-/// The transport of the messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transport {
-    /// The network inside the process.
-    Loopback {
-        /// The seed of its faults.
-        seed: u64,
-        /// The kinds of its faults.
-        faults: Faults,
-    },
-    /// TCP over IPv4, at a loopback address that no other network of a test uses.
-    Tcp4,
-    /// TCP over \[::1\].
-    Tcp6,
-    /// Shared memory, between endpoints with such addresses.
-    Shm4,
-    /// The same with addresses of \[::1\].
-    Shm6,
-    /// A transport that the tests bring along, inside the process.
-    Backend(Backend),
-}
-
-/// A transport that the tests bring along. It connects the endpoints of one fabric.
-#[derive(Debug, Clone, Copy)]
-pub struct Backend {
-    /// The name of its domain.
-    pub domain: &'static str,
-    /// Adds its provider to a fabric: a call of [`Fabric::with_provider`].
-    pub install: fn(Fabric) -> Fabric,
-}
-
-impl PartialEq for Backend {
-    fn eq(&self, other: &Backend) -> bool {
-        self.domain == other.domain
-    }
-}
-
-impl Eq for Backend {}
-
-impl Transport {
-    /// The transports between processes.
-    pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
-        [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
-
-    /// Whether its endpoints map memory of each other.
-    fn maps_peer_memory(&self) -> bool {
-        matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
-    }
-
-    /// The name of its domain, and the IP address of its endpoints.
-    fn domain_and_address(&self) -> (&'static str, IpAddr) {
-        match self {
-            Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
-            Transport::Tcp4 => ("tcp", unique_loopback_address().into()),
-            Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
-            Transport::Shm4 => ("shm", unique_loopback_address().into()),
-            Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
-            Transport::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
-        }
-    }
-}
-
 /// The clock of a network inside the process. A closing endpoint may wait for peers that no thread drives:
 /// while nothing is received, time passes faster.
 fn accelerated_clock(network: &Network) -> SimulatedClock {
@@ -98,31 +35,6 @@ fn accelerated_clock(network: &Network) -> SimulatedClock {
         let reported = network.received_count();
         if seen.swap(reported, Ordering::Relaxed) == reported { waited * IDLE_PACE } else { waited }
     })
-}
-
-/// An address of this host for one network alone.
-///
-/// Tests run side by side, and close endpoints while peers send to them: at a shared address, an endpoint of
-/// another test might get their port.
-fn unique_loopback_address() -> Ipv4Addr {
-    static NETWORKS: AtomicU32 = AtomicU32::new(0);
-    let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
-    let [_, b, c, d] = number.to_be_bytes();
-    // Avoid 127.0.0.1, addresses of interfaces, and addresses that end in 0 or 255.
-    Ipv4Addr::new(127, 1 + b % 250, c, 1 + d % 254)
-}
-
-/// The driver of the endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turns {
-    /// The test's thread: it drives all of them in turn while it waits.
-    Alternate,
-    /// A thread for each endpoint, without a pause, in addition to the test's.
-    Threads,
-    /// A process for each endpoint.
-    Processes,
-    /// The library, by automatic progress. A test drives only the queue that it reads.
-    Automatic,
 }
 
 /// A transport, and the queues of all parties on it.
@@ -139,7 +51,7 @@ pub struct Net {
     pub network: Option<Network>,
     /// The fabric's info for this transport, with all capabilities.
     pub info: Info,
-    queues: Arc<Queues>,
+    queues: Arc<DrivenQueues>,
     drivers: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -150,21 +62,6 @@ pub struct VacantAddress {
     pub address: Address,
     /// Binds the port without listening, so that no other process gets it.
     _held: Option<Socket>,
-}
-
-/// The queues of all parties, so that a test that waits for one can drive the others.
-#[derive(Debug, Default)]
-pub(super) struct Queues {
-    all: Mutex<Vec<Driven>>,
-    stopped: AtomicBool,
-}
-
-/// A queue to be driven.
-#[derive(Debug, Clone)]
-enum Driven {
-    Here(CompletionQueue),
-    /// The queue of a party in another process, which ends when nothing else refers to it.
-    There(Weak<Worker>),
 }
 
 impl Net {
@@ -324,16 +221,13 @@ impl Net {
         }
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
-            Queue::There { worker, .. } => {
-                worker.call_and_expect_done(&RemoteCall::Wake).expect("a wake call is not refused");
-                return self.queues.lock_all().push(Driven::There(Arc::downgrade(worker)));
-            }
+            Queue::There { remote, .. } => return self.queues.add_remote(remote),
         };
-        self.queues.lock_all().push(Driven::Here(cq.clone()));
+        self.queues.add(&cq);
         if self.turns == Turns::Threads {
             let queues = self.queues.clone();
             let driver = thread::spawn(move || {
-                while !queues.stopped.load(Ordering::Relaxed) {
+                while !queues.are_stopped() {
                     cq.progress();
                     thread::yield_now();
                 }
@@ -343,29 +237,9 @@ impl Net {
     }
 }
 
-impl Queues {
-    pub(super) fn progress(&self) {
-        let all = self.lock_all().clone();
-        for queue in &all {
-            match queue {
-                Driven::Here(cq) => cq.progress(),
-                Driven::There(worker) => {
-                    if let Some(worker) = worker.upgrade() {
-                        worker.call_if_alive(&RemoteCall::Progress);
-                    }
-                }
-            }
-        }
-    }
-
-    fn lock_all(&self) -> MutexGuard<'_, Vec<Driven>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for Net {
     fn drop(&mut self) {
-        self.queues.stopped.store(true, Ordering::Relaxed);
+        self.queues.stop();
         for driver in self.drivers.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let ended = driver.join();
             if !thread::panicking() {

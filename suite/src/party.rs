@@ -1,83 +1,30 @@
 //! An endpoint with its queue and address vector, as most tests need it.
 
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+mod counting;
 
-use homespun::flags::{BindFlags, Caps, CompletionFlags, MrAccess, OpFlags, Order};
-use homespun::info::{Info, ResourceManagement};
+use std::sync::Arc;
+
+use homespun::flags::{BindFlags, CompletionFlags, MrAccess, OpFlags};
+use homespun::info::Info;
 use homespun::{
-    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno, Error,
-    FabricAddress, ReadError, WaitObject, WaitSet,
+    AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error, FabricAddress,
 };
-use serde::{Deserialize, Serialize};
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
 use super::counters::Counters;
-use super::form;
+use super::deadline::Deadline;
+use super::driven_queues::DrivenQueues;
+use super::ended::{Ended, poll_completion};
 use super::handle::{Endpoint, Queue, Vector};
-use super::net::{Queues, Transport};
 use super::payload::{marked_buffer, payload, received_bytes};
-use super::regions::{Region, RegionSpec, Registered};
-use super::worker::Worker;
-
-/// The time-out of a test's wait for an event. No test depends on how soon the event comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::region_spec::RegionSpec;
+use super::regions::{Region, Registered};
+use super::remote_party::RemoteParty;
+use super::setup::Setup;
+use super::transport::Transport;
 
 /// The number of rounds without an event that count as silence.
 const SILENT_ROUNDS: usize = 50;
-
-/// The setup of a party's endpoint and queues.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Setup {
-    /// Empty for all capabilities.
-    #[serde(with = "form::bits")]
-    pub caps: Caps,
-    /// The depth of the queue; 0 for the default.
-    pub cq_depth_entries: usize,
-    /// The format of the queues; `None` for the default.
-    #[serde(with = "form::optional_format")]
-    pub cq_format: Option<CqFormat>,
-    /// Whether receives have their own queue.
-    pub separate_queues: bool,
-    /// The queue of another party of this process, to share instead of opening one.
-    #[serde(skip)]
-    pub shares_cq: Option<CompletionQueue>,
-    /// Whether the queue is bound with selective completion.
-    pub selective: bool,
-    /// Whether a counter is bound for each kind of event.
-    pub counts: bool,
-    /// The largest number of outstanding sends; 0 for the default.
-    pub tx_depth_ops: usize,
-    /// The largest number of outstanding receives; 0 for the default.
-    pub rx_depth_ops: usize,
-    /// The budget for unexpected messages; 0 for the default.
-    pub unexpected_bytes: usize,
-    /// The requested message order, in both directions.
-    #[serde(with = "form::bits")]
-    pub order: Order,
-    /// Whether sends are requested to complete in order.
-    pub completes_in_order: bool,
-    /// The default flags of sends.
-    #[serde(with = "form::bits")]
-    pub tx_op_flags: OpFlags,
-    /// The endpoint's address; `None` for a free port at the transport's usual address.
-    #[serde(with = "form::optional_address")]
-    pub at: Option<Address>,
-    /// The user of the party's process, which must be another; `None` for the test's user.
-    pub user: Option<u32>,
-    /// Resource management of its queues. If set, the party gets its own domain.
-    #[serde(with = "form::optional_resource_mgmt")]
-    pub resource_mgmt: Option<ResourceManagement>,
-    /// Whether the party stays undriven until a test reads its queue, or [`Net::start_driving`](super::Net::start_driving)s it.
-    pub asleep: bool,
-    /// The wait object of its queues and counters, for a party in this process only.
-    #[serde(skip)]
-    pub wait: WaitObject,
-    /// The wait set of its queues and counters, if that is their wait object.
-    #[serde(skip)]
-    pub wait_set: Option<WaitSet>,
-}
 
 /// An enabled endpoint, its queue and its address vector.
 #[derive(Debug)]
@@ -93,74 +40,11 @@ pub struct Party {
     pub(super) counters: Option<Counters>,
     /// The domain of a party in this process.
     pub(super) domain: Option<Domain>,
-    queues: Arc<Queues>,
-}
-
-/// The end of an operation, with the source of a received message.
-pub type Ended = Result<(Completion, FabricAddress), CompletionError>;
-
-/// The time at which a test stops waiting.
-#[derive(Debug, Clone, Copy)]
-pub struct Deadline(Instant);
-
-impl Default for Deadline {
-    fn default() -> Deadline {
-        Deadline::new()
-    }
-}
-
-impl Deadline {
-    /// A deadline from now on.
-    pub fn new() -> Deadline {
-        Deadline(Instant::now() + PATIENCE)
-    }
-
-    /// Yields to other threads, and fails the test after the deadline.
-    #[track_caller]
-    pub fn yield_or_panic(self, what: &str) {
-        self.yield_or_panic_with(|| what.to_owned());
-    }
-
-    /// Like [`pause`](Self::yield_or_panic), with a description that is made only on failure.
-    #[track_caller]
-    pub fn yield_or_panic_with(self, what: impl FnOnce() -> String) {
-        if Instant::now() >= self.0 {
-            panic!("no progress while waiting for {}", what());
-        }
-        thread::yield_now();
-    }
-}
-
-impl Setup {
-    /// The info to open the endpoint with, from the offered one.
-    fn info_from_offered(&self, offered: &Info) -> Info {
-        let mut info = offered.clone();
-        if !self.caps.is_empty() {
-            info.caps = self.caps;
-        }
-        if self.tx_depth_ops > 0 {
-            info.tx.size_ops = self.tx_depth_ops;
-        }
-        if self.rx_depth_ops > 0 {
-            info.rx.size_ops = self.rx_depth_ops;
-        }
-        if self.unexpected_bytes > 0 {
-            info.rx.total_buffered_recv_bytes = self.unexpected_bytes;
-        }
-        info.tx.op_flags = self.tx_op_flags;
-        for order in [&mut info.tx.msg_order, &mut info.rx.msg_order] {
-            *order |= self.order;
-        }
-        if self.completes_in_order {
-            info.tx.comp_order = Order::STRICT;
-        }
-        info.src_addr = self.at.or(info.src_addr);
-        info
-    }
+    queues: Arc<DrivenQueues>,
 }
 
 impl Party {
-    pub(super) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
+    pub(super) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<DrivenQueues>) -> Party {
         let info = setup.info_from_offered(info);
         let attr = CqAttr {
             size_entries: setup.cq_depth_entries,
@@ -212,25 +96,25 @@ impl Party {
         domain: &Domain,
         info: &Info,
         setup: Setup,
-        queues: Arc<Queues>,
+        queues: Arc<DrivenQueues>,
     ) -> Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         // An endpoint is granted the same attributes in every process.
         let granted = domain.endpoint(&setup.info_from_offered(info)).expect("an endpoint").info().clone();
-        let worker = Arc::new(Worker::spawn());
-        let opened = worker.ask(&RemoteCall::Open { transport: transport.clone(), setup });
+        let remote = Arc::new(RemoteParty::spawn());
+        let opened = remote.ask(&RemoteCall::Open { transport: transport.clone(), setup });
         let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
             panic!("{opened:?}");
         };
         let format = format.expect("a queue that is open has a format");
-        let queue = |name| Queue::There { worker: worker.clone(), name, depth_entries, format };
+        let queue = |name| Queue::There { remote: remote.clone(), name, depth_entries, format };
         Party {
-            endpoint: Endpoint::in_other_process(worker.clone(), name, granted, queues.clone()),
+            endpoint: Endpoint::in_other_process(remote.clone(), name, granted, queues.clone()),
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
-            av: Vector::There(worker.clone()),
-            counters: counts.then(|| Counters::There(worker.clone())),
+            av: Vector::There(remote.clone()),
+            counters: counts.then(|| Counters::There(remote.clone())),
             domain: None,
             queues,
         }
@@ -240,26 +124,26 @@ impl Party {
     pub fn process_id(&self) -> u32 {
         match &self.cq {
             Queue::Here(_) => std::process::id(),
-            Queue::There { worker, .. } => worker.process_id(),
+            Queue::There { remote, .. } => remote.process_id(),
         }
     }
 
     /// Kills the party's process, which must be another.
     pub fn kill(&self) {
-        self.worker().kill();
+        self.remote().kill();
     }
 
     /// Makes the system refuse copies between processes with this error, in the party's process, which must
     /// be another.
     pub fn refuse_copies(&self, errno: i32) {
-        self.worker()
+        self.remote()
             .call_and_expect_done(&RemoteCall::RefuseCopies { errno })
             .expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
     pub fn fork_idle_child(&self, lingers: bool) {
-        self.worker().call_and_expect_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
+        self.remote().call_and_expect_done(&RemoteCall::Fork { lingers }).expect("a process may fork");
     }
 
     /// Forks the party's process, which must be another. The child tries operations on the inherited party,
@@ -273,24 +157,24 @@ impl Party {
             region: (region.key(), region.address_at(0)),
             message: message.to_vec(),
         };
-        self.worker().call_and_expect_done(&call).expect("a process may fork");
+        self.remote().call_and_expect_done(&call).expect("a process may fork");
     }
 
     /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
     pub fn stop(&self) {
-        self.worker().stop();
+        self.remote().stop();
     }
 
     /// Resumes the party's process.
     pub fn resume(&self) {
-        self.worker().resume();
+        self.remote().resume();
     }
 
     #[track_caller]
-    fn worker(&self) -> &Worker {
+    fn remote(&self) -> &RemoteParty {
         match &self.cq {
             Queue::Here(_) => panic!("the party lives in this process"),
-            Queue::There { worker, .. } => worker,
+            Queue::There { remote, .. } => remote,
         }
     }
 
@@ -299,10 +183,10 @@ impl Party {
         if let Some(domain) = &self.domain {
             return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
         }
-        let Queue::There { worker, .. } = &self.cq else { panic!("the party lives nowhere") };
-        match worker.ask(&RemoteCall::Register(memory)) {
+        let Queue::There { remote, .. } = &self.cq else { panic!("the party lives nowhere") };
+        match remote.ask(&RemoteCall::Register(memory)) {
             RemoteAnswer::Registered { number, key, address } => {
-                Ok(Region::There { worker: worker.clone(), number, key, address })
+                Ok(Region::There { remote: remote.clone(), number, key, address })
             }
             RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
@@ -363,7 +247,7 @@ impl Party {
     pub fn poll_completion(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll_completion(cq),
-            Queue::There { worker, name, .. } => expect_ended(worker.ask(&RemoteCall::Poll(*name))),
+            Queue::There { remote, name, .. } => expect_ended(remote.ask(&RemoteCall::Poll(*name))),
         }
     }
 
@@ -396,7 +280,7 @@ impl Party {
         loop {
             let next = match queue {
                 Queue::Here(cq) => poll_completion(cq),
-                Queue::There { worker, name, .. } => expect_ended(worker.ask(&RemoteCall::Next(*name))),
+                Queue::There { remote, name, .. } => expect_ended(remote.ask(&RemoteCall::Next(*name))),
             };
             if let Some(ended) = next {
                 return ended;
@@ -465,19 +349,6 @@ impl Party {
         let completion = self.next_completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));
-    }
-}
-
-/// Reads the end of an operation, if there is one. An announced error entry must be there.
-pub fn poll_completion(cq: &CompletionQueue) -> Option<Ended> {
-    match cq.read_from() {
-        Ok(completed) => completed.map(Ok),
-        Err(ReadError::ErrorAvailable) => {
-            let error = cq.read_error().expect("it is not overrun").expect("an error was announced");
-            assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
-            Some(Err(error))
-        }
-        Err(error) => panic!("{error}"),
     }
 }
 

@@ -13,7 +13,7 @@ use homespun::{
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use serde::{Deserialize, Serialize};
 
-use super::atomics::AtomicCall;
+use super::atomic_call::AtomicCall;
 use super::form;
 use super::payload::marked_buffer;
 

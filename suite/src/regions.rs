@@ -3,64 +3,20 @@
 use std::sync::Arc;
 use std::thread;
 
-use homespun::endpoint::{ReadMsg, WriteMsg};
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::AtomicTarget;
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{
-    Bytes, CounterEvents, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory,
-};
-use serde::{Deserialize, Serialize};
+use homespun::{Bytes, CounterEvents, Domain, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory};
 
+use super::atomic_call::{AtomicBy, AtomicCall};
 use super::call::{RemoteAnswer, RemoteCall};
 use super::counters::{self, Counted, Counters};
 use super::files;
-use super::form;
 use super::payload::marked_buffer;
-use super::raw::{RawMemory, register_mapped, write_raw};
-use super::worker::Worker;
-
-/// The region to register.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct RegionSpec {
-    /// Its length.
-    pub len_bytes: usize,
-    /// The owner of the memory.
-    pub kind: Kind,
-    /// What peers may do.
-    #[serde(with = "form::bits")]
-    pub access: MrAccess,
-    /// The requested key.
-    pub key: u64,
-    /// Whether accesses of peers are counted.
-    pub is_counted: bool,
-}
-
-/// The owner of the memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// The region.
-    Owned,
-    /// The party, in two segments.
-    Raw,
-    /// The region; peers may map it if possible.
-    Shareable,
-    /// A file, which is persistent.
-    File(FileKind),
-}
-
-/// The file, and the owner of its mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileKind {
-    /// Mapped by the party, not by the region.
-    pub is_raw: bool,
-    /// The number of its [name](super::files::NamedFile), if it has one.
-    pub number: Option<u64>,
-}
-
-impl Kind {
-    /// All kinds; the file is mapped by the region, and has no name.
-    pub const ALL: [Kind; 4] =
-        [Kind::Owned, Kind::Raw, Kind::Shareable, Kind::File(FileKind { is_raw: false, number: None })];
-}
+use super::raw::{RawMemory, register_mapped};
+use super::region_spec::{FileKind, Kind, RegionSpec};
+use super::remote_party::RemoteParty;
+use super::rma_call::{RmaBy, RmaCall};
 
 /// A region of a party.
 #[derive(Debug)]
@@ -70,7 +26,7 @@ pub enum Region {
     /// In another process.
     There {
         /// The process.
-        worker: Arc<Worker>,
+        remote: Arc<RemoteParty>,
         /// The number of the region in its process.
         number: usize,
         /// The key of the region.
@@ -190,7 +146,7 @@ impl Region {
     pub fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => expect_open(registered).content(),
-            Region::There { worker, number, .. } => match worker.ask(&RemoteCall::RegionContent(*number)) {
+            Region::There { remote, number, .. } => match remote.ask(&RemoteCall::RegionContent(*number)) {
                 RemoteAnswer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
@@ -201,8 +157,8 @@ impl Region {
     pub fn start_counting(&mut self) {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
-            Region::There { worker, number, .. } => {
-                worker
+            Region::There { remote, number, .. } => {
+                remote
                     .call_and_expect_done(&RemoteCall::RegionCount(*number))
                     .expect("counting is not refused");
             }
@@ -213,8 +169,8 @@ impl Region {
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => expect_open(registered).read_counter(event),
-            Region::There { worker, number, .. } => {
-                counters::expect_counted(worker.ask(&RemoteCall::RegionCounted(*number, event.bits())))
+            Region::There { remote, number, .. } => {
+                counters::expect_counted(remote.ask(&RemoteCall::RegionCounted(*number, event.bits())))
             }
         }
     }
@@ -223,8 +179,8 @@ impl Region {
     pub fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         match self {
             Region::Here(registered) => expect_open(registered).read_at(offset_bytes, len_bytes),
-            Region::There { worker, number, .. } => {
-                match worker.ask(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
+            Region::There { remote, number, .. } => {
+                match remote.ask(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
                     RemoteAnswer::Bytes(bytes) => bytes,
                     other => panic!("{other:?}"),
                 }
@@ -236,9 +192,9 @@ impl Region {
     pub fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
         match self {
             Region::Here(registered) => expect_open(registered).write_at(offset_bytes, bytes),
-            Region::There { worker, number, .. } => {
+            Region::There { remote, number, .. } => {
                 let put = RemoteCall::RegionPut(*number, offset_bytes, bytes.to_vec());
-                worker.call_and_expect_done(&put).expect("a copy into the region is not refused");
+                remote.call_and_expect_done(&put).expect("a copy into the region is not refused");
             }
         }
     }
@@ -250,100 +206,15 @@ impl Region {
                 let registered = registered.take().expect("it is open");
                 Closed::Here(registered.close().expect("a raw region"))
             }
-            Region::There { worker, number, .. } => {
-                worker
+            Region::There { remote, number, .. } => {
+                remote
                     .call_and_expect_done(&RemoteCall::RegionClose(*number))
                     .expect("closing is not refused");
-                Closed::There { worker: worker.clone(), number: *number }
+                Closed::There { remote: remote.clone(), number: *number }
             }
         };
         (closed.content(), closed)
     }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        if let Region::There { worker, number, .. } = self
-            && !thread::panicking()
-        {
-            worker.call_if_alive(&RemoteCall::RegionClose(*number));
-        }
-    }
-}
-
-fn expect_open(registered: &Option<Registered>) -> &Registered {
-    registered.as_ref().expect("it is open")
-}
-
-/// The memory of a closed region.
-#[derive(Debug)]
-pub enum Closed {
-    /// In this process.
-    Here(RawMemory),
-    /// In another process.
-    There {
-        /// The process.
-        worker: Arc<Worker>,
-        /// The number of the region in its process.
-        number: usize,
-    },
-}
-
-impl Closed {
-    /// The memory's present content. Fails if memory beyond it was written.
-    pub fn content(&self) -> Vec<u8> {
-        match self {
-            Closed::Here(raw) => raw.content(),
-            Closed::There { worker, number } => match worker.ask(&RemoteCall::ClosedContent(*number)) {
-                RemoteAnswer::Bytes(bytes) => bytes,
-                other => panic!("{other:?}"),
-            },
-        }
-    }
-}
-
-/// The call that accesses a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RmaBy {
-    /// `fi_write`, `fi_writedata`.
-    Write,
-    /// `fi_writev`.
-    Writev,
-    /// `fi_writemsg`.
-    Writemsg,
-    /// `fi_writemsg` from raw memory.
-    WriteRaw,
-    /// `fi_inject_write`, `fi_inject_writedata`.
-    InjectWrite,
-    /// `fi_read`.
-    Read,
-    /// `fi_readv`.
-    Readv,
-    /// `fi_readmsg`.
-    Readmsg,
-}
-
-/// An access to a region.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RmaCall {
-    /// The call that posts it.
-    pub by: RmaBy,
-    /// The source of a write; of a read only the lengths count.
-    pub buffers: Vec<Bytes>,
-    /// The owner of the region.
-    #[serde(with = "form::fabric_address")]
-    pub peer: FabricAddress,
-    /// The first address in the region.
-    pub address: u64,
-    /// The key of the region.
-    pub key: u64,
-    /// The remote completion data of a write.
-    pub data: Option<u64>,
-    /// The context of the completion.
-    pub context: u64,
-    /// The flags of the call, if it takes any.
-    #[serde(with = "form::bits")]
-    pub flags: OpFlags,
 }
 
 impl RmaCall {
@@ -360,58 +231,76 @@ impl RmaCall {
             flags: OpFlags::empty(),
         }
     }
+}
 
-    pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
-        let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
-        let mut rooms = buffers.iter().map(|buffer| marked_buffer(buffer.len()));
-        match (by, data) {
-            (RmaBy::Write, None) => {
-                endpoint.write(buffers.concat().into(), peer, RemoteMemory { address, key }, context)?;
-            }
-            (RmaBy::Write, Some(data)) => {
-                endpoint.writedata(
-                    buffers.concat().into(),
-                    data,
-                    peer,
-                    RemoteMemory { address, key },
-                    context,
-                )?;
-            }
-            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, RemoteMemory { address, key }, context)?,
-            (RmaBy::Writemsg, _) => {
-                endpoint.writemsg(WriteMsg {
-                    buffers,
-                    to: peer,
-                    memory: RemoteMemory { address, key },
-                    data,
-                    context,
-                    flags,
-                })?;
-            }
-            (RmaBy::WriteRaw, _) => {
-                write_raw(endpoint, &buffers, peer, (address, key), data, context, flags)?;
-            }
-            (RmaBy::InjectWrite, _) => {
-                endpoint.inject_write(&buffers.concat(), peer, RemoteMemory { address, key }, data)?;
-            }
-            (RmaBy::Read, _) => {
-                let buffer = rooms.next().expect("a single read has a single buffer");
-                endpoint.read(buffer, peer, RemoteMemory { address, key }, context)?;
-            }
-            (RmaBy::Readv, _) => {
-                endpoint.readv(rooms.collect(), peer, RemoteMemory { address, key }, context)?;
-            }
-            (RmaBy::Readmsg, _) => {
-                let buffers = rooms.collect();
-                endpoint.readmsg(ReadMsg {
-                    buffers,
-                    from: peer,
-                    memory: RemoteMemory { address, key },
-                    context,
-                    flags,
-                })?;
-            }
+impl AtomicCall {
+    /// An operation at the beginning of a region, by the simplest call. Its compare operand equals its
+    /// operand.
+    pub fn new(
+        kind: AtomicKind,
+        (op, datatype): (AtomicOp, Datatype),
+        operand: Bytes,
+        peer: FabricAddress,
+        region: &Region,
+        context: u64,
+    ) -> AtomicCall {
+        let results_bytes = if kind.fetches() { vec![operand.len()] } else { Vec::new() };
+        let compares = if kind == AtomicKind::Compare { vec![operand.clone()] } else { Vec::new() };
+        AtomicCall {
+            by: AtomicBy::Single,
+            kind,
+            operands: vec![operand],
+            compares,
+            results_bytes,
+            target: AtomicTarget {
+                peer,
+                memory: RemoteMemory { address: region.address_at(0), key: region.key() },
+                datatype,
+                op,
+            },
+            context,
+            flags: OpFlags::empty(),
         }
-        Ok(())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Region::There { remote, number, .. } = self
+            && !thread::panicking()
+        {
+            remote.call_if_alive(&RemoteCall::RegionClose(*number));
+        }
+    }
+}
+
+fn expect_open(registered: &Option<Registered>) -> &Registered {
+    registered.as_ref().expect("it is open")
+}
+
+/// The memory of a closed region.
+#[derive(Debug)]
+pub enum Closed {
+    /// In this process.
+    Here(RawMemory),
+    /// In another process.
+    There {
+        /// The process.
+        remote: Arc<RemoteParty>,
+        /// The number of the region in its process.
+        number: usize,
+    },
+}
+
+impl Closed {
+    /// The memory's present content. Fails if memory beyond it was written.
+    pub fn content(&self) -> Vec<u8> {
+        match self {
+            Closed::Here(raw) => raw.content(),
+            Closed::There { remote, number } => match remote.ask(&RemoteCall::ClosedContent(*number)) {
+                RemoteAnswer::Bytes(bytes) => bytes,
+                other => panic!("{other:?}"),
+            },
+        }
     }
 }

@@ -8,11 +8,9 @@ use homespun::wait::Waitable;
 use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject, WaitSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::party::{self, Ended};
+pub use super::deadline::PATIENCE;
+use super::ended::{Ended, poll_completion};
 use super::posix;
-
-/// The time-out of a wait that an event must end. No test depends on how soon it does.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The wait objects of a queue.
 pub const WAIT_OBJECTS: [WaitObject; 4] =
@@ -28,8 +26,8 @@ pub fn next(cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let ended = match cq.wait_object() {
-            WaitObject::Fd | WaitObject::MutexCond => party::poll_completion(cq)
-                .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| party::poll_completion(cq)).flatten()),
+            WaitObject::Fd | WaitObject::MutexCond => poll_completion(cq)
+                .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| poll_completion(cq)).flatten()),
             _ => blocking_read(cq, PATIENCE),
         };
         match ended {
@@ -132,7 +130,7 @@ pub fn sleep_on_set(set: &WaitSet) {
 pub fn sleep_until_ended_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(ended) = party::poll_completion(cq) {
+        if let Some(ended) = poll_completion(cq) {
             return ended;
         }
         assert!(Instant::now() < deadline, "only other members have ended the waits");

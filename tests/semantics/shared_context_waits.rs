@@ -8,8 +8,8 @@ use homespun::flags::{BindFlags, OpFlags};
 use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
 
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, give_time_to_sleep};
 use homespun_suite::{Deadline, Net};
 

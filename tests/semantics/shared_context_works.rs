@@ -10,8 +10,8 @@ use homespun::{
 };
 
 use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net, Party};
 
 /// Opens a context for triggered receives, without endpoints.

@@ -11,8 +11,8 @@ use homespun::{
     Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
 };
 
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Ended, Net, Party, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;

@@ -10,8 +10,8 @@ use crate::history::{
 };
 use crate::run::is_accepted;
 use homespun_suite::connecting::{self, Side};
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Ended, Net};
 
 /// What posts are given in place of an address, which is not looked at.

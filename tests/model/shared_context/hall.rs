@@ -12,7 +12,7 @@ use homespun::{
 
 use super::program::Program;
 use homespun_suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use homespun_suite::party::poll_completion;
+use homespun_suite::poll_completion;
 use homespun_suite::{Ended, Net, Party, Setup};
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);

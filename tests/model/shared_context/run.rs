@@ -10,8 +10,8 @@ use super::history::{History, Message, Receive};
 use super::program::{Program, Step};
 use crate::history::Level;
 use crate::run::{is_accepted, source_address};
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, marked_buffers, payload, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::{Ended, Net};
 
 pub(super) struct Runner<'a> {

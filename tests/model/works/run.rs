@@ -9,8 +9,8 @@ use super::bench::{CONSTANT_AT, PEER, WorkFixture};
 use super::operations::{LEN_BYTES, context_of, make_operation, make_receive, make_send, work_of};
 use super::program::{Action, Change, CounterName, Program, Step};
 use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
-use homespun_suite::party::poll_completion;
 use homespun_suite::payload::{marked_buffer, received_bytes};
+use homespun_suite::poll_completion;
 use homespun_suite::{Deadline, Net};
 
 /// Contexts from here on are those of the runner's own operations.
@@ -381,9 +381,9 @@ impl Runner<'_> {
     fn close_endpoint(&mut self) {
         self.bench.close_endpoint();
         let is_done = self.reference.upper_bound().is_done;
-        for number in 0..self.reference.works.len() {
+        for (number, is_done) in is_done.into_iter().enumerate() {
             let is_post = matches!(self.reference.works[number].effect, WorkEffect::Post { .. });
-            if is_post && self.reference.may_wait(number) && !is_done[number] {
+            if is_post && self.reference.may_wait(number) && !is_done {
                 self.reference.cancel_work(number);
             }
         }

@@ -7,11 +7,13 @@ use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
 use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError};
 
+use super::deadline::Deadline;
+use super::ended::poll_completion;
 use super::handle::Endpoint;
-use super::net::{Net, Transport, Turns};
-use super::party::{Deadline, poll_completion};
+use super::net::Net;
 use super::payload::{marked_buffer, payload};
-use super::regions::{RmaBy, RmaCall};
+use super::rma_call::{RmaBy, RmaCall};
+use super::transport::{Transport, Turns};
 
 /// The number of rounds without an event after which none is expected.
 const SILENT_ROUNDS: usize = 50;

@@ -1,27 +1,25 @@
-//! A party in its own process.
+//! A party in a process of its own, inside that process: carries out the calls of the test.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use homespun::{Address, AddressVector, Bytes, CompletionQueue, CounterEvents, Domain, Error, FabricAddress};
 
 use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
-use super::child;
 use super::counters::Counters;
+use super::ended::{Ended, poll_completion};
+use super::forked_child;
 use super::form::EndedForm;
 use super::handle::{Endpoint, Queue};
-use super::net::{Net, Transport, Turns};
-use super::party::{Ended, Party, poll_completion};
+use super::net::Net;
+use super::party::Party;
 use super::posix::{become_user, fork_idle_child, in_forked_child};
-use super::process::{Channel, Process};
+use super::process::Channel;
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse_system_calls};
-
-/// The ignored test that a party's process runs: [`party_process_entry`](crate::party_process_entry).
-const ENTRY: &str = "party_process_entry";
+use super::transport::{Transport, Turns};
 
 /// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
@@ -32,72 +30,8 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// The number of rounds that a party waits for a completion before it answers that there is none.
 const WAITING_ROUNDS: usize = 1000;
 
-/// The party's process, from the test's side. The process ends when this is dropped.
-#[derive(Debug)]
-pub struct Worker(Mutex<Process>);
-
-impl Worker {
-    pub(super) fn spawn() -> Worker {
-        Worker(Mutex::new(Process::spawn_at(ENTRY)))
-    }
-
-    #[track_caller]
-    pub(super) fn ask(&self, call: &RemoteCall) -> RemoteAnswer {
-        let mut process = self.lock_process();
-        process.send_message(call);
-        process.receive_message()
-    }
-
-    /// Makes a call that is answered by done or refused.
-    #[track_caller]
-    pub(super) fn call_and_expect_done(&self, call: &RemoteCall) -> Result<(), Error> {
-        match self.ask(call) {
-            RemoteAnswer::Done => Ok(()),
-            RemoteAnswer::Refused(error) => Err(error),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[track_caller]
-    pub(super) fn progress(&self) {
-        self.call_and_expect_done(&RemoteCall::Progress).expect("driving is not refused");
-    }
-
-    /// Makes a call to a party that may have been killed.
-    pub(super) fn call_if_alive(&self, call: &RemoteCall) {
-        let mut process = self.lock_process();
-        if !process.has_ended() {
-            process.send_message(call);
-            let _answer: RemoteAnswer = process.receive_message();
-        }
-    }
-
-    pub(super) fn process_id(&self) -> u32 {
-        self.lock_process().id()
-    }
-
-    /// Kills the party's process, and waits for its end.
-    pub(super) fn kill(&self) {
-        self.lock_process().kill();
-    }
-
-    /// Stops the party's process.
-    pub(super) fn stop(&self) {
-        self.lock_process().stop();
-    }
-
-    /// Resumes the party's process.
-    pub(super) fn resume(&self) {
-        self.lock_process().resume();
-    }
-
-    fn lock_process(&self) -> MutexGuard<'_, Process> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The party inside its process.
-struct Host {
+struct PartyServer {
     transport: Transport,
     /// `None` once it is closed; its completions can still be read.
     endpoint: Option<Endpoint>,
@@ -116,11 +50,11 @@ struct Host {
     closed: BTreeMap<usize, RawMemory>,
 }
 
-impl Host {
-    fn new(transport: Transport, party: Party, is_awake: bool) -> Host {
+impl PartyServer {
+    fn new(transport: Transport, party: Party, is_awake: bool) -> PartyServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
         let queue = |queue: Queue| queue.as_here().clone();
-        Host {
+        PartyServer {
             transport,
             endpoint: Some(endpoint),
             cq: queue(cq),
@@ -175,9 +109,9 @@ impl Host {
                 // Besides this thread there is at most the one that waits for the test's end.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
-                    child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
+                    forked_child::check_all_operations_fail(endpoint, &self.cq, &self.av, peer, region);
                     self.regions.clear();
-                    child::send_from_new_endpoint(&self.transport, peer, Bytes::from(message));
+                    forked_child::send_from_new_endpoint(&self.transport, peer, Bytes::from(message));
                 });
             }
             RemoteCall::CloseEndpoint => self.endpoint = None,
@@ -366,5 +300,5 @@ pub fn serve_party() {
         format: Some(party.cq.format()),
     };
     channel.send_message(&opened).expect("a test that listens");
-    Host::new(transport, party, is_awake).serve(&mut channel);
+    PartyServer::new(transport, party, is_awake).serve(&mut channel);
 }

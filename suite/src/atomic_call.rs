@@ -1,15 +1,14 @@
 //! Atomic operations on the regions of parties, in this process or in others.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::OpFlags;
-use homespun::{Bytes, BytesMut, Endpoint, Error, FabricAddress, RemoteMemory};
+use homespun::{Bytes, BytesMut, Endpoint, Error};
 use serde::{Deserialize, Serialize};
 
 use super::form;
 use super::payload::marked_buffer;
 use super::raw::RawBuffer;
-use super::regions::Region;
 
 /// The call that posts an atomic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,35 +50,6 @@ pub struct AtomicCall {
 }
 
 impl AtomicCall {
-    /// An operation at the beginning of a region, by the simplest call. Its compare operand equals its
-    /// operand.
-    pub fn new(
-        kind: AtomicKind,
-        (op, datatype): (AtomicOp, Datatype),
-        operand: Bytes,
-        peer: FabricAddress,
-        region: &Region,
-        context: u64,
-    ) -> AtomicCall {
-        let results_bytes = if kind.fetches() { vec![operand.len()] } else { Vec::new() };
-        let compares = if kind == AtomicKind::Compare { vec![operand.clone()] } else { Vec::new() };
-        AtomicCall {
-            by: AtomicBy::Single,
-            kind,
-            operands: vec![operand],
-            compares,
-            results_bytes,
-            target: AtomicTarget {
-                peer,
-                memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-                datatype,
-                op,
-            },
-            context,
-            flags: OpFlags::empty(),
-        }
-    }
-
     /// The same at another address.
     pub fn at_address(mut self, address: u64) -> AtomicCall {
         self.target.memory.address = address;

@@ -1,0 +1,66 @@
+//! The queues of all parties of a network, to be driven.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use homespun::CompletionQueue;
+
+use super::call::RemoteCall;
+use super::remote_party::RemoteParty;
+
+/// The queues of all parties, so that a test that waits for one can drive the others.
+#[derive(Debug, Default)]
+pub(super) struct DrivenQueues {
+    all: Mutex<Vec<Driven>>,
+    stopped: AtomicBool,
+}
+
+/// A queue to be driven.
+#[derive(Debug, Clone)]
+enum Driven {
+    Here(CompletionQueue),
+    /// The queue of a party in another process, which ends when nothing else refers to it.
+    There(Weak<RemoteParty>),
+}
+
+impl DrivenQueues {
+    /// Adds a queue of this process.
+    pub(super) fn add(&self, cq: &CompletionQueue) {
+        self.lock_all().push(Driven::Here(cq.clone()));
+    }
+
+    /// Adds the queues of a party in another process, and has it drive them.
+    pub(super) fn add_remote(&self, party: &Arc<RemoteParty>) {
+        party.call_and_expect_done(&RemoteCall::Wake).expect("a wake call is not refused");
+        self.lock_all().push(Driven::There(Arc::downgrade(party)));
+    }
+
+    /// Has the threads that drive queues end.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the threads that drive queues are to end.
+    pub(super) fn are_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Drives all queues once.
+    pub(super) fn progress(&self) {
+        let all = self.lock_all().clone();
+        for queue in &all {
+            match queue {
+                Driven::Here(cq) => cq.progress(),
+                Driven::There(party) => {
+                    if let Some(party) = party.upgrade() {
+                        party.call_if_alive(&RemoteCall::Progress);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock_all(&self) -> MutexGuard<'_, Vec<Driven>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

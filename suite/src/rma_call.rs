@@ -1,0 +1,110 @@
+//! Accesses to regions of parties, in this process or in others.
+
+use homespun::endpoint::{ReadMsg, WriteMsg};
+use homespun::flags::OpFlags;
+use homespun::{Bytes, Endpoint, Error, FabricAddress, RemoteMemory};
+use serde::{Deserialize, Serialize};
+
+use super::form;
+use super::payload::marked_buffer;
+use super::raw::write_raw;
+
+/// The call that accesses a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RmaBy {
+    /// `fi_write`, `fi_writedata`.
+    Write,
+    /// `fi_writev`.
+    Writev,
+    /// `fi_writemsg`.
+    Writemsg,
+    /// `fi_writemsg` from raw memory.
+    WriteRaw,
+    /// `fi_inject_write`, `fi_inject_writedata`.
+    InjectWrite,
+    /// `fi_read`.
+    Read,
+    /// `fi_readv`.
+    Readv,
+    /// `fi_readmsg`.
+    Readmsg,
+}
+
+/// An access to a region.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RmaCall {
+    /// The call that posts it.
+    pub by: RmaBy,
+    /// The source of a write; of a read only the lengths count.
+    pub buffers: Vec<Bytes>,
+    /// The owner of the region.
+    #[serde(with = "form::fabric_address")]
+    pub peer: FabricAddress,
+    /// The first address in the region.
+    pub address: u64,
+    /// The key of the region.
+    pub key: u64,
+    /// The remote completion data of a write.
+    pub data: Option<u64>,
+    /// The context of the completion.
+    pub context: u64,
+    /// The flags of the call, if it takes any.
+    #[serde(with = "form::bits")]
+    pub flags: OpFlags,
+}
+
+impl RmaCall {
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
+        let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
+        let mut rooms = buffers.iter().map(|buffer| marked_buffer(buffer.len()));
+        match (by, data) {
+            (RmaBy::Write, None) => {
+                endpoint.write(buffers.concat().into(), peer, RemoteMemory { address, key }, context)?;
+            }
+            (RmaBy::Write, Some(data)) => {
+                endpoint.writedata(
+                    buffers.concat().into(),
+                    data,
+                    peer,
+                    RemoteMemory { address, key },
+                    context,
+                )?;
+            }
+            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, RemoteMemory { address, key }, context)?,
+            (RmaBy::Writemsg, _) => {
+                endpoint.writemsg(WriteMsg {
+                    buffers,
+                    to: peer,
+                    memory: RemoteMemory { address, key },
+                    data,
+                    context,
+                    flags,
+                })?;
+            }
+            (RmaBy::WriteRaw, _) => {
+                write_raw(endpoint, &buffers, peer, (address, key), data, context, flags)?;
+            }
+            (RmaBy::InjectWrite, _) => {
+                endpoint.inject_write(&buffers.concat(), peer, RemoteMemory { address, key }, data)?;
+            }
+            (RmaBy::Read, _) => {
+                let buffer = rooms.next().expect("a single read has a single buffer");
+                endpoint.read(buffer, peer, RemoteMemory { address, key }, context)?;
+            }
+            (RmaBy::Readv, _) => {
+                endpoint.readv(rooms.collect(), peer, RemoteMemory { address, key }, context)?;
+            }
+            (RmaBy::Readmsg, _) => {
+                let buffers = rooms.collect();
+                endpoint.readmsg(ReadMsg {
+                    buffers,
+                    from: peer,
+                    memory: RemoteMemory { address, key },
+                    context,
+                    flags,
+                })?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! The attributes of a party.
+
+use homespun::flags::{Caps, OpFlags, Order};
+use homespun::info::{Info, ResourceManagement};
+use homespun::{Address, CompletionQueue, CqFormat, WaitObject, WaitSet};
+use serde::{Deserialize, Serialize};
+
+use super::form;
+
+/// The setup of a party's endpoint and queues.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Setup {
+    /// Empty for all capabilities.
+    #[serde(with = "form::bits")]
+    pub caps: Caps,
+    /// The depth of the queue; 0 for the default.
+    pub cq_depth_entries: usize,
+    /// The format of the queues; `None` for the default.
+    #[serde(with = "form::optional_format")]
+    pub cq_format: Option<CqFormat>,
+    /// Whether receives have their own queue.
+    pub separate_queues: bool,
+    /// The queue of another party of this process, to share instead of opening one.
+    #[serde(skip)]
+    pub shares_cq: Option<CompletionQueue>,
+    /// Whether the queue is bound with selective completion.
+    pub selective: bool,
+    /// Whether a counter is bound for each kind of event.
+    pub counts: bool,
+    /// The largest number of outstanding sends; 0 for the default.
+    pub tx_depth_ops: usize,
+    /// The largest number of outstanding receives; 0 for the default.
+    pub rx_depth_ops: usize,
+    /// The budget for unexpected messages; 0 for the default.
+    pub unexpected_bytes: usize,
+    /// The requested message order, in both directions.
+    #[serde(with = "form::bits")]
+    pub order: Order,
+    /// Whether sends are requested to complete in order.
+    pub completes_in_order: bool,
+    /// The default flags of sends.
+    #[serde(with = "form::bits")]
+    pub tx_op_flags: OpFlags,
+    /// The endpoint's address; `None` for a free port at the transport's usual address.
+    #[serde(with = "form::optional_address")]
+    pub at: Option<Address>,
+    /// The user of the party's process, which must be another; `None` for the test's user.
+    pub user: Option<u32>,
+    /// Resource management of its queues. If set, the party gets its own domain.
+    #[serde(with = "form::optional_resource_mgmt")]
+    pub resource_mgmt: Option<ResourceManagement>,
+    /// Whether the party stays undriven until a test reads its queue, or [`Net::start_driving`](super::net::Net::start_driving)s it.
+    pub asleep: bool,
+    /// The wait object of its queues and counters, for a party in this process only.
+    #[serde(skip)]
+    pub wait: WaitObject,
+    /// The wait set of its queues and counters, if that is their wait object.
+    #[serde(skip)]
+    pub wait_set: Option<WaitSet>,
+}
+
+impl Setup {
+    /// The info to open the endpoint with, from the offered one.
+    pub(super) fn info_from_offered(&self, offered: &Info) -> Info {
+        let mut info = offered.clone();
+        if !self.caps.is_empty() {
+            info.caps = self.caps;
+        }
+        if self.tx_depth_ops > 0 {
+            info.tx.size_ops = self.tx_depth_ops;
+        }
+        if self.rx_depth_ops > 0 {
+            info.rx.size_ops = self.rx_depth_ops;
+        }
+        if self.unexpected_bytes > 0 {
+            info.rx.total_buffered_recv_bytes = self.unexpected_bytes;
+        }
+        info.tx.op_flags = self.tx_op_flags;
+        for order in [&mut info.tx.msg_order, &mut info.rx.msg_order] {
+            *order |= self.order;
+        }
+        if self.completes_in_order {
+            info.tx.comp_order = Order::STRICT;
+        }
+        info.src_addr = self.at.or(info.src_addr);
+        info
+    }
+}

@@ -1,0 +1,111 @@
+//! The transports under test, and the driver of their endpoints.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use homespun::Fabric;
+use homespun_engine::loopback::Faults;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+/// The transport of the messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// The network inside the process.
+    Loopback {
+        /// The seed of its faults.
+        seed: u64,
+        /// The kinds of its faults.
+        faults: Faults,
+    },
+    /// TCP over IPv4, at a loopback address that no other network of a test uses.
+    Tcp4,
+    /// TCP over \[::1\].
+    Tcp6,
+    /// Shared memory, between endpoints with such addresses.
+    Shm4,
+    /// The same with addresses of \[::1\].
+    Shm6,
+    /// A transport that the tests bring along, inside the process.
+    Backend(Backend),
+}
+
+/// A transport that the tests bring along. It connects the endpoints of one fabric.
+#[derive(Debug, Clone, Copy)]
+pub struct Backend {
+    /// The name of its domain.
+    pub domain: &'static str,
+    /// Adds its provider to a fabric: a call of [`Fabric::with_provider`].
+    pub install: fn(Fabric) -> Fabric,
+}
+
+impl PartialEq for Backend {
+    fn eq(&self, other: &Backend) -> bool {
+        self.domain == other.domain
+    }
+}
+
+impl Eq for Backend {}
+
+impl Transport {
+    /// The transports between processes.
+    pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
+        [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+
+    /// Whether its endpoints map memory of each other.
+    pub(super) fn maps_peer_memory(&self) -> bool {
+        matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
+    }
+
+    /// The name of its domain, and the IP address of its endpoints.
+    pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
+        match self {
+            Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
+            Transport::Tcp4 => ("tcp", unique_loopback_address().into()),
+            Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
+            Transport::Shm4 => ("shm", unique_loopback_address().into()),
+            Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
+            Transport::Backend(backend) => (backend.domain, Ipv4Addr::LOCALHOST.into()),
+        }
+    }
+}
+
+/// As its index in the list of transports between processes.
+impl Serialize for Transport {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let index = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == self);
+        index.ok_or_else(|| ser::Error::custom("the transport reaches no other process"))?.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Transport, D::Error> {
+        let transport = Transport::BETWEEN_PROCESSES.get(usize::deserialize(from)?);
+        transport.cloned().ok_or_else(|| de::Error::custom("no transport has this index"))
+    }
+}
+
+/// An address of this host for one network alone.
+///
+/// Tests run side by side, and close endpoints while peers send to them: at a shared address, an endpoint of
+/// another test might get their port.
+fn unique_loopback_address() -> Ipv4Addr {
+    static NETWORKS: AtomicU32 = AtomicU32::new(0);
+    let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
+    let [_, b, c, d] = number.to_be_bytes();
+    // Avoid 127.0.0.1, addresses of interfaces, and addresses that end in 0 or 255.
+    Ipv4Addr::new(127, 1 + b % 250, c, 1 + d % 254)
+}
+
+/// The driver of the endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// The test's thread: it drives all of them in turn while it waits.
+    Alternate,
+    /// A thread for each endpoint, without a pause, in addition to the test's.
+    Threads,
+    /// A process for each endpoint.
+    Processes,
+    /// The library, by automatic progress. A test drives only the queue that it reads.
+    Automatic,
+}
