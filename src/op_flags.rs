@@ -7,9 +7,9 @@
 
 use homespun_engine::error::{Argument, Error, Misuse};
 use homespun_engine::flags::OpFlags;
-use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled};
+use homespun_engine::operation::{Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions};
 
-use crate::post::{Op, Options, ReceiveKind};
+use crate::post::ReceiveKind;
 
 /// The flags that every transmit operation has.
 const TRANSMIT_FLAGS: OpFlags =
@@ -79,25 +79,26 @@ const RECEIVE_REFUSED: OpFlags = TRIGGER;
 /// [`Misuse::Flags`] for a flag that the operation refuses.
 #[inline(always)]
 pub(crate) fn options_from_flags(
-    op: &Op,
+    op: &TransmitOp,
     flags: OpFlags,
     default: OpFlags,
     signalled: Signalled,
-) -> Result<Options, Error> {
+) -> Result<TransmitOptions, Error> {
     let (known, levels, refused) = match op {
-        Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, SEND_REFUSED),
-        Op::Rma { local: RmaLocal::Write { .. }, .. } => (WRITE_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
-        Op::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
-        Op::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
+        TransmitOp::Send { .. } => (SEND_FLAGS, SEND_LEVELS, SEND_REFUSED),
+        TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => {
+            (WRITE_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED)
+        }
+        TransmitOp::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, ACCESS_REFUSED),
+        TransmitOp::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, ATOMIC_REFUSED),
     };
     refuse_flags(flags, refused)?;
     let flags = flags & known;
-    Ok(Options {
+    Ok(TransmitOptions {
         level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
         signalled,
         inject: flags.contains(OpFlags::INJECT),
         fence: flags.contains(OpFlags::FENCE),
-        more: flags.contains(OpFlags::MORE),
     })
 }
 

@@ -292,7 +292,7 @@ impl<T: Transport> Poster for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, transport, wired) = endpoint.enabled_parts()?;
         wired.post(post, engine, transport)?;
-        if !post.options.more {
+        if !post.more {
             transport.flush();
         }
         Ok(())

@@ -26,6 +26,14 @@ pub struct EndedOperation {
     pub buffer: Buffer,
 }
 
+impl EndedOperation {
+    /// Returns the completion of an operation on a peer.
+    #[inline(always)]
+    pub fn of_transmit(context: u64, flags: CompletionFlags, buffer: Buffer) -> EndedOperation {
+        EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+    }
+}
+
 /// A failed operation: `struct fi_cq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedOperation {

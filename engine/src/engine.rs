@@ -8,6 +8,7 @@ mod direct;
 mod effects;
 mod fences;
 mod links;
+mod posting;
 mod receive_side;
 mod rendezvous;
 mod replaced_links;
@@ -100,10 +101,9 @@ impl Default for Config {
 /// The engine does no I/O, reads no clock and has no thread. Its methods are of five kinds:
 ///
 /// - getters;
-/// - commands of the application: [`intern_peer`](Self::intern_peer), [`post_send`](Self::post_send),
+/// - commands of the application: [`intern_peer`](Self::intern_peer), [`post`](Self::post),
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
-///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
-///   [`cancel`](Self::cancel); for connections [`connect`](Self::connect),
+///   [`peek`](Self::peek), [`cancel`](Self::cancel); for connections [`connect`](Self::connect),
 ///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject),
 ///   [`shutdown`](Self::shutdown);
 /// - input: a transport reports to [`arrivals`](Self::arrivals);

@@ -30,7 +30,8 @@ use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::error::OperationError;
-use crate::operation::{CancelKey, RmaRequest, Send, SendId};
+use crate::link::{MessageMark, RequestStage};
+use crate::operation::{CancelKey, Send, SendId, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::AwaitedReply;
 
@@ -87,10 +88,31 @@ impl Initiator {
         self.sends.get(id)
     }
 
-    /// As [`get`](Self::get), mutable.
+    /// Copies the source of an operation that has not ended, unless the operation owns it: the
+    /// application may reuse it.
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: SendId) -> Option<&mut Send> {
-        self.sends.get_mut(id)
+    pub(crate) fn detach_source(&mut self, id: SendId) {
+        if let Some(send) = self.sends.get_mut(id) {
+            send.source.detach();
+        }
+    }
+
+    /// Records that a link has begun to take an access, after these messages, at this stage.
+    /// `is_postponed` says whether the target may carry it out after later operations.
+    #[inline]
+    pub(crate) fn access_begun(
+        &mut self,
+        id: SendId,
+        stage: RequestStage,
+        after: MessageMark,
+        is_postponed: bool,
+    ) {
+        let Some(send) = self.sends.get_mut(id) else { return };
+        let Some(one_sided) = &mut send.one_sided else { return };
+        (one_sided.after, one_sided.is_postponed) = (after, is_postponed);
+        if stage == RequestStage::Sent {
+            send.source.release();
+        }
     }
 
     /// Returns all operations that have not ended.
@@ -169,10 +191,12 @@ impl Initiator {
     /// As [`completed_at_once`](Self::completed_at_once), for an access.
     pub(crate) fn access_completed_at_once(
         &mut self,
-        request: RmaRequest,
+        to: PeerId,
+        completion: EndedOperation,
+        signalled: Signalled,
         effects: &mut impl InitiatorEffects,
     ) {
-        self.reports.completed_at_once(request, effects);
+        self.reports.completed_at_once(to, completion, signalled, effects);
     }
 
     /// Reports the success of an operation whose end the caller has counted.

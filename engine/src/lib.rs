@@ -17,7 +17,7 @@
 //!
 //! ```text
 //!           homespun: Endpoint, CompletionQueue, AddressVector
-//!                | post_send, post_receive       ^ Sink
+//!                | post, post_receive            ^ Sink
 //!                v                               |
 //!           Engine: operations, matching, completions
 //!                | transmit                      ^ arrivals: FrameHandler

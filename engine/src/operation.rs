@@ -2,11 +2,13 @@
 
 mod id;
 mod level;
+mod transmit;
 
 use std::mem;
 
 pub(crate) use self::id::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
 pub use self::level::{Level, Signalled};
+pub use self::transmit::{TransmitOp, TransmitOptions, TransmitRequest};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
 use crate::completion::{EndedOperation, FailedOperation};
@@ -16,6 +18,7 @@ use crate::initiator::Turn;
 use crate::link::MessageMark;
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
+use crate::remote_memory::RemoteMemory;
 use crate::wire::{AtomicForm, Durable, Message};
 
 /// The key of an operation to cancel.
@@ -33,72 +36,6 @@ impl CancelKey {
         match self {
             CancelKey::Context(key) => context == key && signalled != Signalled::Deferred,
             CancelKey::Work(key) => context == key && signalled == Signalled::Deferred,
-        }
-    }
-}
-
-/// The request for a send: `fi_msg(3)`, `fi_tagged(3)`.
-#[derive(Debug)]
-pub struct SendRequest {
-    /// The receiver.
-    pub to: PeerId,
-    /// The message.
-    pub source: Source,
-    /// Its tag, if it is a tagged message.
-    pub tag: Option<u64>,
-    /// Remote data for the receiver's completion.
-    pub data: Option<u64>,
-    /// Given back in the completion.
-    pub context: u64,
-    /// When to complete.
-    pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: Signalled,
-    /// Whether the source may be reused as soon as the request was accepted (`FI_INJECT`).
-    pub inject: bool,
-    /// Whether this send, and all after it to the same peer, wait until all before it have
-    /// completed, and have reached the level of this one (`FI_FENCE`).
-    pub fence: bool,
-}
-
-/// The request for an access to a region of a peer: `fi_rma(3)`.
-#[derive(Debug)]
-pub struct RmaRequest {
-    /// The endpoint through which the region is reached.
-    pub to: PeerId,
-    /// The memory at this side, which has the length of the access.
-    pub local: RmaLocal,
-    /// The region's key.
-    pub key: u64,
-    /// The start of the access, as an [address](crate::region::RegionAttr::base_address) in the
-    /// region.
-    pub address: u64,
-    /// Given back in the completion.
-    pub context: u64,
-    /// The level that a [fence](Self::fence) waits for. The access itself completes when its target
-    /// has answered, whatever its level: until then the target may still refuse it. For a write of
-    /// [`Level::Commit`] the target answers when the result is durable; for a fenced one, when all
-    /// earlier writes to persistent memory are durable, too.
-    pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: Signalled,
-    /// Whether the source of a write may be reused as soon as the request was accepted (`FI_INJECT`).
-    pub inject: bool,
-    /// As [`SendRequest::fence`].
-    pub fence: bool,
-}
-
-impl RmaRequest {
-    /// Returns the completion of an access that ends when it is posted.
-    pub(crate) fn into_immediate_completion(self) -> EndedOperation {
-        EndedOperation {
-            context: self.context,
-            flags: self.local.completion_flags(),
-            len_bytes: 0,
-            data: 0,
-            tag: 0,
-            source: None,
-            buffer: self.local.into_buffer(),
         }
     }
 }
@@ -154,35 +91,6 @@ impl RmaLocal {
             RmaLocal::Write { source, .. } => source.into_buffer(),
         }
     }
-}
-
-/// The request for an atomic operation on a region of a peer: `fi_atomic(3)`.
-#[derive(Debug)]
-pub struct AtomicRequest {
-    /// The endpoint through which the region is reached.
-    pub to: PeerId,
-    /// The memory at this side. Its variant selects the set of calls.
-    pub local: AtomicLocal,
-    /// The operation on each element.
-    pub op: AtomicOp,
-    /// The type of the elements.
-    pub datatype: Datatype,
-    /// The region's key.
-    pub key: u64,
-    /// The start of the access, as an [address](crate::region::RegionAttr::base_address) in the
-    /// region.
-    pub address: u64,
-    /// Given back in the completion.
-    pub context: u64,
-    /// As [`RmaRequest::level`].
-    pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: Signalled,
-    /// Whether operands and comparands may be reused as soon as the request was accepted
-    /// (`FI_INJECT`).
-    pub inject: bool,
-    /// As [`SendRequest::fence`].
-    pub fence: bool,
 }
 
 /// The initiator's memory of an atomic operation. Each part has the length of all elements
@@ -356,7 +264,7 @@ pub(crate) struct OneSided {
     /// The writes that must be durable before the target answers.
     pub(crate) durable: Durable,
     /// Whether the target has the request and may do it after later operations.
-    pub(crate) is_deferred: bool,
+    pub(crate) is_postponed: bool,
     /// The messages that the link had taken before it.
     pub(crate) after: MessageMark,
 }
@@ -405,19 +313,53 @@ impl Send {
         if let Some(one_sided) = self.one_sided {
             return one_sided.into_completion(self.context, self.source);
         }
-        EndedOperation {
-            context: self.context,
-            flags: CompletionFlags::of_send(self.message.tag.is_some()),
-            len_bytes: 0,
-            data: 0,
-            tag: 0,
-            source: None,
-            buffer: self.source.into_buffer(),
-        }
+        let flags = CompletionFlags::of_send(self.message.tag.is_some());
+        EndedOperation::of_transmit(self.context, flags, self.source.into_buffer())
     }
 }
 
 impl OneSided {
+    /// Returns a read or a write, with its source and its remote data.
+    #[inline(always)]
+    pub(crate) fn of_rma(
+        local: RmaLocal,
+        memory: RemoteMemory,
+        level: Level,
+        fence: bool,
+    ) -> (Source, Option<u64>, OneSided) {
+        let (source, data, read) = match local {
+            RmaLocal::Write { source, data } => (source, data, None),
+            RmaLocal::Read(destination) => (Source::default(), None, Some((destination, 0))),
+        };
+        let durable = match (level, &read) {
+            (Level::Commit, None) if fence => Durable::Everything,
+            (Level::Commit, None) => Durable::Written,
+            _ => Durable::Nothing,
+        };
+        let RemoteMemory { key, address } = memory;
+        let after = MessageMark::default();
+        (source, data, OneSided { key, address, read, atomic: None, durable, is_postponed: false, after })
+    }
+
+    /// Returns an atomic operation of this form, with its operands and comparands.
+    #[inline(always)]
+    pub(crate) fn of_atomic(
+        local: AtomicLocal,
+        memory: RemoteMemory,
+        form: AtomicForm,
+    ) -> (Source, OneSided) {
+        let (source, read) = match local {
+            AtomicLocal::Base { operand } => (operand, None),
+            AtomicLocal::Fetch { operand, result } => (operand, Some((result, 0))),
+            AtomicLocal::Compare { operand, compare, result } => {
+                (Source::pair(operand, compare), Some((result, 0)))
+            }
+        };
+        let RemoteMemory { key, address } = memory;
+        let (atomic, durable, after) = (Some(form), Durable::Nothing, MessageMark::default());
+        (source, OneSided { key, address, read, atomic, durable, is_postponed: false, after })
+    }
+
     fn completion_flags(&self) -> CompletionFlags {
         CompletionFlags::of_access(self.atomic.is_some(), self.read.is_some())
     }
@@ -438,7 +380,7 @@ impl OneSided {
             }
             None => source.into_buffer(),
         };
-        EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+        EndedOperation::of_transmit(context, flags, buffer)
     }
 }
 

@@ -11,14 +11,14 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Fetched, Segment, SegmentMut, Source};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::{AtomicLocal, Level};
+use homespun_engine::operation::{AtomicLocal, Level, TransmitOp};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::owned::Owned;
-use crate::post::{Op, Post};
+use crate::post::Post;
 
 /// Where an atomic operation goes, and what it does there with each element.
 ///
@@ -405,7 +405,7 @@ impl Endpoint {
         let op = target.into_op(lend_fetch_memory(operands, compares, results)?);
         let mut post = Post::new(target.peer, op, context);
         self.post_with_flags(&mut post, flags).map_err(|error| {
-            let fetched = match post.op.take_buffer() {
+            let fetched = match post.request.op.take_buffer() {
                 Buffer::Fetched(fetched) => fetched,
                 operand => Box::new(Fetched { operand, ..Fetched::default() }),
             };
@@ -422,9 +422,9 @@ impl Endpoint {
 impl AtomicTarget {
     /// The operation with this memory.
     #[inline(always)]
-    pub(super) fn into_op(self, local: AtomicLocal) -> Op {
+    pub(super) fn into_op(self, local: AtomicLocal) -> TransmitOp {
         let AtomicTarget { memory, datatype, op, .. } = self;
-        Op::Atomic { local, memory, op, datatype }
+        TransmitOp::Atomic { local, memory, op, datatype }
     }
 }
 

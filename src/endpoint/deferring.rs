@@ -6,12 +6,12 @@ use std::sync::Arc;
 use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::{AtomicLocal, Signalled};
+use homespun_engine::operation::{AtomicLocal, Signalled, TransmitOp};
 use homespun_engine::rejected::Rejected;
 
 use super::rma::{read_op, write_op};
 use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
-use crate::post::{Op, Post};
+use crate::post::Post;
 use crate::poster::Poster;
 use crate::receives::ReceivePoster;
 use crate::trigger::Operation;
@@ -41,7 +41,7 @@ impl<S, D> Operation<S, D> {
     ) -> Result<DeferredPost, Rejected<Buffer>> {
         let post = match self {
             Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => {
-                Post::new(to, Op::Send { source: lend_source(buffers)?, tag, data }, context)
+                Post::new(to, TransmitOp::Send { source: lend_source(buffers)?, tag, data }, context)
             }
             Operation::Receive(receive) => {
                 let post = endpoint.make_waiting_receive(receive, lend_destination)?;
@@ -88,9 +88,9 @@ impl Endpoint {
     ) -> Result<Arc<dyn Poster>, Error> {
         let pump = self.prepare_waiting(post, flags)?;
         if let DeferredPost::Transmit(post) = post
-            && post.options.inject
+            && post.request.options.inject
         {
-            post.op.copy_borrowed_memory();
+            post.request.op.copy_borrowed_memory();
         }
         Ok(pump)
     }
@@ -104,7 +104,7 @@ impl Endpoint {
     ) -> Result<Arc<dyn Poster>, Error> {
         let pump = self.prepare_waiting(post, flags)?;
         match post {
-            DeferredPost::Transmit(post) => post.options.signalled = Signalled::Deferred,
+            DeferredPost::Transmit(post) => post.request.options.signalled = Signalled::Deferred,
             DeferredPost::Receive(post) => post.defer()?,
         }
         Ok(pump)

@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
-use homespun_engine::operation::RmaLocal;
+use homespun_engine::operation::{RmaLocal, TransmitOp};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::owned::Owned;
-use crate::post::{Op, Post};
+use crate::post::Post;
 
 /// A write with every choice: what `fi_writemsg` takes.
 ///
@@ -233,11 +233,11 @@ impl Endpoint {
 }
 
 #[inline(always)]
-pub(super) fn write_op(source: Source, data: Option<u64>, memory: RemoteMemory) -> Op {
-    Op::Rma { local: RmaLocal::Write { source, data }, memory }
+pub(super) fn write_op(source: Source, data: Option<u64>, memory: RemoteMemory) -> TransmitOp {
+    TransmitOp::Rma { local: RmaLocal::Write { source, data }, memory }
 }
 
 #[inline(always)]
-pub(super) fn read_op(destination: Destination, memory: RemoteMemory) -> Op {
-    Op::Rma { local: RmaLocal::Read(destination), memory }
+pub(super) fn read_op(destination: Destination, memory: RemoteMemory) -> TransmitOp {
+    TransmitOp::Rma { local: RmaLocal::Read(destination), memory }
 }

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use homespun_engine::buffer::{Segment, Source};
 use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::operation::TransmitOp;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::owned::Owned;
-use crate::post::{Op, Post};
+use crate::post::Post;
 use crate::tag::Tag;
 
 /// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
@@ -149,7 +150,7 @@ impl Endpoint {
         // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
         // is closed.
         let source = unsafe { Source::raw(buffers)? };
-        self.post_with_flags(&mut Post::new(to, Op::Send { source, tag, data }, context), flags)
+        self.post_with_flags(&mut Post::new(to, TransmitOp::Send { source, tag, data }, context), flags)
     }
 
     /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
@@ -177,7 +178,7 @@ impl Endpoint {
         // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected
         // before `post` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post(&mut Post::new(to, Op::Send { source, tag, data }, 0))
+        pump.post(&mut Post::new(to, TransmitOp::Send { source, tag, data }, 0))
     }
 
     #[inline(always)]
@@ -191,7 +192,7 @@ impl Endpoint {
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         let source = buffers.lend()?;
-        let mut post = ManuallyDrop::new(Post::new(to, Op::Send { source, tag, data }, context));
+        let mut post = ManuallyDrop::new(Post::new(to, TransmitOp::Send { source, tag, data }, context));
         self.submit_owned(&mut post, flags)
     }
 }

@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::operation::TransmitRequest;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
@@ -24,12 +25,13 @@ impl Endpoint {
     #[inline(always)]
     pub(super) fn prepare_post(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.enabled_pump()?;
-        post.options =
-            options_from_flags(&post.op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
-        self.shared.check_caps(post.op.needed_caps(post.options.level))?;
-        if post.options.inject {
-            self.check_inject_size(post.op.longest_injected_bytes())?;
+        let TransmitRequest { op, options, .. } = &mut post.request;
+        *options = options_from_flags(op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
+        self.shared.check_caps(op.needed_caps(options.level))?;
+        if options.inject {
+            self.check_inject_size(op.longest_injected_bytes())?;
         }
+        post.more = flags.contains(OpFlags::MORE);
         Ok(pump)
     }
 
@@ -69,5 +71,5 @@ impl Endpoint {
 /// The memory of a post that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
-    B::from_buffer(post.op.take_buffer())
+    B::from_buffer(post.request.op.take_buffer())
 }

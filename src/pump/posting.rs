@@ -1,23 +1,18 @@
 //! Posts operations to the engine, and reports accesses that end at once.
 
-use std::mem;
-
-use homespun_engine::completion;
-use homespun_engine::completion::WorkEnd;
+use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
+use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
 use homespun_engine::peer_id::PeerId;
-use homespun_engine::rejected::Rejected;
-use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::transport::Transport;
 
 use super::Wired;
 use crate::av::FabricAddress;
 use crate::cq::Completion;
-use crate::post::{Op, Options, Post, ReceiveKind, ReceivePost};
+use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::tag::TagMatch;
 
 impl Wired {
@@ -30,73 +25,31 @@ impl Wired {
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
         let to = self.peer_cache.peer_of_address(post.peer, &self.wiring.av, engine)?;
-        let Post { ref mut op, options, context, .. } = *post;
-        // The pump looks at `more` itself.
-        let Options { level, signalled, inject, fence, more: _ } = options;
-        match op {
-            Op::Send { source, tag, data } => {
-                let (message, tag, data) = (mem::take(source), *tag, *data);
-                let request =
-                    SendRequest { to, source: message, tag, data, context, level, signalled, inject, fence };
-                let posted = engine.post_send(request, transport, &mut self.queues());
-                posted.map_err(|rejected| put_back_rejected(source, rejected))
+        let TransmitRequest { op, options, context } = &mut post.request;
+        let TransmitOp::Rma { local, memory } = op else {
+            return engine.post(to, &mut post.request, transport, &mut self.queues());
+        };
+        match engine.access_at_once(to, local, *memory, options.level, options.fence) {
+            Attempt::Done => {
+                self.report_ended_access(local, *context, options.signalled, engine);
+                Ok(())
             }
-            Op::Rma { local, memory } => match engine.access_at_once(to, local, *memory, level, fence) {
-                Attempt::Done => {
-                    self.report_ended_access(local, context, signalled, engine);
-                    Ok(())
-                }
-                attempt => {
-                    let access = Access { to, memory: *memory, options, context };
-                    self.post_access(attempt, local, access, engine, transport)
-                }
-            },
-            Op::Atomic { local, memory, op, datatype } => {
-                let (elements, op, datatype, RemoteMemory { key, address }) =
-                    (local.take(), *op, *datatype, *memory);
-                let request = AtomicRequest {
-                    to,
-                    local: elements,
-                    op,
-                    datatype,
-                    key,
-                    address,
-                    context,
-                    level,
-                    signalled,
-                    inject,
-                    fence,
-                };
-                let posted = engine.post_atomic(request, transport, &mut self.queues());
-                posted.map_err(|rejected| put_back_rejected(local, rejected.map(|local| *local)))
-            }
+            attempt => self.post_access(attempt, to, &mut post.request, engine, transport),
         }
     }
 
     /// Has the engine carry an access out in its turn, after an attempt to do so at once.
+    // Out of line, since it makes the path of other accesses longer.
     #[inline(never)]
     fn post_access(
         &mut self,
         attempt: Attempt,
-        local: &mut RmaLocal,
-        access: Access,
+        to: PeerId,
+        request: &mut TransmitRequest,
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
-        let Access { to, memory: RemoteMemory { key, address }, options, context } = access;
-        let request = RmaRequest {
-            to,
-            local: local.take(),
-            key,
-            address,
-            context,
-            level: options.level,
-            signalled: options.signalled,
-            inject: options.inject,
-            fence: options.fence,
-        };
-        let posted = engine.post_rma_after_attempt(attempt, request, transport, &mut self.queues());
-        posted.map_err(|rejected| put_back_rejected(local, rejected))
+        engine.post_after_attempt(attempt, to, request, transport, &mut self.queues())
     }
 
     /// Reports an access that ended as it was posted, with nothing to be reported before it.
@@ -145,15 +98,7 @@ impl Wired {
     #[cold]
     fn report_access_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let (flags, buffer) = (local.completion_flags(), local.take_buffer());
-        let completion = completion::EndedOperation {
-            context,
-            flags,
-            len_bytes: 0,
-            data: 0,
-            tag: 0,
-            source: None,
-            buffer,
-        };
+        let completion = EndedOperation::of_transmit(context, flags, buffer);
         engine.report_direct_access(completion, &mut self.queues());
     }
 
@@ -173,20 +118,4 @@ impl Wired {
         let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
         Ok(Criteria { source, tag, ignore })
     }
-}
-
-/// An access to a region, but for the memory at this side.
-#[derive(Clone, Copy)]
-struct Access {
-    to: PeerId,
-    memory: RemoteMemory,
-    options: Options,
-    context: u64,
-}
-
-/// Puts memory back into the post that was refused, and says why it was.
-#[cold]
-pub(super) fn put_back_rejected<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
-    *memory = rejected.returned;
-    rejected.error
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::Source;
 use homespun_engine::flags::InfoFlags;
-use homespun_engine::operation::{Level, Signalled};
+use homespun_engine::operation::{Level, Signalled, TransmitOp, TransmitOptions};
 use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -18,7 +18,6 @@ use crate::endpoint_pump::as_drive;
 use crate::fabric::Fabric;
 use crate::info::ResourceManagement;
 use crate::open_pump::OpenPump;
-use crate::post::{Op, Options};
 use crate::tag::Tag;
 use crate::tag::TagMatch;
 use crate::{AddressFormat, AvAttr};
@@ -186,9 +185,9 @@ fn post_keeps_the_transport_armed_or_wakes_the_progress_thread() {
     let room = Destination::owned(BytesMut::zeroed(8));
     peer.pump.post_receive(&mut make_receive(ReceiveKind::Single, None, room)).expect("room for a receive");
     let message = Source::owned(Bytes::from_static(b"hello"));
-    let mut send = Post::new(to, Op::Send { source: message, tag: None, data: None }, 2);
-    send.options =
-        Options { level: Level::Delivery, signalled: Signalled::Yes, inject: false, ..send.options };
+    let mut send = Post::new(to, TransmitOp::Send { source: message, tag: None, data: None }, 2);
+    send.request.options =
+        TransmitOptions { level: Level::Delivery, signalled: Signalled::Yes, inject: false, fence: false };
     alone.pump.post(&mut send).expect("room for a send");
     // From now on each endpoint only does what the thread would: a pass when it is woken.
     let deadline = Instant::now() + PATIENCE;

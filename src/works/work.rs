@@ -140,14 +140,14 @@ impl Action {
 impl DeferredPost {
     pub(crate) fn context(&self) -> u64 {
         match self {
-            DeferredPost::Transmit(post) => post.context,
+            DeferredPost::Transmit(post) => post.request.context,
             DeferredPost::Receive(post) => post.context,
         }
     }
 
     pub(crate) fn set_context(&mut self, context: u64) {
         match self {
-            DeferredPost::Transmit(post) => post.context = context,
+            DeferredPost::Transmit(post) => post.request.context = context,
             DeferredPost::Receive(post) => post.context = context,
         }
     }
@@ -159,14 +159,14 @@ impl DeferredPost {
 
     fn completion_flags(&self) -> CompletionFlags {
         match self {
-            DeferredPost::Transmit(post) => post.op.completion_flags(),
+            DeferredPost::Transmit(post) => post.request.op.completion_flags(),
             DeferredPost::Receive(post) => post.completion_flags(),
         }
     }
 
     fn is_deferred_work(&self) -> bool {
         let signalled = match self {
-            DeferredPost::Transmit(post) => post.options.signalled,
+            DeferredPost::Transmit(post) => post.request.options.signalled,
             DeferredPost::Receive(post) => post.signalled,
         };
         signalled == Signalled::Deferred
@@ -175,7 +175,7 @@ impl DeferredPost {
     /// The application's memory, to be handed back.
     pub(crate) fn into_buffer(self) -> Buffer {
         match self {
-            DeferredPost::Transmit(mut post) => post.op.take_buffer(),
+            DeferredPost::Transmit(mut post) => post.request.op.take_buffer(),
             DeferredPost::Receive(mut post) => post.take_buffer(),
         }
     }

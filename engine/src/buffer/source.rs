@@ -59,7 +59,7 @@ impl Source {
     ///
     /// Every segment must be readable, from any thread, and must not be written to, from now until
     /// the operation that is posted with this source has ended: its completion was produced, or the
-    /// engine was dropped. With [`SendRequest::inject`](crate::operation::SendRequest::inject),
+    /// engine was dropped. With [`TransmitOptions::inject`](crate::operation::TransmitOptions::inject),
     /// until the request was posted or refused.
     #[inline(always)]
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {

@@ -14,81 +14,16 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use super::rma::{AccessSent, whole_or_full};
-use crate::buffer::Source;
 use crate::completion::Sink;
-use crate::error::Again;
-use crate::link::{Frame, MessageMark, RequestStage, op_number_of};
-use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
-use crate::rejected::Rejected;
+use crate::link::{Frame, RequestStage, op_number_of};
+use crate::operation::{OneSided, SendId};
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
-use crate::wire::{Atomic, AtomicForm, Durable, Header, Message};
+use crate::wire::{Atomic, AtomicForm, Header};
 
 /// The length up to which operands are joined without an allocation.
 const SMALL_MAX_BYTES: usize = 64;
 
 impl Engine {
-    /// Posts an atomic operation on a region of a peer. If nothing is queued before it, the
-    /// transport gets it at once.
-    ///
-    /// # Errors
-    ///
-    /// [`Again::QueueFull`] as of [`post_send`](Self::post_send);
-    /// [`Misuse::NoAtomic`](crate::error::Misuse::NoAtomic),
-    /// [`Misuse::TooLong`](crate::error::Misuse::TooLong) for more elements than
-    /// [`count_max`](crate::atomic::AtomicKind::count_max), and
-    /// [`Misuse::Memory`](crate::error::Misuse::Memory) for a part of an element, or lengths that differ.
-    pub fn post_atomic(
-        &mut self,
-        request: AtomicRequest,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) -> Result<(), Rejected<Box<AtomicLocal>>> {
-        let AtomicRequest { to, local, op, datatype, key, address, context, level, signalled, inject, fence } =
-            request;
-        let form = match local.checked_form(op, datatype) {
-            Ok(form) => form,
-            Err(misuse) => return Err(Rejected { error: misuse.into(), returned: Box::new(local) }),
-        };
-        if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), returned: Box::new(local) });
-        }
-        let (source, read) = match local {
-            AtomicLocal::Base { operand } => (operand, None),
-            AtomicLocal::Fetch { operand, result } => (operand, Some((result, 0))),
-            AtomicLocal::Compare { operand, compare, result } => {
-                (Source::pair(operand, compare), Some((result, 0)))
-            }
-        };
-        let len_bytes = form.len_bytes() as u64;
-        let turn = self.initiator.take_turn(to);
-        let send = Send {
-            source,
-            message: Message { awaits: level.awaited_reply(), ..Message::of_len(len_bytes) },
-            context,
-            signalled,
-            may_be_fetched: false,
-            fence,
-            turn,
-            one_sided: Some(Box::new(OneSided {
-                key,
-                address,
-                read,
-                atomic: Some(form),
-                durable: Durable::Nothing,
-                is_deferred: false,
-                after: MessageMark::default(),
-            })),
-        };
-        let id = self.initiator.enqueue(to, send);
-        if self.transmit_to(to, transport, sink) {
-            self.initiator.activate(to);
-        }
-        if inject && let Some(send) = self.initiator.get_mut(id) {
-            send.source.detach();
-        }
-        Ok(())
-    }
-
     /// Gives a link the atomic operation that is its peer's first queued send.
     pub(super) fn transmit_atomic(
         &mut self,
@@ -98,7 +33,7 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> AccessSent {
-        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.get_mut(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
             return AccessSent::Nothing;
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else {
@@ -128,15 +63,10 @@ impl Engine {
                 // An answer before the end of the frame would break the protocol.
                 RequestStage::Cleared
             }
-            Sent::Whole => {
-                send.source.release();
-                RequestStage::Sent
-            }
+            Sent::Whole => RequestStage::Sent,
         };
         let after = link.tx.access_begun(send_id, stage, 0, fetched_bytes);
-        if let Some(one_sided) = &mut send.one_sided {
-            one_sided.after = after;
-        }
+        self.initiator.access_begun(send_id, stage, after, false);
         if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 

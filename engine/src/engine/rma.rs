@@ -16,17 +16,12 @@
 //! not refuse it. The number of unanswered accesses on a link is limited.
 
 use super::Engine;
-use super::direct::Attempt;
-use crate::buffer::Source;
 use crate::completion::Sink;
-use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Frame, Link, MessageMark, OpClass, RequestStage, op_number_of};
-use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
-use crate::rejected::Rejected;
-use crate::remote_memory::RemoteMemory;
+use crate::link::{Frame, Link, OpClass, RequestStage, op_number_of};
+use crate::operation::{OneSided, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, RemotePayload, Sent, Transport};
-use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
+use crate::wire::{Header, Message, Outcome, Rma, RmaKind};
 
 /// How much of an access a link has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,90 +35,6 @@ pub(super) enum AccessSent {
 }
 
 impl Engine {
-    /// Posts an access to a region of a peer. If nothing is queued before it, the transport gets it
-    /// at once.
-    ///
-    /// # Errors
-    ///
-    /// As [`post_send`](Self::post_send).
-    pub fn post_rma(
-        &mut self,
-        request: RmaRequest,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) -> Result<(), Rejected<RmaLocal>> {
-        self.post_rma_after_attempt(Attempt::NotMade, request, transport, sink)
-    }
-
-    /// As [`post_rma`](Self::post_rma), after an attempt to carry the access out at once, which is
-    /// not repeated.
-    ///
-    /// # Errors
-    ///
-    /// As [`post_send`](Self::post_send).
-    pub fn post_rma_after_attempt(
-        &mut self,
-        attempt: Attempt,
-        mut request: RmaRequest,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) -> Result<(), Rejected<RmaLocal>> {
-        let len_bytes = request.local.len_bytes() as u64;
-        let max_bytes = self.config.message_max_bytes;
-        if len_bytes > max_bytes {
-            let error = Misuse::TooLong { len_bytes, max_bytes }.into();
-            return Err(Rejected { error, returned: request.local });
-        }
-        if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), returned: request.local });
-        }
-        let RmaRequest { to, key, address, level, fence, .. } = request;
-        let is_direct = attempt == Attempt::NotMade
-            && self.try_direct_access(to, &mut request.local, RemoteMemory { key, address }, level, fence);
-        if is_direct {
-            let (initiator, mut effects) = self.initiator_and_effects(sink);
-            initiator.access_completed_at_once(request, &mut effects);
-            return Ok(());
-        }
-        let RmaRequest { to: _, local, key: _, address: _, context, level: _, signalled, inject, fence: _ } =
-            request;
-        let (source, data, read) = match local {
-            RmaLocal::Write { source, data } => (source, data, None),
-            RmaLocal::Read(destination) => (Source::default(), None, Some((destination, 0))),
-        };
-        let durable = match (level, &read) {
-            (Level::Commit, None) if fence => Durable::Everything,
-            (Level::Commit, None) => Durable::Written,
-            _ => Durable::Nothing,
-        };
-        let send = Send {
-            source,
-            message: Message { data, awaits: level.awaited_reply(), ..Message::of_len(len_bytes) },
-            context,
-            signalled,
-            may_be_fetched: !inject,
-            fence,
-            turn: self.initiator.take_turn(to),
-            one_sided: Some(Box::new(OneSided {
-                key,
-                address,
-                read,
-                atomic: None,
-                durable,
-                is_deferred: false,
-                after: MessageMark::default(),
-            })),
-        };
-        let id = self.initiator.enqueue(to, send);
-        if self.transmit_to(to, transport, sink) {
-            self.initiator.activate(to);
-        }
-        if inject && let Some(send) = self.initiator.get_mut(id) {
-            send.source.detach();
-        }
-        Ok(())
-    }
-
     /// Gives a link the access that is its peer's first queued send.
     pub(super) fn transmit_rma(
         &mut self,
@@ -132,11 +43,11 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> AccessSent {
-        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.get_mut(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get(send_id), self.links.get_mut(id)) else {
             return AccessSent::Nothing;
         };
         let effect = OpClass::of(send);
-        let Some(one_sided) = &mut send.one_sided else { return AccessSent::Nothing };
+        let Some(one_sided) = &send.one_sided else { return AccessSent::Nothing };
         if let Some(form) = one_sided.atomic {
             return self.transmit_atomic(id, send_id, form, caps, transport);
         }
@@ -187,20 +98,17 @@ impl Engine {
                     // An answer before the end of the frame would break the protocol.
                     (sent, RequestStage::Cleared)
                 }
-                Sent::Whole => {
-                    send.source.release();
-                    (sent, RequestStage::Sent)
-                }
-                Sent::Full => (sent, RequestStage::Sent),
+                Sent::Whole | Sent::Full => (sent, RequestStage::Sent),
             }
         };
         if sent == Sent::Full {
             return AccessSent::Nothing;
         }
-        one_sided.after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
+        let after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
         let order = self.config.transmit_order;
-        one_sided.is_deferred =
-            link.tx.record_if_deferred(effect, stage == RequestStage::Exposed, len_bytes, order);
+        let is_postponed =
+            link.tx.record_if_postponed(effect, stage == RequestStage::Exposed, len_bytes, order);
+        self.initiator.access_begun(send_id, stage, after, is_postponed);
         if sent == Sent::Whole { AccessSent::Whole } else { AccessSent::Partly }
     }
 
@@ -230,8 +138,8 @@ impl Engine {
             && let Some(one_sided) = &send.one_sided
         {
             link.tx.access_ended(send_id, send.fetch_len_bytes(), one_sided.after);
-            if one_sided.is_deferred {
-                link.tx.deferred_ended(OpClass::of(send), self.config.transmit_order);
+            if one_sided.is_postponed {
+                link.tx.postponed_ended(OpClass::of(send), self.config.transmit_order);
             }
         }
         self.answered(id, send_id, outcome, sink);

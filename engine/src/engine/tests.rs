@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 
 use super::*;
+use crate::atomic::Datatype;
 use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, Source};
 use crate::completion::{EndedOperation, FailedOperation};
 use crate::connection::ConnectionReport;
@@ -25,7 +26,8 @@ use crate::limits::{
 use crate::loopback::{Faults, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;
-use crate::operation::{Level, ReceiveRequest, SendRequest, Signalled};
+use crate::operation::{Level, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
+use crate::remote_memory::RemoteMemory;
 use crate::transport::{
     FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, RemotePayload, Sent, SharedMemory,
 };
@@ -283,18 +285,105 @@ fn address(port: u16) -> Address {
     SocketAddr::from(([127, 0, 0, 1], port)).into()
 }
 
-fn send_request(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
-    SendRequest {
-        to,
-        source: Source::owned(Bytes::from_static(message)),
-        tag: None,
-        data: None,
-        context,
-        level: Level::Inject,
-        signalled: Signalled::Yes,
-        inject: false,
-        fence: false,
+/// A request with the peer that it is for.
+struct AddressedRequest {
+    to: PeerId,
+    request: TransmitRequest,
+}
+
+impl AddressedRequest {
+    fn new(to: PeerId, op: TransmitOp, context: u64) -> AddressedRequest {
+        let options =
+            TransmitOptions { level: Level::Inject, signalled: Signalled::Yes, inject: false, fence: false };
+        AddressedRequest { to, request: TransmitRequest { op, options, context } }
     }
+
+    fn level(mut self, level: Level) -> AddressedRequest {
+        self.request.options.level = level;
+        self
+    }
+
+    fn signalled(mut self, signalled: Signalled) -> AddressedRequest {
+        self.request.options.signalled = signalled;
+        self
+    }
+
+    fn inject(mut self, inject: bool) -> AddressedRequest {
+        self.request.options.inject = inject;
+        self
+    }
+
+    fn fence(mut self, fence: bool) -> AddressedRequest {
+        self.request.options.fence = fence;
+        self
+    }
+
+    fn source(mut self, message: Source) -> AddressedRequest {
+        match &mut self.request.op {
+            TransmitOp::Send { source, .. } => *source = message,
+            other => panic!("not a send: {other:?}"),
+        }
+        self
+    }
+
+    fn tag(mut self, message_tag: Option<u64>) -> AddressedRequest {
+        match &mut self.request.op {
+            TransmitOp::Send { tag, .. } => *tag = message_tag,
+            other => panic!("not a send: {other:?}"),
+        }
+        self
+    }
+
+    fn data(mut self, remote_data: Option<u64>) -> AddressedRequest {
+        match &mut self.request.op {
+            TransmitOp::Send { data, .. } => *data = remote_data,
+            other => panic!("not a send: {other:?}"),
+        }
+        self
+    }
+
+    fn key(mut self, key: u64) -> AddressedRequest {
+        self.memory_mut().key = key;
+        self
+    }
+
+    fn address(mut self, address: u64) -> AddressedRequest {
+        self.memory_mut().address = address;
+        self
+    }
+
+    fn datatype(mut self, elements: Datatype) -> AddressedRequest {
+        match &mut self.request.op {
+            TransmitOp::Atomic { datatype, .. } => *datatype = elements,
+            other => panic!("not an atomic operation: {other:?}"),
+        }
+        self
+    }
+
+    fn memory_mut(&mut self) -> &mut RemoteMemory {
+        match &mut self.request.op {
+            TransmitOp::Rma { memory, .. } | TransmitOp::Atomic { memory, .. } => memory,
+            other => panic!("not an access: {other:?}"),
+        }
+    }
+}
+
+impl Engine {
+    /// Posts a request, or hands its memory back.
+    fn post_request(
+        &mut self,
+        AddressedRequest { to, mut request }: AddressedRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Buffer>> {
+        self.post(to, &mut request, transport, sink)
+            .map_err(|error| Rejected { error, returned: request.op.take_buffer() })
+    }
+}
+
+fn send_request(to: PeerId, message: &'static [u8], context: u64) -> AddressedRequest {
+    let source = Source::owned(Bytes::from_static(message));
+    AddressedRequest::new(to, TransmitOp::Send { source, tag: None, data: None }, context)
 }
 
 fn receive_request(len_bytes: usize, context: u64) -> ReceiveRequest {

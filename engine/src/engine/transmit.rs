@@ -1,108 +1,16 @@
-//! Transmission: from a posted send to the frames that a transport takes.
+//! Transmission: from the queued operations to the frames that a transport takes.
 
 use super::Engine;
 use super::fences::advance_fence;
 use super::rma::AccessSent;
-use crate::buffer::Source;
 use crate::completion::Sink;
-use crate::error::{Again, Misuse};
 use crate::link::{Frame, PartialFrame, SendProtocol};
-use crate::operation::{Send, SendId, SendRequest};
+use crate::operation::{Send, SendId};
 use crate::peer_id::PeerId;
-use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{AwaitedReply, Header, Message};
 
 impl Engine {
-    /// Posts a send. If nothing is queued before it, the transport gets it at once.
-    ///
-    /// # Errors
-    ///
-    /// With the source of the send:
-    /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) sends are outstanding;
-    /// [`Misuse::TooLong`] beyond [`Config::message_max_bytes`](super::Config::message_max_bytes).
-    pub fn post_send(
-        &mut self,
-        request: SendRequest,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) -> Result<(), Rejected<Source>> {
-        let SendRequest { to, source, tag, data, context, level, signalled, inject, fence } = request;
-        let len_bytes = source.len_bytes() as u64;
-        if len_bytes > self.config.message_max_bytes {
-            let max_bytes = self.config.message_max_bytes;
-            return Err(Rejected {
-                error: Misuse::TooLong { len_bytes, max_bytes }.into(),
-                returned: source,
-            });
-        }
-        if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), returned: source });
-        }
-        let message = Message { len_bytes, tag, data, awaits: level.awaited_reply() };
-        let turn = self.initiator.take_turn(to);
-        let mut send = Send {
-            source,
-            message,
-            context,
-            signalled,
-            may_be_fetched: !inject,
-            fence,
-            turn,
-            one_sided: None,
-        };
-
-        let link_id = self.find_or_open_transmit_link(to, transport);
-        let caps = transport.caps(link_id);
-        let way = match self.links.get(link_id) {
-            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
-                link.tx.protocol_of(&send, &caps, self.config.eager_max_bytes)
-            }
-            _ => SendProtocol::Waiting,
-        };
-        if fence || matches!(way, SendProtocol::Pulled | SendProtocol::Requested) {
-            // The peer must know the send by a number, or it must wait, so it goes through the
-            // table.
-            if inject {
-                send.source.detach();
-            }
-            self.initiator.enqueue(to, send);
-            if self.transmit_to(to, transport, sink) {
-                self.initiator.activate(to);
-            }
-            return Ok(());
-        }
-        let sent = if way == SendProtocol::Eager {
-            send_eager(transport, link_id, &caps, &send)
-        } else {
-            Sent::Full
-        };
-        match sent {
-            Sent::Whole => {
-                send.source.release();
-                self.eager_message_begun(link_id, &send.message);
-                self.eager_message_taken(link_id, send, sink);
-            }
-            Sent::Partial(taken_bytes) => {
-                if inject {
-                    send.source.detach();
-                }
-                self.eager_message_begun(link_id, &send.message);
-                let send = self.initiator.insert(send);
-                self.message_partly_taken(link_id, send, taken_bytes);
-                self.initiator.activate(to);
-            }
-            Sent::Full => {
-                if inject {
-                    send.source.detach();
-                }
-                self.initiator.enqueue(to, send);
-                self.initiator.activate(to);
-            }
-        }
-        Ok(())
-    }
-
     /// Sends a small message, if that is possible at once. The engine neither records nor reports
     /// it; the caller counts it. Returns whether it was sent. If not, nothing has changed, and the
     /// caller posts it.
@@ -320,21 +228,21 @@ impl Engine {
 
     /// Records that a link has begun to take an eager message.
     #[inline(always)]
-    fn eager_message_begun(&mut self, link: LinkId, message: &Message) {
+    pub(super) fn eager_message_begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.message_begun(message.eager_cost_bytes());
         }
     }
 
     /// Records that a link has taken a part of an eager message.
-    fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
+    pub(super) fn message_partly_taken(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.get_mut(link) {
             link.tx.begin_writing(Frame::Message, send, taken_bytes);
         }
     }
 
     /// Handles a message that the link has taken whole, and that was never in the operation table.
-    fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
+    pub(super) fn eager_message_taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
@@ -371,7 +279,7 @@ impl Engine {
 }
 
 /// Gives the transport an eager message, as far as it takes it.
-fn send_eager(transport: &mut impl Transport, link: LinkId, caps: &LinkCaps, send: &Send) -> Sent {
+pub(super) fn send_eager(transport: &mut impl Transport, link: LinkId, caps: &LinkCaps, send: &Send) -> Sent {
     let header = Header::Message(send.message);
     match send.source.contiguous() {
         Some(bytes) if bytes.len() <= caps.inline_max_bytes => {

@@ -7,7 +7,7 @@ use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
-use crate::operation::{RmaRequest, Send, Signalled};
+use crate::operation::{Send, Signalled};
 use crate::peer_id::PeerId;
 
 /// The reports that the sink had no room for, in order. None is lost, and no link has to wait for
@@ -74,23 +74,29 @@ impl Reports {
     }
 
     /// As [`send_completed`](Self::send_completed), for an access that never was under way.
-    pub(super) fn completed_at_once(&mut self, request: RmaRequest, effects: &mut impl InitiatorEffects) {
-        let event = CounterEvents::of_completion(request.local.completion_flags());
-        if let Some(turn) = self.take_turn(request.to) {
-            let ending = match request.signalled {
-                Signalled::Yes => Ending::Completed(request.into_immediate_completion()),
+    pub(super) fn completed_at_once(
+        &mut self,
+        to: PeerId,
+        completion: EndedOperation,
+        signalled: Signalled,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        let event = CounterEvents::of_completion(completion.flags);
+        if let Some(turn) = self.take_turn(to) {
+            let ending = match signalled {
+                Signalled::Yes => Ending::Completed(completion),
                 Signalled::No => Ending::Silently(event),
-                Signalled::Deferred => Ending::OfWork(Box::new(request.into_immediate_completion())),
+                Signalled::Deferred => Ending::OfWork(Box::new(completion)),
             };
             return self.ended_in_order(turn, ending, effects);
         }
-        match request.signalled {
+        match signalled {
             Signalled::Yes => {
                 self.count(event, effects);
-                self.report(request.into_immediate_completion(), effects);
+                self.report(completion, effects);
             }
             Signalled::No => self.count(event, effects),
-            Signalled::Deferred => self.deferred_work_completed(request.into_immediate_completion(), effects),
+            Signalled::Deferred => self.deferred_work_completed(completion, effects),
         }
     }
 

@@ -145,11 +145,11 @@ fn answer_tells_that_messages_before_it_have_arrived() {
 #[test]
 fn deferred_write_holds_up_messages_that_must_not_overtake_it() {
     let mut tx = LinkTx::default();
-    assert!(!tx.record_if_deferred(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
-    assert!(tx.record_if_deferred(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
-    tx.deferred_ended(OpClass::Write, Order::SAW);
+    assert!(!tx.record_if_postponed(OpClass::Write, false, 1, Order::SAW), "it is written as it arrives");
+    assert!(tx.record_if_postponed(OpClass::Write, true, 1, Order::SAW) && !tx.may_begin_message());
+    tx.postponed_ended(OpClass::Write, Order::SAW);
     assert!(tx.may_begin_message());
-    assert!(tx.record_if_deferred(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
+    assert!(tx.record_if_postponed(OpClass::Write, true, 1, Order::SAS) && tx.may_begin_message());
 }
 
 #[test]

@@ -13,8 +13,8 @@ use self::levels::Levels;
 pub(crate) use self::mapped_regions::MappedRegion;
 use self::mapped_regions::MappedRegions;
 pub(crate) use self::message_mark::MessageMark;
-use self::order::Deferred;
 pub(crate) use self::order::OpClass;
+use self::order::Postponed;
 use self::requests::Requests;
 pub(crate) use self::requests::{RequestStage, SendProtocol, op_number_of};
 use self::send_credit::SendCredit;
@@ -47,7 +47,7 @@ pub(crate) struct LinkTx {
     /// How many bytes the atomic operations among these accesses fetch.
     outstanding_bytes: usize,
     /// Accesses that later operations must not overtake.
-    deferred: Deferred,
+    postponed: Postponed,
     /// Regions of the peer that are accessed without frames.
     mapped: MappedRegions,
     /// The frames that this side owes the peer.
@@ -149,7 +149,7 @@ impl LinkTx {
     /// it.
     #[inline(always)]
     pub(crate) fn may_begin_message(&self) -> bool {
-        self.writing.is_none() && !self.deferred.holds_sends()
+        self.writing.is_none() && !self.postponed.holds_sends()
     }
 
     /// Records that the link has begun to take an eager message.
@@ -244,7 +244,7 @@ impl LinkTx {
             fence: _,
             outstanding_ops: _,
             outstanding_bytes: _,
-            deferred: _,
+            postponed: _,
             mapped: _,
             debts: _,
         } = self;

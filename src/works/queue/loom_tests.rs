@@ -4,13 +4,14 @@
 
 use homespun_engine::buffer::Source;
 use homespun_engine::error::Again;
+use homespun_engine::operation::TransmitOp;
 use loom::model::Builder;
 use loom::thread;
 
 use super::*;
 use crate::av::FabricAddress;
 use crate::domain_id::DomainId;
-use crate::post::{Op, Post, ReceivePost};
+use crate::post::{Post, ReceivePost};
 use crate::poster::RefusedPost;
 use crate::works::work::CounterChange;
 use crate::{Counter, CounterAttr};
@@ -143,7 +144,7 @@ fn work_is_posted_when_another_thread_makes_room_meanwhile() {
     explore(|| {
         let stage = Stage::new();
         let endpoint = Arc::new(Room::default());
-        let send = Op::Send { source: Source::default(), tag: None, data: None };
+        let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };
         let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
         let trigger = CounterUse::new(stage.trigger.shared());
         let action = Action::Post { poster: endpoint.clone(), post };

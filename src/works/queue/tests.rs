@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use homespun_engine::buffer::Source;
 use homespun_engine::error::{Again, Missing};
+use homespun_engine::operation::TransmitOp;
 
 use super::*;
 use crate::av::FabricAddress;
-use crate::post::{Op, Post, ReceivePost};
+use crate::post::{Post, ReceivePost};
 use crate::poster::RefusedPost;
 use crate::trigger::{DeferredAction, DeferredWork, Trigger};
 use crate::wait::{WaitObject, Waiter};
@@ -58,7 +59,7 @@ impl Poster for Crowded {
 }
 
 fn triggered_send(trigger: &Counter, endpoint: Arc<dyn Poster>) -> Work {
-    let send = Op::Send { source: Source::default(), tag: None, data: None };
+    let send = TransmitOp::Send { source: Source::default(), tag: None, data: None };
     let post = DeferredPost::Transmit(Post::new(FabricAddress(0), send, 5));
     Work {
         trigger: CounterUse::new(trigger.shared()),

@@ -6,7 +6,7 @@ use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
 use crate::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::{AtomicLocal, AtomicRequest};
+use crate::operation::AtomicLocal;
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Atomic, AtomicForm, Outcome, Refusal};
 
@@ -60,20 +60,10 @@ fn zeroed_destination(len_bytes: usize) -> Destination {
     Destination::owned(BytesMut::zeroed(len_bytes))
 }
 
-pub(super) fn atomic_request(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64) -> AtomicRequest {
-    AtomicRequest {
-        to,
-        local,
-        op,
-        datatype: Datatype::Uint8,
-        key: KEY,
-        address: 3,
-        context,
-        level: Level::Inject,
-        signalled: Signalled::Yes,
-        inject: false,
-        fence: false,
-    }
+pub(super) fn atomic_request(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64) -> AddressedRequest {
+    let memory = RemoteMemory { key: KEY, address: 3 };
+    let op = TransmitOp::Atomic { local, memory, op, datatype: Datatype::Uint8 };
+    AddressedRequest::new(to, op, context)
 }
 
 fn last_sent_op(transport: &Scripted) -> u64 {
@@ -210,7 +200,7 @@ fn atomic_on_no_elements_is_sent_and_answered() {
         (3, fetch_local(b""), AtomicOp::Read),
         (4, compare_local(b"", b""), swap),
     ] {
-        engine.post_atomic(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
+        engine.post_request(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
         let op = last_sent_op(&transport);
         assert!(sink.ended.is_empty(), "it waits for its target");
         let done = Header::Answer { op, outcome: Outcome::Done };
@@ -221,7 +211,7 @@ fn atomic_on_no_elements_is_sent_and_answered() {
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
     assert!(engine.condemned.is_empty());
     // A fetching operation ends once its result has come.
-    engine.post_atomic(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
+    engine.post_request(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
     let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
     engine.transmit(&mut transport, &mut sink);
@@ -259,7 +249,7 @@ fn atomic_results_resume_after_partial_sends() {
     for _ in 0..2 {
         engine.transmit(&mut transport, &mut sink);
     }
-    engine.post_send(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -302,7 +292,7 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
 fn base_atomic_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine
-        .post_atomic(atomic_request(peer, base_local(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink)
+        .post_request(atomic_request(peer, base_local(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink)
         .unwrap();
     let op = last_sent_op(&transport);
     let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
@@ -313,11 +303,8 @@ fn base_atomic_ends_with_its_answer() {
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
 
-    let request = AtomicRequest {
-        signalled: Signalled::No,
-        ..atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2)
-    };
-    engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+    let request = atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2).signalled(Signalled::No);
+    engine.post_request(request, &mut transport, &mut sink).unwrap();
     let refused = Outcome::Refused(Refusal::Range);
     let answer = Header::Answer { op: last_sent_op(&transport), outcome: refused };
     engine.arrivals(&mut sink).frame(LINK, &answer, b"");
@@ -337,7 +324,7 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
         (2, fetch_local(b"no"), AtomicOp::Read, b"", sent(b"no"), Buffer::None),
         (3, compare_local(b"ab", b"cd"), AtomicOp::Cswap, b"abcd", sent(b"ab"), sent(b"cd")),
     ] {
-        engine.post_atomic(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
+        engine.post_request(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
         assert_eq!(transport.sent.last().unwrap().2, payload);
         let op = last_sent_op(&transport);
         let data = Header::ReadData { op, len_bytes: 2 };
@@ -357,7 +344,7 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
     }
     // Of what failed nothing was fetched.
     engine
-        .post_atomic(
+        .post_request(
             atomic_request(peer, compare_local(b"ab", b"cd"), AtomicOp::Cswap, 4),
             &mut transport,
             &mut sink,
@@ -395,13 +382,13 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
             }
         };
         transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
-        let request = AtomicRequest { inject, ..atomic_request(peer, local, AtomicOp::Cswap, 1) };
-        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+        let request = atomic_request(peer, local, AtomicOp::Cswap, 1).inject(inject);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         let op = last_sent_op(&transport);
         if inject {
             (operand, compared) = ([0; 10], [0; 10]);
         }
-        engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+        engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
         for _ in 0..3 {
             engine.transmit(&mut transport, &mut sink);
         }
@@ -419,7 +406,7 @@ fn short_segmented_operands_are_sent_at_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"bc")];
     let local = AtomicLocal::Base { operand: Source::owned_vector(pieces.clone()).unwrap() };
-    engine.post_atomic(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent[0].2, b"abc");
     let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
     engine.arrivals(&mut sink).frame(LINK, &done, b"");
@@ -429,22 +416,19 @@ fn short_segmented_operands_are_sent_at_once() {
 #[test]
 fn invalid_atomic_is_refused_with_its_buffers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let mut refused = |request: AtomicRequest| {
-        let rejected = engine.post_atomic(request, &mut transport, &mut sink).unwrap_err();
-        (rejected.errno(), rejected.returned.into_buffer())
+    let mut refused = |request: AddressedRequest| {
+        let rejected = engine.post_request(request, &mut transport, &mut sink).unwrap_err();
+        (rejected.errno(), rejected.returned)
     };
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
     let (errno, buffer) = refused(atomic_request(peer, base_local(b"ab"), swap, 1));
     assert_eq!((errno, buffer), (Errno::EOPNOTSUPP, Buffer::Sent(Bytes::from_static(b"ab"))));
     assert_eq!(refused(atomic_request(peer, base_local(b"ab"), AtomicOp::Read, 1)).0, Errno::EOPNOTSUPP);
     assert_eq!(refused(atomic_request(peer, compare_local(b"a", b"b"), sum, 1)).0, Errno::EOPNOTSUPP);
-    let complex = AtomicRequest {
-        datatype: Datatype::FloatComplex,
-        ..atomic_request(peer, base_local(b"01234567"), AtomicOp::Max, 1)
-    };
+    let complex =
+        atomic_request(peer, base_local(b"01234567"), AtomicOp::Max, 1).datatype(Datatype::FloatComplex);
     assert_eq!(refused(complex).0, Errno::EOPNOTSUPP);
-    let part =
-        AtomicRequest { datatype: Datatype::Uint16, ..atomic_request(peer, base_local(b"abc"), sum, 1) };
+    let part = atomic_request(peer, base_local(b"abc"), sum, 1).datatype(Datatype::Uint16);
     assert_eq!(refused(part).0, Errno::EINVAL);
     let (errno, buffer) = refused(atomic_request(peer, compare_local(b"ab", b"c"), swap, 1));
     let fetched = buffer.into_fetched().unwrap();
@@ -455,7 +439,7 @@ fn invalid_atomic_is_refused_with_its_buffers() {
     assert_eq!(refused(atomic_request(peer, fetch_local(long), sum, 1)).0, Errno::EMSGSIZE);
     engine.config.tx_depth_ops = 0;
     let rejected =
-        engine.post_atomic(atomic_request(peer, fetch_local(b"ab"), sum, 1), &mut transport, &mut sink);
+        engine.post_request(atomic_request(peer, fetch_local(b"ab"), sum, 1), &mut transport, &mut sink);
     assert_eq!(rejected.unwrap_err().errno(), Errno::EAGAIN);
     assert!(transport.sent.is_empty() && sink.ended.is_empty());
 }
@@ -465,12 +449,12 @@ fn atomics_keep_queue_order_and_fences_wait_for_them() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Full].into();
     engine
-        .post_atomic(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink)
+        .post_request(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink)
         .unwrap();
-    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let fenced = AtomicRequest { fence: true, ..atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3) };
-    engine.post_atomic(fenced, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"n", 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let fenced = atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3).fence(true);
+    engine.post_request(fenced, &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"n", 4), &mut transport, &mut sink).unwrap();
     for _ in 0..3 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -497,7 +481,7 @@ fn fetching_atomics_in_flight_are_limited() {
     let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
     for context in 0..=count as u64 {
         let request = atomic_request(peer, fetch_local(&LONG), AtomicOp::Sum, context);
-        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), count);
@@ -510,7 +494,7 @@ fn fetching_atomics_in_flight_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
         let request = atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context);
-        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
     assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
 }
@@ -520,10 +504,10 @@ fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
     engine
-        .post_atomic(atomic_request(peer, fetch_local(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink)
+        .post_request(atomic_request(peer, fetch_local(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink)
         .unwrap();
     engine
-        .post_atomic(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink)
+        .post_request(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink)
         .unwrap();
     assert!(engine.cancel(1, &mut sink).is_err());
     engine.cancel(2, &mut sink).unwrap();
@@ -561,7 +545,9 @@ fn invalid_answer_to_atomic_ends_the_link() {
     ];
     for (local, headers) in cases {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_atomic(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+        engine
+            .post_request(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink)
+            .unwrap();
         for header in headers(last_sent_op(&transport)) {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
             engine.arrivals(&mut sink).frame(LINK, &header, &payload);
@@ -574,7 +560,7 @@ fn invalid_answer_to_atomic_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3)].into();
     let long = fetch_local(b"more than inline");
-    engine.post_atomic(atomic_request(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(atomic_request(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
     let early = read_data_header(last_sent_op(&transport), 16);
     engine.arrivals(&mut sink).frame(LINK, &early, b"more than inline");
     engine.transmit(&mut transport, &mut sink);

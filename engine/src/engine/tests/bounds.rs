@@ -20,12 +20,12 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
     assert_eq!((full.error, full.returned.len_bytes()), (Again::QueueFull.into(), 4));
     engine.config.tx_depth_ops = 2;
     for context in [8, 9] {
-        engine.post_send(send_request(peer, b"sent", context), &mut transport, &mut engine_sink).unwrap();
+        engine.post_request(send_request(peer, b"sent", context), &mut transport, &mut engine_sink).unwrap();
     }
     let full =
-        engine.post_send(send_request(peer, b"sent", 10), &mut transport, &mut engine_sink).unwrap_err();
+        engine.post_request(send_request(peer, b"sent", 10), &mut transport, &mut engine_sink).unwrap_err();
     assert_eq!((full.error, engine.outstanding_sends()), (Again::QueueFull.into(), 2));
-    assert_eq!(full.returned.into_buffer().into_sent().as_deref(), Some(&b"sent"[..]));
+    assert_eq!(full.returned.into_sent().as_deref(), Some(&b"sent"[..]));
     engine_sink.take_ended();
     engine.deliver_held(&mut engine_sink);
     assert_eq!(engine_sink.ended_contexts(), [8]);
@@ -40,15 +40,16 @@ fn completion_without_room_is_held_in_order_and_counts_as_outstanding() {
 fn posts_beyond_depth_or_message_limit_are_refused() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
-    let too_long = engine.post_send(send_request(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
+    let too_long =
+        engine.post_request(send_request(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
     assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
-    assert_eq!(too_long.returned.len_bytes(), 5);
+    assert_eq!(too_long.returned.into_sent().unwrap().len(), 5);
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"1", 1), &mut transport, &mut sink).unwrap();
-    let full = engine.post_send(send_request(peer, b"2", 2), &mut transport, &mut sink).unwrap_err();
+    engine.post_request(send_request(peer, b"1", 1), &mut transport, &mut sink).unwrap();
+    let full = engine.post_request(send_request(peer, b"2", 2), &mut transport, &mut sink).unwrap_err();
     assert_eq!(full.error, Again::QueueFull.into());
     engine.transmit(&mut transport, &mut sink);
-    engine.post_send(send_request(peer, b"3", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"3", 3), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1, 3]);
 }
 
@@ -56,8 +57,8 @@ fn posts_beyond_depth_or_message_limit_are_refused() {
 fn cancel_succeeds_only_before_the_operation_begins() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_request(peer, b"begun before", 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"begun before", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
     engine.post_receive(receive_request(4, 3), &mut sink).unwrap();
     engine.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 4) }, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(2));

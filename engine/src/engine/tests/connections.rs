@@ -127,7 +127,7 @@ fn requester_sends_request_and_confirms_accept() {
     assert_eq!(transport.closed, [(OWN, Close::Drain)]);
     let peer = engine.connected_peer().unwrap().unwrap();
     assert_eq!(engine.peers().address_of(peer), address(3));
-    engine.post_send(send_request(peer, b"x", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"x", 1), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.last(), Some(&(OTHER, untagged_header(1), b"x".to_vec())));
     assert_eq!(transport.connected.len(), 1);
 }
@@ -558,10 +558,10 @@ fn requester_limits_its_links() {
 #[test]
 fn peer_shutdown_ends_the_connection() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
-    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
-    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
+    engine.post_request(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
     receive_frame(&mut engine, &mut sink, OTHER, untagged_header(5), b"early");
     engine.post_receive(receive_request(8, 3), &mut sink).unwrap();
     engine.post_receive(receive_request(8, 4), &mut sink).unwrap();
@@ -596,8 +596,8 @@ fn peer_shutdown_ends_the_connection() {
 #[test]
 fn shutdown_cancels_all_operations_and_waits_for_the_peer() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
-    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
-    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
+    engine.post_request(acked, &mut transport, &mut sink).unwrap();
     engine.post_receive(receive_request(8, 2), &mut sink).unwrap();
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1, 2]);
@@ -676,7 +676,7 @@ fn crossing_shutdowns_are_both_reported() {
 fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     transport.pull_min_bytes = Some(10);
-    engine.post_send(send_request(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.exposed.len(), 1);
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!((&transport.closed[..], sink.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
@@ -684,7 +684,7 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
 
     // Half of it is in the link, and nothing can be said behind that.
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
-    engine.post_send(send_request(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
     receive_frame(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     transport.answers = [Sent::Partial(1)].into();

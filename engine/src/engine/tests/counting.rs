@@ -47,8 +47,8 @@ fn ended_sends_are_counted_signalled_or_not() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for signalled in [Signalled::Yes, Signalled::No] {
         for level in [Level::Inject, Level::Transmit, Level::Match] {
-            let send = SendRequest { signalled, level, ..send_request(peer, b"x", 1) };
-            engine.post_send(send, &mut transport, &mut sink).unwrap();
+            let send = send_request(peer, b"x", 1).signalled(signalled).level(level);
+            engine.post_request(send, &mut transport, &mut sink).unwrap();
         }
         assert_eq!(take_counted(&mut sink), [SENT], "the others wait for the peer");
         let received = if signalled == Signalled::Yes { 2 } else { 5 };
@@ -60,8 +60,8 @@ fn ended_sends_are_counted_signalled_or_not() {
     assert_eq!(sink.ended.len(), 3);
     // One that the link takes only in part at first.
     transport.answers = [Sent::Partial(2)].into();
-    let send = SendRequest { signalled: Signalled::No, ..send_request(peer, b"0123456789", 1) };
-    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    let send = send_request(peer, b"0123456789", 1).signalled(Signalled::No);
+    engine.post_request(send, &mut transport, &mut sink).unwrap();
     assert_eq!(take_counted(&mut sink), []);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(take_counted(&mut sink), [SENT]);
@@ -73,16 +73,16 @@ fn long_sends_are_counted_when_fetched() {
     transport.pull_min_bytes = Some(4);
     for (number, succeeds) in [true, false].into_iter().enumerate() {
         let signalled = if succeeds { Signalled::Yes } else { Signalled::No };
-        let send = SendRequest { signalled, ..send_request(peer, b"long", 1) };
-        engine.post_send(send, &mut transport, &mut sink).unwrap();
+        let send = send_request(peer, b"long", 1).signalled(signalled);
+        engine.post_request(send, &mut transport, &mut sink).unwrap();
         let Header::Request { op, .. } = transport.sent[number].1 else { panic!("not a request") };
         assert_eq!(take_counted(&mut sink), []);
         engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !succeeds }, b"");
         assert_eq!(take_counted(&mut sink), [(CounterEvents::SEND, succeeds)]);
     }
     // One that is asked for.
-    let send = SendRequest { signalled: Signalled::No, ..send_request(peer, b"long", 1) };
-    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    let send = send_request(peer, b"long", 1).signalled(Signalled::No);
+    engine.post_request(send, &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[2].1 else { panic!("not a request") };
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(&mut transport, &mut sink);
@@ -148,7 +148,7 @@ fn held_completion_is_counted_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     sink.room = 1;
     for context in 0..3 {
-        engine.post_send(send_request(peer, b"x", context), &mut transport, &mut sink).unwrap();
+        engine.post_request(send_request(peer, b"x", context), &mut transport, &mut sink).unwrap();
     }
     assert_eq!((sink.take_ended().len(), take_counted(&mut sink)), (1, vec![SENT; 3]));
     engine.deliver_held(&mut sink);
@@ -160,12 +160,12 @@ fn held_completion_is_counted_once() {
 #[test]
 fn operations_ended_by_link_down_count_as_errors() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let send = SendRequest { signalled: Signalled::No, level: Level::Match, ..send_request(peer, b"x", 1) };
-    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    let send = send_request(peer, b"x", 1).signalled(Signalled::No).level(Level::Match);
+    engine.post_request(send, &mut transport, &mut sink).unwrap();
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(4)));
-    engine.post_rma(rma_request(peer, read, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read, 2), &mut transport, &mut sink).unwrap();
     let write = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None };
-    engine.post_rma(rma_request(peer, write, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write, 3), &mut transport, &mut sink).unwrap();
     engine.post_receive(receive_request(4, 4), &mut sink).unwrap();
     engine.arrivals(&mut sink).frame_begun(LINK, &untagged_header(4));
     assert_eq!(take_counted(&mut sink), []);
@@ -188,8 +188,8 @@ fn reads_and_writes_are_counted_as_their_own_events() {
                 } else {
                     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None }
                 };
-                let request = crate::operation::RmaRequest { signalled, ..rma_request(peer, local, 1) };
-                engine.post_rma(request, &mut transport, &mut sink).unwrap();
+                let request = rma_request(peer, local, 1).signalled(signalled);
+                engine.post_request(request, &mut transport, &mut sink).unwrap();
                 assert_eq!(take_counted(&mut sink), []);
                 let Some((_, Header::Rma(rma), _)) = transport.sent.last() else { panic!("no access") };
                 engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op: rma.op, outcome }, b"");

@@ -15,7 +15,7 @@ fn credit_header(granted_bytes: u64) -> Header {
 fn sends_wait_for_credit_and_keep_their_order() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..FIRST_MESSAGES + 2 {
-        engine.post_send(send_request(peer, b"", context), &mut transport, &mut sink).unwrap();
+        engine.post_request(send_request(peer, b"", context), &mut transport, &mut sink).unwrap();
     }
     assert_eq!(sink.ended_contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
     assert!(!engine.inject(peer, None, None, b"", &mut transport));
@@ -35,9 +35,9 @@ fn acks_and_requested_payload_need_no_credit() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.config.eager_max_bytes = 4;
     for context in 0..FIRST_MESSAGES {
-        engine.post_send(send_request(peer, b"large", context), &mut transport, &mut sink).unwrap();
+        engine.post_request(send_request(peer, b"large", context), &mut transport, &mut sink).unwrap();
     }
-    engine.post_send(send_request(peer, b"", 99), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"", 99), &mut transport, &mut sink).unwrap();
     let before = transport.sent.len();
     assert_eq!(before as u64, FIRST_MESSAGES);
     let Header::Request { op, remote_bytes: 0, .. } = transport.sent[0].1 else { panic!("not a request") };
@@ -54,8 +54,8 @@ fn acks_and_requested_payload_need_no_credit() {
 fn message_beyond_credit_is_offered() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     static LONG: [u8; CREDIT_INITIAL_BYTES as usize] = [7; CREDIT_INITIAL_BYTES as usize];
-    engine.post_send(send_request(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"short", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"short", 2), &mut transport, &mut sink).unwrap();
     let [Header::Request { message, .. }, Header::Message(_)] = sent_headers_from(&transport, 0)[..] else {
         panic!("{:?}", sent_headers_from(&transport, 0));
     };

@@ -45,15 +45,15 @@ impl Sink for WorkSink {
     }
 }
 
-fn deferred_send_request(to: PeerId, number: u64) -> SendRequest {
-    SendRequest { signalled: Signalled::Deferred, ..send_request(to, b"work", number) }
+fn deferred_send_request(to: PeerId, number: u64) -> AddressedRequest {
+    send_request(to, b"work", number).signalled(Signalled::Deferred)
 }
 
 #[test]
 fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
-    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
+    engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
     assert_eq!((sink.recorder.ended_contexts(), sink.recorder.counted.as_slice()), (vec![], &[][..]));
 }
@@ -62,7 +62,7 @@ fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
 fn deferred_send_can_also_complete_with_its_context() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink { reports: true, ..WorkSink::default() };
-    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
+    engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
     assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS]);
     assert_eq!(sink.recorder.counted, [(CounterEvents::SEND, true)]);
@@ -72,8 +72,8 @@ fn deferred_send_can_also_complete_with_its_context() {
 fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut sink = WorkSink::default();
-    let acknowledged = SendRequest { level: Level::Transmit, ..deferred_send_request(peer, 7) };
-    engine.post_send(acknowledged, &mut transport, &mut sink).unwrap();
+    let acknowledged = deferred_send_request(peer, 7).level(Level::Transmit);
+    engine.post_request(acknowledged, &mut transport, &mut sink).unwrap();
     assert!(sink.works.is_empty());
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     assert_eq!(sink.works, [(7, false)]);
@@ -86,9 +86,9 @@ fn deferred_send_waits_for_its_turn_among_completions_in_order() {
     let (mut engine, peer, mut transport, _) =
         engine_with_config(Config { completes_in_order: true, ..Config::default() });
     let mut sink = WorkSink::default();
-    let first = SendRequest { level: Level::Transmit, ..send_request(peer, b"first", 1) };
-    engine.post_send(first, &mut transport, &mut sink).unwrap();
-    engine.post_send(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
+    let first = send_request(peer, b"first", 1).level(Level::Transmit);
+    engine.post_request(first, &mut transport, &mut sink).unwrap();
+    engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert!(sink.works.is_empty() && sink.recorder.ended.is_empty());
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     assert_eq!((sink.recorder.ended_contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));

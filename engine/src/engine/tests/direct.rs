@@ -9,7 +9,7 @@ use crate::atomic::AtomicOp;
 use crate::buffer::Buffer;
 use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::limits::{MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES};
-use crate::operation::{RmaLocal, RmaRequest};
+use crate::operation::RmaLocal;
 use crate::region::{Persist, Region, RegionAttr};
 use crate::remote_memory::RemoteMemory;
 use crate::wire::{Durable, MappableRegion, Outcome, Rma, RmaKind};
@@ -53,21 +53,21 @@ fn shown_region_is_mapped_and_then_accessed_directly() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(KEY, 100), REMOTE);
     assert!(engine.wants_pass());
-    engine.post_rma(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0), "it is not mapped yet");
     engine.transmit(&mut transport, &mut sink);
     assert!(!engine.wants_pass());
-    engine.post_rma(rma_request(peer, hello_write(), 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 2), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 2, "one before it has not ended");
     for sent in 0..2 {
         let Header::Rma(Rma { op, .. }) = transport.sent[sent].1 else { panic!("an access was sent") };
         let answer = Header::Answer { op, outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
     }
-    engine.post_rma(rma_request(peer, hello_write(), 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 3), &mut transport, &mut sink).unwrap();
     assert_eq!((transport.sent.len(), sink.ended.len()), (2, 3));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    engine.post_rma(rma_request(peer, read, 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 3, "it may only be written to");
 }
 
@@ -92,13 +92,14 @@ fn direct_access_is_done_and_reported_by_the_caller() {
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
     // For what there is no room it waits as others do, and what is next does not overtake it.
     sink.room = 0;
-    let completion = rma_request(peer, hello_write(), 8).into_immediate_completion();
+    let completion =
+        EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
     engine.report_direct_access(completion, &mut sink);
     assert_eq!((engine.outstanding_sends(), sink.ended_contexts()), (1, vec![]));
     let attempt = engine.access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
     sink.room = 2;
-    engine.post_rma(rma_request(peer, hello_write(), 9), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 9), &mut transport, &mut sink).unwrap();
     engine.deliver_held(&mut sink);
     assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![8, 9]));
 }
@@ -142,8 +143,8 @@ fn access_with_data_or_fence_or_other_needs_is_not_direct() {
     engine.initiator.set_completes_in_order(true);
     assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "it has its turn");
     engine.initiator.set_completes_in_order(false);
-    let another = RmaRequest { key: KEY + 1, ..rma_request(peer, hello_write(), 1) };
-    engine.post_rma(another, &mut transport, &mut sink).unwrap();
+    let another = rma_request(peer, hello_write(), 1).key(KEY + 1);
+    engine.post_request(another, &mut transport, &mut sink).unwrap();
     assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "one before it has not ended");
     assert_eq!((memory.words()[0].load(Relaxed), sink.ended.len()), (0, 0));
     memory.retire();
@@ -185,8 +186,8 @@ fn shown_regions_waiting_to_be_mapped_are_limited() {
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty(), "all of them but the last may have ended");
     assert_eq!(mapped_and_to_map_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0));
-    let request = RmaRequest { key: last, ..rma_request(peer, hello_write(), 1) };
-    engine.post_rma(request, &mut transport, &mut sink).unwrap();
+    let request = rma_request(peer, hello_write(), 1).key(last);
+    engine.post_request(request, &mut transport, &mut sink).unwrap();
     assert!(transport.sent.is_empty(), "the last one was mapped");
 }
 
@@ -237,8 +238,8 @@ fn direct_read_makes_earlier_direct_writes_visible() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_region(&mut engine, &mut transport, &mut sink);
     let mut post = |local, level| {
-        let request = RmaRequest { level, ..rma_request(peer, local, 1) };
-        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let request = rma_request(peer, local, 1).level(level);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         assert!(transport.sent.is_empty());
         engine.has_unseen_stores
     };
@@ -271,7 +272,7 @@ fn write_posts_directly(
     sink: &mut Recorder,
 ) -> bool {
     let before = transport.sent.len();
-    engine.post_rma(rma_request(peer, hello_write(), 1), transport, sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 1), transport, sink).unwrap();
     let Some((_, header, _)) = transport.sent.get(before) else { return true };
     let Header::Rma(Rma { op, .. }) = *header else { panic!("no access: {header:?}") };
     engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
@@ -284,14 +285,14 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     let (transport, sink) = (&mut transport, &mut sink);
     assert!(write_posts_directly(&mut engine, peer, transport, sink));
     for _ in 0..3 {
-        engine.post_send(send_request(peer, b"m", 9), transport, sink).unwrap();
+        engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
         assert!(engine.inject(peer, None, None, b"m", transport));
         assert!(!write_posts_directly(&mut engine, peer, transport, sink), "messages are under way");
         assert!(write_posts_directly(&mut engine, peer, transport, sink), "it was answered");
     }
     // So does what an atomic operation has fetched.
     assert!(engine.inject(peer, None, None, b"m", transport));
-    engine.post_atomic(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
+    engine.post_request(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
     let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
     engine.arrivals(sink).frame(LINK, &fetched, &[0]);
@@ -303,11 +304,10 @@ fn answered_access_proves_arrival_of_earlier_messages() {
 fn direct_access_does_not_overtake_requested_payload() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
     let (transport, sink) = (&mut transport, &mut sink);
-    let long = SendRequest {
-        source: Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])),
-        ..send_request(peer, b"", 9)
-    };
-    engine.post_send(long, transport, sink).unwrap();
+    let long =
+        send_request(peer, b"", 9)
+            .source(Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])));
+    engine.post_request(long, transport, sink).unwrap();
     let Header::Request { op, .. } = transport.sent.last().unwrap().1 else { panic!("a request") };
     engine.arrivals(sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     engine.transmit(transport, sink);
@@ -326,7 +326,7 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
     assert_eq!(Arc::strong_count(&memory), 3);
     memory.retire();
     // By the next access.
-    engine.post_rma(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
     assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
     // Without an access, by a sweep.
     let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();

@@ -5,7 +5,6 @@ use std::sync::{Mutex, Weak};
 use super::rma::{KEY, read_region, rma_request, sent_answers, write_local};
 use super::*;
 use crate::error::OperationError;
-use crate::operation::RmaRequest;
 use crate::region::{Persist, Region, RegionAttr};
 use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
@@ -279,8 +278,8 @@ fn commit_level_asks_for_durability() {
         (Level::Commit, true, Durable::Everything),
     ] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let request = RmaRequest { level, fence, ..rma_request(peer, write_local(b"abc"), 1) };
-        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let request = rma_request(peer, write_local(b"abc"), 1).level(level).fence(fence);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         let Header::Rma(sent) = transport.sent[0].1 else { panic!("a write") };
         assert_eq!(sent.durable, durable);
         let answer = Header::Answer { op: sent.op, outcome: Outcome::NotDurable };

@@ -4,12 +4,12 @@ use super::*;
 
 const LINK: LinkId = LinkId(7);
 
-fn send_request_at_level(level: Level, to: PeerId, context: u64) -> SendRequest {
-    SendRequest { level, ..send_request(to, b"x", context) }
+fn send_request_at_level(level: Level, to: PeerId, context: u64) -> AddressedRequest {
+    send_request(to, b"x", context).level(level)
 }
 
-fn fenced_send_request(level: Level, to: PeerId, context: u64) -> SendRequest {
-    SendRequest { fence: true, ..send_request_at_level(level, to, context) }
+fn fenced_send_request(level: Level, to: PeerId, context: u64) -> AddressedRequest {
+    send_request_at_level(level, to, context).fence(true)
 }
 
 fn count_sent_messages(transport: &Scripted) -> usize {
@@ -21,12 +21,12 @@ fn fence_without_earlier_operations_does_not_wait() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for level in [Level::Inject, Level::Transmit, Level::Match] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_send(fenced_send_request(level, peer, 1), &mut transport, &mut sink).unwrap();
+        engine.post_request(fenced_send_request(level, peer, 1), &mut transport, &mut sink).unwrap();
         assert_eq!(count_sent_messages(&transport), 1);
     }
     // Messages that the link has taken have reached the level of injection.
-    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
     assert_eq!((count_sent_messages(&transport), sink.ended_contexts()), (2, vec![1, 2]));
 }
 
@@ -34,13 +34,13 @@ fn fence_without_earlier_operations_does_not_wait() {
 fn fence_after_unacknowledged_messages_asks_the_peer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let other = engine.intern_peer(address(3));
-    let silent = SendRequest { signalled: Signalled::No, ..send_request_at_level(Level::Inject, peer, 1) };
-    engine.post_send(silent, &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    let silent = send_request_at_level(Level::Inject, peer, 1).signalled(Signalled::No);
+    engine.post_request(silent, &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(!engine.inject(peer, None, None, b"x", &mut transport));
     assert_eq!(sent_headers_from(&transport, 1), [Header::Fence { matched: false }]);
-    engine.post_send(send_request_at_level(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, other, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [4], "others do not wait");
 
     let before = transport.sent.len();
@@ -55,9 +55,9 @@ fn fence_after_unacknowledged_messages_asks_the_peer() {
 #[test]
 fn fence_waits_for_all_incomplete_operations() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request_at_level(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(sink.ended_contexts(), [1]);
@@ -70,13 +70,13 @@ fn fence_waits_for_all_incomplete_operations() {
 #[test]
 fn fence_at_match_level_asks_again() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
     let before = transport.sent.len();
-    engine.post_send(fenced_send_request(Level::Match, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Match, peer, 3), &mut transport, &mut sink).unwrap();
     assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: true }]);
 }
 
@@ -101,10 +101,10 @@ fn match_fence_is_answered_after_earlier_messages_match() {
 #[test]
 fn waiting_fenced_send_is_cancellable_and_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Match, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Match, peer, 1), &mut transport, &mut sink).unwrap();
     for context in [2, 3] {
         engine
-            .post_send(fenced_send_request(Level::Inject, peer, context), &mut transport, &mut sink)
+            .post_request(fenced_send_request(Level::Inject, peer, context), &mut transport, &mut sink)
             .unwrap();
     }
     engine.cancel(2, &mut sink).unwrap();
@@ -117,10 +117,10 @@ fn waiting_fenced_send_is_cancellable_and_fails_with_its_link() {
 fn message_after_fence_of_cancelled_send_is_accepted() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let (mut other, _, mut other_transport, mut other_sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     assert!(engine.inject(peer, None, None, b"x", &mut transport), "nothing is queued");
     assert_eq!(transport.sent.len(), 4, "a fence of a cancelled send holds nothing");
     for (_, header, payload) in &transport.sent {
@@ -137,13 +137,13 @@ fn message_after_fence_of_cancelled_send_is_accepted() {
 #[test]
 fn fence_answer_covers_only_messages_before_the_fence() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
-    engine.post_send(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
     let before = transport.sent.len();
-    engine.post_send(fenced_send_request(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(sent_headers_from(&transport, before), [Header::Fence { matched: false }]);
 }
 
@@ -161,9 +161,9 @@ fn peer_that_fences_without_reading_answers_is_disconnected() {
 #[test]
 fn fence_waits_for_sends_to_former_instance() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request_at_level(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    engine.post_send(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(fenced_send_request(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), []);
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);

@@ -396,7 +396,7 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_request(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
     let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
     let mut arrivals = engine.arrivals(&mut sink);
@@ -406,7 +406,7 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
     // The message ends, another one is begun and not ended: what is owed goes between them.
-    engine.post_send(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
     let whole = Sent::Whole;
     transport.answers = [whole, whole, whole, Sent::Full].into();
     engine.transmit(&mut transport, &mut sink);

@@ -14,8 +14,8 @@ fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
     for (context, level, text) in
         [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]
     {
-        let request = SendRequest { level, ..send_request(peer, text, context) };
-        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        let request = send_request(peer, text, context).level(level);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
     let Some((_, Header::Request { op, .. }, _)) = transport.sent.last() else { panic!("not offered") };
     let op = *op;

@@ -17,8 +17,8 @@ fn header_of_each_level_names_the_awaited_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let levels = [Level::Inject, Level::Transmit, Level::Delivery, Level::Match];
     for (context, level) in (1..).zip(levels) {
-        let request = SendRequest { level, ..send_request(peer, b"x", context) };
-        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        let request = send_request(peer, b"x", context).level(level);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
     let awaits: Vec<AwaitedReply> = sent_headers_from(&transport, 0)
         .iter()
@@ -42,8 +42,8 @@ fn header_of_each_level_names_the_awaited_answer() {
 fn late_match_does_not_delay_later_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 1..=3 {
-        let request = SendRequest { level: Level::Match, ..send_request(peer, b"x", context) };
-        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        let request = send_request(peer, b"x", context).level(Level::Match);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
     }
     for number in [3, 1, 2] {
         engine.arrivals(&mut sink).frame(LINK, &matched_header(number), b"");

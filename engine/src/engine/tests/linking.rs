@@ -16,12 +16,12 @@ fn link_that_went_down_is_not_closed_again() {
 #[test]
 fn link_failure_ends_each_of_its_operations_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"acked", 1) };
-    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
+    engine.post_request(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_request(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
-    let silent = SendRequest { signalled: Signalled::No, ..send_request(peer, b"queued, silent", 3) };
-    engine.post_send(silent, &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
+    let silent = send_request(peer, b"queued, silent", 3).signalled(Signalled::No);
+    engine.post_request(silent, &mut transport, &mut sink).unwrap();
     engine.post_receive(receive_request(10, 4), &mut sink).unwrap();
     engine.post_receive(receive_request(10, 5), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
@@ -39,7 +39,7 @@ fn link_failure_ends_each_of_its_operations_once() {
     assert_eq!((engine.outstanding_sends(), engine.outstanding_receives()), (0, 1));
     sink.take_ended();
 
-    engine.post_send(send_request(peer, b"again", 6), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"again", 6), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.connected, [address(2)], "the next send connects anew");
     assert_eq!(sink.ended_contexts(), [6]);
 }
@@ -77,18 +77,18 @@ fn partial_unexpected_message_is_dropped_with_its_link() {
 #[test]
 fn later_sends_go_to_the_new_instance_at_an_address() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"to the first", 1) };
-    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    let acked = send_request(peer, b"to the first", 1).level(Level::Transmit);
+    engine.post_request(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
     assert_eq!(sink.ended_contexts(), [2], "what the former one has not been sent fails");
-    engine.post_send(send_request(peer, b"second", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"second", 3), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
     assert_eq!(sink.ended_contexts(), [2, 3, 1]);
-    engine.post_send(send_request(peer, b"third", 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"third", 4), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
 }
 
@@ -181,7 +181,7 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     transport.answers = [Sent::Full; 5].into();
     let peer = engine.intern_peer(address(2));
-    engine.post_send(send_request(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
     for attempt in 0..=CONNECT_RETRIES_MAX {
         assert_eq!((transport.connected.len() as u32, sink.ended.len()), (attempt + 1, 0));
         engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
@@ -192,7 +192,7 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     // No endpoint listens at the address.
     let refused = LinkError::System(Errno::ECONNREFUSED);
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
     let link = LinkId(transport.connected.len() as u32 - 1);
     engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(refused));
     assert_eq!(sink.ended_contexts(), [1, 2]);
@@ -223,15 +223,15 @@ fn a_simultaneous_connect_keeps_both_links_and_each_side_its_own() {
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
-    engine.post_send(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.link_event(LinkId(5), LinkEvent::Up { peer: address(2), instance: 1 });
     arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
     arrivals.frame(LinkId(5), &untagged_header(2), b"hi");
-    engine.post_send(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
     engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Down(LinkError::Closed));
-    engine.post_send(send_request(peer, b"third", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"third", 3), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1, 2, 3]);
     assert_eq!(transport.connected, [address(2)]);
 }
@@ -256,13 +256,13 @@ fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one()
     let mut engine = Engine::new(Config::default());
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
-    engine.post_send(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
     arrivals.link_event(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(0), Close::Abort)]);
-    engine.post_send(send_request(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
 }
 
@@ -272,7 +272,7 @@ fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full, Sent::Full].into();
-    engine.post_send(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.sent.is_empty());
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
@@ -289,8 +289,8 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     let broken = LinkError::System(Errno::ECONNRESET);
     for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let acked = SendRequest { level: Level::Transmit, ..send_request(peer, b"on the first", 1) };
-        engine.post_send(acked, &mut transport, &mut sink).unwrap();
+        let acked = send_request(peer, b"on the first", 1).level(Level::Transmit);
+        engine.post_request(acked, &mut transport, &mut sink).unwrap();
         let mut arrivals = engine.arrivals(&mut sink);
         arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
         arrivals.link_event(LinkId(8), LinkEvent::Down(error));
@@ -306,7 +306,7 @@ fn directed_receive_fails_if_the_last_link_never_came_up() {
     let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
     let peer = engine.intern_peer(address(2));
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) }, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
@@ -326,7 +326,7 @@ fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
     engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
     for attempt in 0..CONNECT_RETRIES_MAX {
         engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
         engine.transmit(&mut transport, &mut sink);
@@ -353,7 +353,7 @@ fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it(
     let peer = engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
     engine.cancel(2, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
     engine.transmit(&mut transport, &mut sink);

@@ -7,7 +7,7 @@ use crate::atomic::AtomicOp;
 use crate::error::OperationError;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
-use crate::operation::{RmaLocal, RmaRequest};
+use crate::operation::RmaLocal;
 use crate::region::{Region, RegionAttr};
 use crate::transport::LinkEvent;
 use crate::wire::{Outcome, Refusal, Rma, RmaKind};
@@ -47,7 +47,7 @@ impl Kind {
     fn post(self, engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) {
         let local = match self {
             Kind::Send => {
-                return engine.post_send(send_request(peer, b"m", 9), transport, sink).unwrap();
+                return engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
             }
             Kind::ShortRead => read_local(READ_COPIED_MAX_BYTES),
             Kind::LongRead => read_local(LONG_BYTES),
@@ -56,10 +56,10 @@ impl Kind {
             Kind::Update | Kind::Fetch => {
                 let local = if self == Kind::Update { base_local(&[1]) } else { fetch_local(&[1]) };
                 let request = atomic_request(peer, local, AtomicOp::Sum, 9);
-                return engine.post_atomic(request, transport, sink).unwrap();
+                return engine.post_request(request, transport, sink).unwrap();
             }
         };
-        engine.post_rma(rma_request(peer, local, 9), transport, sink).unwrap();
+        engine.post_request(rma_request(peer, local, 9), transport, sink).unwrap();
     }
 }
 
@@ -255,14 +255,14 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
         engine_with_config(Config { completes_in_order: true, ..Config::default() });
     let other = engine.intern_peer(address(3));
     engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
-    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let silent = RmaRequest { signalled: Signalled::No, ..rma_request(peer, write_local(b"s"), 3) };
-    engine.post_rma(silent, &mut transport, &mut sink).unwrap();
-    let matched = SendRequest { level: Level::Match, ..send_request(peer, b"m", 4) };
-    engine.post_send(matched, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"m", 5), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(other, b"m", 6), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let silent = rma_request(peer, write_local(b"s"), 3).signalled(Signalled::No);
+    engine.post_request(silent, &mut transport, &mut sink).unwrap();
+    let matched = send_request(peer, b"m", 4).level(Level::Match);
+    engine.post_request(matched, &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 5), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(other, b"m", 6), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [6], "others do not wait");
     assert_eq!(engine.outstanding_sends(), 5, "what waits for its turn is outstanding");
     engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: 2 }, b"");
@@ -280,13 +280,13 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
 fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
     let (mut engine, peer, mut transport, mut sink) =
         engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..Config::default() });
-    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"m", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 3), &mut transport, &mut sink).unwrap();
     engine.cancel(3, &mut sink).unwrap();
     assert!(sink.ended.is_empty());
-    let refused = engine.post_send(send_request(peer, b"m", 4), &mut transport, &mut sink).unwrap_err();
+    let refused = engine.post_request(send_request(peer, b"m", 4), &mut transport, &mut sink).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into());
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
     let errors: Vec<_> =
@@ -297,11 +297,11 @@ fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
 #[test]
 fn unordered_completions_come_as_operations_end() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_config(Config::default());
-    engine.post_rma(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);
     let local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)));
-    engine.post_rma(rma_request(peer, local, 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, local, 3), &mut transport, &mut sink).unwrap();
     let op = access_op_at(&transport, 0);
     deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
     assert_eq!(sink.ended_contexts(), [2, 1]);

@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::flags::MrAccess;
 use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
-use crate::operation::{Level, ReceiveRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
+use crate::operation::{Level, ReceiveRequest, RmaLocal, Signalled};
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Provider, Transport};
 
@@ -45,8 +45,8 @@ impl Node {
     fn send(&mut self, to: Address, message: Vec<u8>, tag: Option<u64>, context: u64, level: Level) {
         let source = Source::owned(Bytes::from(message));
         let request =
-            SendRequest { source, tag, level, ..send_request(self.engine.intern_peer(to), b"", context) };
-        self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
+            send_request(self.engine.intern_peer(to), b"", context).source(source).tag(tag).level(level);
+        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
 
@@ -63,8 +63,8 @@ impl Node {
 
     fn post_access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
         let to = self.engine.intern_peer(to);
-        let request = RmaRequest { key: 7, address, ..rma_request(to, local, context) };
-        self.engine.post_rma(request, &mut self.transport, &mut self.sink).unwrap();
+        let request = rma_request(to, local, context).key(7).address(address);
+        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
 

@@ -12,7 +12,7 @@ use super::rma::{raw_region, rma_request};
 use super::*;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
-use crate::operation::{AtomicLocal, AtomicRequest, PeekAction, PeekRequest, RmaLocal, RmaRequest};
+use crate::operation::{AtomicLocal, PeekAction, PeekRequest, RmaLocal};
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Atomic, AtomicForm, Durable, Form, MappableRegion, Outcome, Rma, RmaKind, samples};
 
@@ -281,8 +281,8 @@ impl Run {
                 let peer = self.engine.intern_peer(address(to));
                 let source = Source::owned(Bytes::from(vec![7; len_bytes]));
                 let request =
-                    SendRequest { source, level, fence, inject, ..send_request(peer, b"", context) };
-                let posted = self.engine.post_send(request, &mut self.transport, &mut self.sink);
+                    send_request(peer, b"", context).source(source).level(level).fence(fence).inject(inject);
+                let posted = self.engine.post_request(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Access { to, is_write, data, len_bytes, fence, inject } => {
@@ -293,8 +293,8 @@ impl Run {
                 } else {
                     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
                 };
-                let request = RmaRequest { fence, inject, ..rma_request(peer, local, context) };
-                let posted = self.engine.post_rma(request, &mut self.transport, &mut self.sink);
+                let request = rma_request(peer, local, context).fence(fence).inject(inject);
+                let posted = self.engine.post_request(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Atomic { to, kind, len_bytes, fence, inject } => {
@@ -310,8 +310,8 @@ impl Run {
                         AtomicOp::Cswap,
                     ),
                 };
-                let request = AtomicRequest { fence, inject, ..atomic_request(peer, local, op, context) };
-                let posted = self.engine.post_atomic(request, &mut self.transport, &mut self.sink);
+                let request = atomic_request(peer, local, op, context).fence(fence).inject(inject);
+                let posted = self.engine.post_request(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Register { key } => {

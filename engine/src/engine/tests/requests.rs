@@ -10,8 +10,8 @@ fn engine_that_exposes() -> (Engine, PeerId, Scripted, Recorder) {
     (engine, peer, Scripted { pull_min_bytes: Some(10), ..transport }, sink)
 }
 
-fn large_send_request(to: PeerId, context: u64, level: Level) -> SendRequest {
-    SendRequest { level, ..send_request(to, b"0123456789", context) }
+fn large_send_request(to: PeerId, context: u64, level: Level) -> AddressedRequest {
+    send_request(to, b"0123456789", context).level(level)
 }
 
 /// The numbers of the messages that were offered, in order.
@@ -44,8 +44,8 @@ fn ended_errors(sink: &Recorder) -> Vec<(u64, Errno)> {
 fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
     for level in [Level::Inject, Level::Transmit, Level::Delivery] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        let request = SendRequest { tag: Some(5), data: Some(6), ..large_send_request(peer, 1, level) };
-        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        let request = large_send_request(peer, 1, level).tag(Some(5)).data(Some(6));
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         let op = offered_ops(&transport)[0];
         let message =
             Message { tag: Some(5), data: Some(6), awaits: level.awaited_reply(), ..Message::of_len(10) };
@@ -64,14 +64,14 @@ fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
 #[test]
 fn small_or_injected_or_unexposable_message_goes_eagerly() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    engine.post_send(send_request(peer, b"012345678", 1), &mut transport, &mut sink).unwrap();
-    let injected = SendRequest { inject: true, ..large_send_request(peer, 2, Level::Inject) };
-    engine.post_send(injected, &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"012345678", 1), &mut transport, &mut sink).unwrap();
+    let injected = large_send_request(peer, 2, Level::Inject).inject(true);
+    engine.post_request(injected, &mut transport, &mut sink).unwrap();
     transport.pull_min_bytes = Some(0);
-    engine.post_send(send_request(peer, b"", 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"", 3), &mut transport, &mut sink).unwrap();
     assert!(transport.exposed.is_empty());
     transport.hides = true;
-    engine.post_send(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
     assert!(transport.sent.iter().all(|(_, header, _)| matches!(header, Header::Message(_))));
 }
@@ -80,7 +80,7 @@ fn small_or_injected_or_unexposable_message_goes_eagerly() {
 fn requested_payload_is_sent_and_completes_by_level() {
     for level in [Level::Inject, Level::Delivery] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        engine.post_send(large_send_request(peer, 1, level), &mut transport, &mut sink).unwrap();
+        engine.post_request(large_send_request(peer, 1, level), &mut transport, &mut sink).unwrap();
         let op = offered_ops(&transport)[0];
         deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
         assert!(engine.has_unsent());
@@ -105,9 +105,9 @@ fn requested_payload_is_sent_and_completes_by_level() {
 #[test]
 fn requested_payload_precedes_queued_messages() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    engine.post_send(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Full].into();
-    engine.post_send(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
     let op = offered_ops(&transport)[0];
     deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
     engine.transmit(&mut transport, &mut sink);
@@ -119,13 +119,13 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=2 {
         engine
-            .post_send(large_send_request(peer, context, Level::Inject), &mut transport, &mut sink)
+            .post_request(large_send_request(peer, context, Level::Inject), &mut transport, &mut sink)
             .unwrap();
     }
     let ops = offered_ops(&transport);
     deliver_header(&mut engine, &mut sink, LINK, Header::Clear { op: ops[0], cannot_pull: true });
     engine.transmit(&mut transport, &mut sink);
-    engine.post_send(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
     assert_eq!((sink.ended_contexts(), transport.exposed.len()), (vec![1, 3], 2));
     deliver_header(&mut engine, &mut sink, LINK, Header::Clear { op: ops[1], cannot_pull: true });
     engine.transmit(&mut transport, &mut sink);
@@ -135,7 +135,7 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
     arrivals.link_event(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.post_send(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.exposed.len(), 3);
 }
 
@@ -143,9 +143,9 @@ fn memory_is_not_exposed_to_peer_that_cannot_pull() {
 fn offers_keep_message_order_and_are_exposed_once() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     transport.answers = [Sent::Full; 4].into();
-    engine.post_send(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"small", 2), &mut transport, &mut sink).unwrap();
-    engine.post_send(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"small", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -158,9 +158,9 @@ fn offers_keep_message_order_and_are_exposed_once() {
 fn exposed_send_is_cancellable_until_its_request_is_sent() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     transport.answers = [Sent::Full].into();
-    engine.post_send(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
     engine.cancel(1, &mut sink).unwrap();
-    engine.post_send(large_send_request(peer, 2, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 2, Level::Inject), &mut transport, &mut sink).unwrap();
     assert!(engine.cancel(2, &mut sink).is_err());
     assert_eq!(
         (transport.exposed.len(), offered_ops(&transport).len()),
@@ -175,8 +175,8 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
 #[test]
 fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    let silent = SendRequest { signalled: Signalled::No, ..large_send_request(peer, 1, Level::Inject) };
-    engine.post_send(silent, &mut transport, &mut sink).unwrap();
+    let silent = large_send_request(peer, 1, Level::Inject).signalled(Signalled::No);
+    engine.post_request(silent, &mut transport, &mut sink).unwrap();
     let op = offered_ops(&transport)[0];
     deliver_header(&mut engine, &mut sink, LINK, Header::Done { op, fault: true });
     assert_eq!(ended_errors(&sink), [(1, Errno::EFAULT)]);
@@ -187,10 +187,10 @@ fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
 #[test]
 fn acknowledgements_do_not_count_offers() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    let small = |context| SendRequest { level: Level::Transmit, ..send_request(peer, b"small", context) };
-    engine.post_send(small(1), &mut transport, &mut sink).unwrap();
-    engine.post_send(large_send_request(peer, 2, Level::Transmit), &mut transport, &mut sink).unwrap();
-    engine.post_send(small(3), &mut transport, &mut sink).unwrap();
+    let small = |context| send_request(peer, b"small", context).level(Level::Transmit);
+    engine.post_request(small(1), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 2, Level::Transmit), &mut transport, &mut sink).unwrap();
+    engine.post_request(small(3), &mut transport, &mut sink).unwrap();
     deliver_header(&mut engine, &mut sink, LINK, Header::Ack { received: 2 });
     assert_eq!(sink.ended_contexts(), [1, 3]);
     // Payload that is partly written is no message either.
@@ -210,9 +210,9 @@ fn connecting_link_that_took_an_offer_stays_in_use() {
     let (mut transport, mut sink) =
         (Scripted { pull_min_bytes: Some(10), ..Scripted::default() }, Recorder::default());
     let peer = engine.intern_peer(address(2));
-    engine.post_send(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
+    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-    engine.post_send(send_request(peer, b"after it", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"after it", 2), &mut transport, &mut sink).unwrap();
     assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
 
@@ -222,7 +222,7 @@ fn engine_with_sends_in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
     for context in 1..=4 {
         engine
-            .post_send(large_send_request(peer, context, Level::Delivery), &mut transport, &mut sink)
+            .post_request(large_send_request(peer, context, Level::Delivery), &mut transport, &mut sink)
             .unwrap();
     }
     let ops = offered_ops(&transport);
@@ -342,14 +342,14 @@ fn answer_to_offer_of_another_link_or_to_eager_send_ends_the_link() {
     for header in [clear_header, done_header] {
         let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
         engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
-        engine.post_send(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
+        engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
         let op = offered_ops(&transport)[0];
         deliver_header(&mut engine, &mut sink, LinkId(8), header(op));
         engine.transmit(&mut transport, &mut sink);
         assert_eq!((&transport.closed[..], sink.ended.len()), (&[(LinkId(8), Close::Abort)][..], 0));
 
-        let eager = SendRequest { level: Level::Delivery, ..send_request(peer, b"eager", 2) };
-        engine.post_send(eager, &mut transport, &mut sink).unwrap();
+        let eager = send_request(peer, b"eager", 2).level(Level::Delivery);
+        engine.post_request(eager, &mut transport, &mut sink).unwrap();
         let eager = engine
             .initiator
             .sends()

@@ -6,7 +6,7 @@ use super::*;
 use crate::buffer::SegmentMut;
 use crate::flags::MrAccess;
 use crate::limits::{READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::{RmaLocal, RmaRequest};
+use crate::operation::RmaLocal;
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
@@ -14,18 +14,9 @@ const LINK: LinkId = LinkId(7);
 pub(super) const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-pub(super) fn rma_request(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
-    RmaRequest {
-        to,
-        local,
-        key: KEY,
-        address: 3,
-        context,
-        level: Level::Inject,
-        signalled: Signalled::Yes,
-        inject: false,
-        fence: false,
-    }
+pub(super) fn rma_request(to: PeerId, local: RmaLocal, context: u64) -> AddressedRequest {
+    let memory = RemoteMemory { key: KEY, address: 3 };
+    AddressedRequest::new(to, TransmitOp::Rma { local, memory }, context)
 }
 
 pub(super) fn write_local(bytes: &'static [u8]) -> RmaLocal {
@@ -200,7 +191,7 @@ fn long_read_is_sent_in_pieces_with_messages_between() {
     engine.arrivals(&mut sink).frame(LINK, &rma_header(5, 0, whole, RmaKind::Read), b"");
     transport.answers = [Sent::Partial(10), Sent::Full, Sent::Partial(1)].into();
     engine.transmit(&mut transport, &mut sink);
-    engine.post_send(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
     for _ in 0..4 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -327,7 +318,7 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
 #[test]
 fn a_write_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_rma(rma_request(peer, write_local(b"small"), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"small"), 1), &mut transport, &mut sink).unwrap();
     let op = last_sent_op(&transport);
     let sent = rma_header(op, 3, 5, WRITE);
     assert_eq!(transport.sent, [(LINK, sent, b"small".to_vec())]);
@@ -342,9 +333,8 @@ fn a_write_ends_with_its_answer() {
         (Refusal::Access, Errno::EACCES),
         (Refusal::Range, Errno::EINVAL),
     ] {
-        let request =
-            RmaRequest { signalled: Signalled::No, ..rma_request(peer, write_local(b"refused"), 2) };
-        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let request = rma_request(peer, write_local(b"refused"), 2).signalled(Signalled::No);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         let answer = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Refused(refusal) };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
         let failure = sink.take_ended().remove(0).unwrap_err();
@@ -364,8 +354,8 @@ fn injected_write_is_copied_and_reports_no_success() {
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };
-        let request = RmaRequest { inject: true, signalled: Signalled::No, ..rma_request(peer, local, 0) };
-        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let request = rma_request(peer, local, 0).inject(true).signalled(Signalled::No);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         bytes.fill(0);
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.sent[0].2, b"more than inline");
@@ -380,7 +370,9 @@ fn long_write_is_offered_and_sent_on_request() {
     for asks in [false, true] {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
         transport.pull_min_bytes = Some(10);
-        engine.post_rma(rma_request(peer, write_local(b"0123456789"), 1), &mut transport, &mut sink).unwrap();
+        engine
+            .post_request(rma_request(peer, write_local(b"0123456789"), 1), &mut transport, &mut sink)
+            .unwrap();
         let op = last_sent_op(&transport);
         let kind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
         assert_eq!(transport.sent[0].1, rma_header(op, 3, 10, kind));
@@ -395,7 +387,9 @@ fn long_write_is_offered_and_sent_on_request() {
         engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
         assert_eq!(sink.ended_contexts(), [1]);
         // Memory that the peer cannot pull is no longer exposed.
-        engine.post_rma(rma_request(peer, write_local(b"0123456789"), 2), &mut transport, &mut sink).unwrap();
+        engine
+            .post_request(rma_request(peer, write_local(b"0123456789"), 2), &mut transport, &mut sink)
+            .unwrap();
         assert_eq!(transport.exposed.len(), 1 + usize::from(!asks));
     }
 }
@@ -403,7 +397,7 @@ fn long_write_is_offered_and_sent_on_request() {
 #[test]
 fn read_ends_with_its_last_byte() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_rma(rma_request(peer, read_local(6), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read_local(6), 1), &mut transport, &mut sink).unwrap();
     let op = last_sent_op(&transport);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
@@ -417,7 +411,7 @@ fn read_ends_with_its_last_byte() {
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
 
     // Of nothing there is nothing to come.
-    engine.post_rma(rma_request(peer, read_local(0), 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read_local(0), 2), &mut transport, &mut sink).unwrap();
     let op = last_sent_op(&transport);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     assert_eq!(sink.ended_contexts(), [2]);
@@ -427,12 +421,12 @@ fn read_ends_with_its_last_byte() {
 fn accesses_keep_queue_order_and_fence_waits_for_answers() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
-    engine.post_rma(rma_request(peer, write_local(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    engine.post_rma(rma_request(peer, read_local(1), 3), &mut transport, &mut sink).unwrap();
-    let fenced = RmaRequest { fence: true, ..rma_request(peer, write_local(b"!"), 4) };
-    engine.post_rma(fenced, &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"n", 5), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read_local(1), 3), &mut transport, &mut sink).unwrap();
+    let fenced = rma_request(peer, write_local(b"!"), 4).fence(true);
+    engine.post_request(fenced, &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"n", 5), &mut transport, &mut sink).unwrap();
     for _ in 0..5 {
         engine.transmit(&mut transport, &mut sink);
     }
@@ -465,7 +459,9 @@ fn accesses_keep_queue_order_and_fence_waits_for_answers() {
 fn accesses_in_flight_are_limited() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        engine.post_rma(rma_request(peer, write_local(b"x"), context), &mut transport, &mut sink).unwrap();
+        engine
+            .post_request(rma_request(peer, write_local(b"x"), context), &mut transport, &mut sink)
+            .unwrap();
     }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
@@ -479,8 +475,8 @@ fn accesses_in_flight_are_limited() {
 fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_rma(rma_request(peer, read_local(4), 1), &mut transport, &mut sink).unwrap();
-    engine.post_rma(rma_request(peer, write_local(b"x"), 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read_local(4), 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(b"x"), 2), &mut transport, &mut sink).unwrap();
     assert!(engine.cancel(1, &mut sink).is_err());
     engine.cancel(2, &mut sink).unwrap();
     engine
@@ -516,7 +512,7 @@ fn invalid_answer_to_access_ends_the_link() {
     ];
     for (local, headers) in cases {
         let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_rma(rma_request(peer, local, 1), &mut transport, &mut sink).unwrap();
+        engine.post_request(rma_request(peer, local, 1), &mut transport, &mut sink).unwrap();
         for header in headers(last_sent_op(&transport)) {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
             engine.arrivals(&mut sink).frame(LINK, &header, &payload);

@@ -6,8 +6,8 @@ use super::*;
 fn sends_to_full_link_are_queued_in_order() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
-    engine.post_send(send_request(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
-    engine.post_send(send_request(peer, b"x", 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"x", 2), &mut transport, &mut sink).unwrap();
     assert!(sink.ended.is_empty() && engine.has_unsent());
     engine.transmit(&mut transport, &mut sink);
     engine.transmit(&mut transport, &mut sink);
@@ -30,9 +30,8 @@ fn injected_message_is_copied_if_link_is_full() {
         // SAFETY: the engine copies an injected message before `post_send` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
-        let request =
-            SendRequest { source, inject: true, signalled: Signalled::No, ..send_request(peer, b"", 0) };
-        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        let request = send_request(peer, b"", 0).source(source).inject(true).signalled(Signalled::No);
+        engine.post_request(request, &mut transport, &mut sink).unwrap();
         message.fill(0);
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(transport.sent[0].2, b"injected message");
@@ -43,10 +42,10 @@ fn injected_message_is_copied_if_link_is_full() {
 #[test]
 fn delivery_send_completes_with_its_acknowledgement() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_send(send_request(peer, b"a", 1), &mut transport, &mut sink).unwrap();
-    let acked = |context| SendRequest { level: Level::Transmit, ..send_request(peer, b"b", context) };
-    engine.post_send(acked(2), &mut transport, &mut sink).unwrap();
-    engine.post_send(acked(3), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, b"a", 1), &mut transport, &mut sink).unwrap();
+    let acked = |context| send_request(peer, b"b", context).level(Level::Transmit);
+    engine.post_request(acked(2), &mut transport, &mut sink).unwrap();
+    engine.post_request(acked(3), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [1]);
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
     assert_eq!(sink.ended_contexts(), [1]);
@@ -76,8 +75,8 @@ fn arrivals_are_acknowledged_once_per_pass_on_request() {
 #[test]
 fn ack_beyond_sent_messages_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let request = SendRequest { level: Level::Delivery, ..send_request(peer, b"a", 1) };
-    engine.post_send(request, &mut transport, &mut sink).unwrap();
+    let request = send_request(peer, b"a", 1).level(Level::Delivery);
+    engine.post_request(request, &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 2 }, b"");
     let Err(failure) = &sink.ended[0] else { panic!("the send failed") };
     assert_eq!(failure.error.errno(), Errno::EPROTO);
@@ -90,8 +89,8 @@ fn ack_beyond_sent_messages_ends_the_link() {
 fn ack_of_partly_sent_message_ends_the_link() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.answers = [Sent::Partial(2)].into();
-    let request = SendRequest { level: Level::Delivery, ..send_request(peer, b"half of it", 1) };
-    engine.post_send(request, &mut transport, &mut sink).unwrap();
+    let request = send_request(peer, b"half of it", 1).level(Level::Delivery);
+    engine.post_request(request, &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
     assert_eq!(sink.ended[0].as_ref().unwrap_err().error.errno(), Errno::EPROTO);
 }
@@ -99,18 +98,17 @@ fn ack_of_partly_sent_message_ends_the_link() {
 #[test]
 fn injected_send_returns_owned_buffers_and_forgets_raw_ones() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let injected =
-        |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_request(peer, b"", 1) };
+    let injected = |source| send_request(peer, b"", 1).source(source).inject(true).level(Level::Transmit);
     let pieces = vec![Bytes::from_static(b"in "), Bytes::from_static(b"pieces")];
     for answer in [Sent::Whole, Sent::Full] {
         transport.answers = [answer].into();
         let owned = Source::owned_vector(pieces.clone()).unwrap();
-        engine.post_send(injected(owned), &mut transport, &mut sink).unwrap();
+        engine.post_request(injected(owned), &mut transport, &mut sink).unwrap();
         let raw = [Segment { address: b"raw".as_ptr(), len_bytes: 3 }];
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
         // SAFETY: the bytes are static.
         let raw = unsafe { Source::raw(&raw) }.unwrap();
-        engine.post_send(injected(raw), &mut transport, &mut sink).unwrap();
+        engine.post_request(injected(raw), &mut transport, &mut sink).unwrap();
         engine.transmit(&mut transport, &mut sink);
     }
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 4 }, b"");

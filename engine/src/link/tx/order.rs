@@ -4,9 +4,9 @@
 //! Frames arrive in the order in which they are sent, and the target handles almost every frame
 //! when it arrives: it matches messages and applies small writes. It does two things later: it
 //! fetches the data of an [offered](crate::wire::RmaKind::Offer) write when its turn comes, and it
-//! answers a read piece by piece. These accesses are *deferred*, and later operations would
+//! answers a read piece by piece. These accesses are *postponed*, and later operations would
 //! overtake them. So the initiator holds back an operation that must not overtake them, at the head
-//! of its peer's queue, until the peer has answered the deferred accesses in its way. No frame
+//! of its peer's queue, until the peer has answered the postponed accesses in its way. No frame
 //! carries anything for this, and an endpoint without these orders pays nothing.
 //!
 //! An access without a frame (`engine/direct.rs`) overtakes messages that are under way. Where the
@@ -14,8 +14,8 @@
 //! acknowledgements, or because it has answered an access that was sent after them. So the first
 //! access after a message travels as a frame, and those that follow its answer do not.
 //!
-//! A short read need not be deferred. A target that has agreed on an order copies the data when the
-//! request arrives, unless a deferred read is ahead of it; the initiator relies on that.
+//! A short read need not be postponed. A target that has agreed on an order copies the data when the
+//! request arrives, unless a postponed read is ahead of it; the initiator relies on that.
 
 use super::LinkTx;
 use crate::flags::Order;
@@ -39,7 +39,7 @@ pub(crate) enum OpClass {
 
 /// The operations that a link's peer may do later than operations sent after them.
 #[derive(Debug, Default)]
-pub(super) struct Deferred {
+pub(super) struct Postponed {
     /// How many reads.
     read_ops: usize,
     /// How many writes.
@@ -64,8 +64,8 @@ impl OpClass {
         }
     }
 
-    /// Returns the orders by which the operation waits for deferred reads, and those by which it
-    /// waits for deferred writes. The peer answers reads one after the other, so no read overtakes
+    /// Returns the orders by which the operation waits for postponed reads, and those by which it
+    /// waits for postponed writes. The peer answers reads one after the other, so no read overtakes
     /// another; but it carries out a fetching atomic operation when it arrives.
     fn blocking_orders(self) -> [Order; 2] {
         match self {
@@ -78,7 +78,7 @@ impl OpClass {
     }
 }
 
-impl Deferred {
+impl Postponed {
     /// Whether messages have to wait.
     #[inline(always)]
     pub(super) fn holds_sends(&self) -> bool {
@@ -93,11 +93,11 @@ impl Deferred {
 
     /// Whether the peer may do an access later than the operations after it, as far as this side
     /// knows.
-    pub(super) fn is_deferred_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
+    pub(super) fn is_postponed_by_peer(&self, effect: OpClass, is_offered: bool, len_bytes: u64) -> bool {
         match effect {
             // An atomic operation is carried out as it arrives.
             OpClass::Send | OpClass::Update | OpClass::Fetch => false,
-            // Behind a deferred read, a short read is deferred, too.
+            // Behind a postponed read, a short read is postponed, too.
             OpClass::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
             OpClass::Write => is_offered,
         }
@@ -113,7 +113,7 @@ impl Deferred {
         self.holds_sends = self.holds(OpClass::Send, order);
     }
 
-    /// Forgets a deferred access that the peer has done.
+    /// Forgets a postponed access that the peer has done.
     pub(super) fn end(&mut self, effect: OpClass, order: Order) {
         match effect {
             OpClass::Send | OpClass::Update | OpClass::Fetch => {}
@@ -127,27 +127,27 @@ impl Deferred {
 impl LinkTx {
     /// Whether the next send or access for the link's peer has to wait for the sake of order.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
-        self.deferred.holds(OpClass::of(send), order)
+        self.postponed.holds(OpClass::of(send), order)
     }
 
     /// Records a sent access. Returns whether the peer may do it later than the operations after
     /// it.
-    pub(crate) fn record_if_deferred(
+    pub(crate) fn record_if_postponed(
         &mut self,
         effect: OpClass,
         is_offered: bool,
         len_bytes: u64,
         order: Order,
     ) -> bool {
-        let is_deferred = self.deferred.is_deferred_by_peer(effect, is_offered, len_bytes);
-        if is_deferred {
-            self.deferred.begin(effect, order);
+        let is_postponed = self.postponed.is_postponed_by_peer(effect, is_offered, len_bytes);
+        if is_postponed {
+            self.postponed.begin(effect, order);
         }
-        is_deferred
+        is_postponed
     }
 
-    /// Records that the peer has done a deferred access.
-    pub(crate) fn deferred_ended(&mut self, effect: OpClass, order: Order) {
-        self.deferred.end(effect, order);
+    /// Records that the peer has done a postponed access.
+    pub(crate) fn postponed_ended(&mut self, effect: OpClass, order: Order) {
+        self.postponed.end(effect, order);
     }
 }

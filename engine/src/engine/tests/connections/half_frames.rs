@@ -16,7 +16,7 @@ fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
         let (mut engine, peer, mut transport, mut sink) = connected_engine();
         engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
         transport.answers = [Sent::Partial(1), Sent::Full].into();
-        engine.post_send(send_request(peer, b"half of a message", 2), &mut transport, &mut sink).unwrap();
+        engine.post_request(send_request(peer, b"half of a message", 2), &mut transport, &mut sink).unwrap();
         receive_frame(&mut engine, &mut sink, OTHER, asks, b"x");
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(received_bytes(&sink.take_ended()[0]), b"x");
@@ -59,11 +59,13 @@ fn shutdown_during_read_answer_sends_the_rest_first() {
 fn shutdown_during_write_sends_the_rest_first() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
-    engine.post_rma(rma_request(peer, read_local(8), 2), &mut transport, &mut sink).unwrap();
-    engine.post_rma(rma_request(peer, write_local(b"a whole one"), 3), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, read_local(8), 2), &mut transport, &mut sink).unwrap();
+    engine
+        .post_request(rma_request(peer, write_local(b"a whole one"), 3), &mut transport, &mut sink)
+        .unwrap();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
     let bytes: &[u8] = &[7; 10_000];
-    engine.post_rma(rma_request(peer, write_local(bytes), 4), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(bytes), 4), &mut transport, &mut sink).unwrap();
     let asks = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(1) });
     receive_frame(&mut engine, &mut sink, OTHER, asks, b"x");
     engine.transmit(&mut transport, &mut sink);
@@ -87,7 +89,7 @@ fn shutdown_during_long_write_closes_the_link_at_once() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     transport.answers = [Sent::Partial(1), Sent::Full].into();
     static LONG: [u8; EAGER_MAX_BYTES + 2] = [7; EAGER_MAX_BYTES + 2];
-    engine.post_rma(rma_request(peer, write_local(&LONG), 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(rma_request(peer, write_local(&LONG), 2), &mut transport, &mut sink).unwrap();
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);
     assert_eq!(transport.closed.len(), 1, "the link ends there");
@@ -97,7 +99,7 @@ fn shutdown_during_long_write_closes_the_link_at_once() {
 fn unrequested_offer_does_not_delay_shutdown() {
     let (mut engine, peer, mut transport, mut sink) = connected_engine();
     static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
-    engine.post_send(send_request(peer, &LONG, 2), &mut transport, &mut sink).unwrap();
+    engine.post_request(send_request(peer, &LONG, 2), &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!(sink.ended_contexts(), [2]);

@@ -7,7 +7,7 @@ use super::super::rma::rma_request;
 use super::*;
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::operation::{RmaLocal, RmaRequest};
+use crate::operation::RmaLocal;
 use crate::region::{Region, RegionAttr};
 use crate::transport::Provider;
 
@@ -53,9 +53,9 @@ impl Node {
     fn send(&mut self, message: Vec<u8>, context: u64) {
         let to = self.engine.connected_peer().unwrap().unwrap();
         let source = Source::owned(Bytes::from(message));
-        let request = SendRequest { source, level: Level::Delivery, ..send_request(to, b"", context) };
+        let request = send_request(to, b"", context).source(source).level(Level::Delivery);
         let Node { engine, transport, sink } = self;
-        engine.post_send(request, transport, sink).unwrap();
+        engine.post_request(request, transport, sink).unwrap();
         transport.flush();
     }
 
@@ -119,8 +119,8 @@ fn connection_carries_messages_and_rma_until_shutdown() {
         }
         let to = a.engine.connected_peer().unwrap().unwrap();
         let local = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"directly")), data: None };
-        let request = RmaRequest { key: 7, address: 0, ..rma_request(to, local, 99) };
-        a.engine.post_rma(request, &mut a.transport, &mut a.sink).unwrap();
+        let request = rma_request(to, local, 99).key(7).address(0);
+        a.engine.post_request(request, &mut a.transport, &mut a.sink).unwrap();
         a.transport.flush();
         progress_until(&mut [&mut a, &mut b], |nodes| {
             nodes[0].sink.ended.len() == 2 * SIZES.len() + 1 && nodes[1].sink.ended.len() == 2 * SIZES.len()
@@ -133,7 +133,7 @@ fn connection_carries_messages_and_rma_until_shutdown() {
         assert_eq!(&written, b"directly");
         // Messages sent before the end arrive before it.
         let to = b.engine.connected_peer().unwrap().unwrap();
-        b.engine.post_send(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
+        b.engine.post_request(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
         let was_taken = !b.sink.ended.is_empty();
         b.shutdown();
         if seed % 2 == 0 {

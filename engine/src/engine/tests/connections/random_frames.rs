@@ -167,8 +167,8 @@ impl Run {
                 if let Some(Ok(peer)) = engine.connected_peer() {
                     self.next_context += 1;
                     let source = Source::owned(Bytes::from(vec![7; len_bytes]));
-                    let request = SendRequest { source, level, ..send_request(peer, b"", self.next_context) };
-                    self.accepted += usize::from(engine.post_send(request, transport, sink).is_ok());
+                    let request = send_request(peer, b"", self.next_context).source(source).level(level);
+                    self.accepted += usize::from(engine.post_request(request, transport, sink).is_ok());
                 }
             }
             Step::Receive(len_bytes) => {

@@ -1,0 +1,188 @@
+//! Posts operations on peers: a send that nothing keeps back goes out at once, other operations wait in
+//! the queue of their peer.
+
+use std::mem;
+
+use super::Engine;
+use super::direct::Attempt;
+use super::transmit::send_eager;
+use crate::completion::{EndedOperation, Sink};
+use crate::error::{Again, Error, Misuse};
+use crate::link::SendProtocol;
+use crate::operation::{OneSided, Send, TransmitOp, TransmitOptions, TransmitRequest};
+use crate::peer_id::PeerId;
+use crate::transport::{Sent, Transport};
+use crate::wire::Message;
+
+impl Engine {
+    /// Posts an operation on a peer. If nothing is queued before it, the transport gets it at once.
+    /// The memory stays in a request that is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) operations are
+    /// outstanding; [`Misuse::TooLong`] beyond
+    /// [`Config::message_max_bytes`](super::Config::message_max_bytes), and for more elements than
+    /// [`count_max`](crate::atomic::AtomicKind::count_max); of atomic operations [`Misuse::NoAtomic`],
+    /// and [`Misuse::Memory`] for a part of an element, or lengths that differ.
+    #[inline]
+    pub fn post(
+        &mut self,
+        to: PeerId,
+        request: &mut TransmitRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        self.post_after_attempt(Attempt::NotMade, to, request, transport, sink)
+    }
+
+    /// As [`post`](Self::post), after an attempt to carry an access out at once, which is not
+    /// repeated.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    pub fn post_after_attempt(
+        &mut self,
+        attempt: Attempt,
+        to: PeerId,
+        request: &mut TransmitRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let TransmitRequest { op, options, context } = request;
+        let (options, context) = (*options, *context);
+        let TransmitOptions { level, signalled, inject, fence } = options;
+        let awaits = level.awaited_reply();
+        let (message, source, one_sided) = match op {
+            TransmitOp::Send { source, tag, data } => {
+                let len_bytes = source.len_bytes() as u64;
+                self.check_room(len_bytes)?;
+                let message = Message { tag: *tag, data: *data, awaits, ..Message::of_len(len_bytes) };
+                let turn = self.initiator.take_turn(to);
+                let source = mem::take(source);
+                let send = Send {
+                    source,
+                    message,
+                    context,
+                    signalled,
+                    may_be_fetched: !inject,
+                    fence,
+                    turn,
+                    one_sided: None,
+                };
+                self.begin_send(to, send, inject, transport, sink);
+                return Ok(());
+            }
+            TransmitOp::Rma { local, memory } => {
+                let len_bytes = local.len_bytes() as u64;
+                self.check_room(len_bytes)?;
+                if attempt == Attempt::NotMade && self.try_direct_access(to, local, *memory, level, fence) {
+                    let (flags, buffer) = (local.completion_flags(), local.take_buffer());
+                    let completion = EndedOperation::of_transmit(context, flags, buffer);
+                    let (initiator, mut effects) = self.initiator_and_effects(sink);
+                    initiator.access_completed_at_once(to, completion, signalled, &mut effects);
+                    return Ok(());
+                }
+                let (source, data, one_sided) = OneSided::of_rma(local.take(), *memory, level, fence);
+                (Message { data, awaits, ..Message::of_len(len_bytes) }, source, one_sided)
+            }
+            TransmitOp::Atomic { local, memory, op, datatype } => {
+                let form = local.checked_form(*op, *datatype)?;
+                self.check_room(0)?;
+                let (source, one_sided) = OneSided::of_atomic(local.take(), *memory, form);
+                (Message { awaits, ..Message::of_len(form.len_bytes() as u64) }, source, one_sided)
+            }
+        };
+        let send = Send {
+            source,
+            message,
+            context,
+            signalled,
+            may_be_fetched: !inject && one_sided.atomic.is_none(),
+            fence,
+            turn: self.initiator.take_turn(to),
+            one_sided: Some(Box::new(one_sided)),
+        };
+        self.begin_queued(to, send, inject, transport, sink);
+        Ok(())
+    }
+
+    /// Checks the length of an operation, and whether one more may be outstanding.
+    #[inline(always)]
+    fn check_room(&self, len_bytes: u64) -> Result<(), Error> {
+        let max_bytes = self.config.message_max_bytes;
+        if len_bytes > max_bytes {
+            return Err(Misuse::TooLong { len_bytes, max_bytes }.into());
+        }
+        if self.outstanding_sends() >= self.config.tx_depth_ops {
+            return Err(Again::QueueFull.into());
+        }
+        Ok(())
+    }
+
+    /// Begins a send. One that ends at once is never in the operation table.
+    #[inline(always)]
+    fn begin_send(
+        &mut self,
+        to: PeerId,
+        mut send: Send,
+        inject: bool,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) {
+        let link_id = self.find_or_open_transmit_link(to, transport);
+        let caps = transport.caps(link_id);
+        let protocol = match self.links.get(link_id) {
+            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
+                link.tx.protocol_of(&send, &caps, self.config.eager_max_bytes)
+            }
+            _ => SendProtocol::Waiting,
+        };
+        let sent = match protocol {
+            SendProtocol::Eager if !send.fence => send_eager(transport, link_id, &caps, &send),
+            SendProtocol::Waiting if !send.fence => Sent::Full,
+            // The peer must know the send by a number, or it must wait.
+            _ => return self.begin_queued(to, send, inject, transport, sink),
+        };
+        if inject && sent != Sent::Whole {
+            send.source.detach();
+        }
+        match sent {
+            Sent::Whole => {
+                send.source.release();
+                self.eager_message_begun(link_id, &send.message);
+                self.eager_message_taken(link_id, send, sink);
+            }
+            Sent::Partial(taken_bytes) => {
+                self.eager_message_begun(link_id, &send.message);
+                let send = self.initiator.insert(send);
+                self.message_partly_taken(link_id, send, taken_bytes);
+                self.initiator.activate(to);
+            }
+            Sent::Full => {
+                self.initiator.enqueue(to, send);
+                self.initiator.activate(to);
+            }
+        }
+    }
+
+    /// Queues an operation behind the others for its peer, and transmits as far as the link takes
+    /// them.
+    fn begin_queued(
+        &mut self,
+        to: PeerId,
+        send: Send,
+        inject: bool,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) {
+        let id = self.initiator.enqueue(to, send);
+        if self.transmit_to(to, transport, sink) {
+            self.initiator.activate(to);
+        }
+        if inject {
+            self.initiator.detach_source(id);
+        }
+    }
+}

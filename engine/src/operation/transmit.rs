@@ -1,0 +1,149 @@
+//! Requests for operations on a peer: sends, accesses to its regions, and atomic operations.
+
+use std::mem;
+
+use super::{AtomicLocal, Level, RmaLocal, Signalled};
+use crate::atomic::{AtomicOp, Datatype};
+use crate::buffer::{Buffer, Source};
+use crate::flags::{Caps, CompletionFlags};
+use crate::remote_memory::RemoteMemory;
+
+/// The request for an operation on a peer.
+#[derive(Debug)]
+pub struct TransmitRequest {
+    /// The operation. Its memory is taken out when the request is accepted.
+    pub op: TransmitOp,
+    /// How it is carried out.
+    pub options: TransmitOptions,
+    /// Given back in the completion.
+    pub context: u64,
+}
+
+/// An operation on a peer, with its memory.
+#[derive(Debug)]
+pub enum TransmitOp {
+    /// Sends a message: `fi_msg(3)`, `fi_tagged(3)`.
+    Send {
+        /// The message.
+        source: Source,
+        /// Its tag, if it is a tagged message.
+        tag: Option<u64>,
+        /// Remote data for the receiver's completion.
+        data: Option<u64>,
+    },
+    /// Reads or writes a region of the peer: `fi_rma(3)`.
+    Rma {
+        /// The memory at this side, which has the length of the access.
+        local: RmaLocal,
+        /// Where the access begins.
+        memory: RemoteMemory,
+    },
+    /// Changes elements of a region of the peer: `fi_atomic(3)`.
+    Atomic {
+        /// The memory at this side. Its variant selects the set of calls.
+        local: AtomicLocal,
+        /// Where the elements begin.
+        memory: RemoteMemory,
+        /// The operation on each element.
+        op: AtomicOp,
+        /// The type of the elements.
+        datatype: Datatype,
+    },
+}
+
+/// The options of an operation on a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransmitOptions {
+    /// The soonest that a send completes, and that a [fence](Self::fence) counts an operation as
+    /// complete.
+    ///
+    /// An access completes when its target has answered, whatever its level: until then the target
+    /// may still refuse it. For a write of [`Level::Commit`] the target answers when the result is
+    /// durable; for a fenced one, when all earlier writes to persistent memory are durable, too.
+    pub level: Level,
+    /// Whether success is reported. Failure always is.
+    pub signalled: Signalled,
+    /// Whether memory that is read may be reused as soon as the request was accepted (`FI_INJECT`).
+    pub inject: bool,
+    /// Whether this operation, and all after it to the same peer, wait until all before it have
+    /// completed, and have reached the level of this one (`FI_FENCE`).
+    pub fence: bool,
+}
+
+impl TransmitOptions {
+    /// Those of a call that injects and reports nothing.
+    pub const INJECTED: TransmitOptions =
+        TransmitOptions { level: Level::Inject, signalled: Signalled::No, inject: true, fence: false };
+}
+
+impl TransmitOp {
+    /// Returns the capabilities that an endpoint needs to post this at this level.
+    #[inline(always)]
+    pub fn needed_caps(&self, level: Level) -> Caps {
+        match self {
+            TransmitOp::Send { tag: Some(_), .. } => Caps::TAGGED | Caps::SEND,
+            TransmitOp::Send { tag: None, .. } => Caps::MSG | Caps::SEND,
+            TransmitOp::Rma { local: RmaLocal::Read(_), .. } => Caps::RMA | Caps::READ,
+            TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } if level == Level::Commit => {
+                Caps::RMA | Caps::WRITE | Caps::RMA_PMEM
+            }
+            TransmitOp::Rma { local: RmaLocal::Write { .. }, .. } => Caps::RMA | Caps::WRITE,
+            TransmitOp::Atomic { local, op, .. } => {
+                let mut needed = Caps::ATOMIC;
+                needed.set(Caps::READ, local.kind().fetches());
+                needed.set(Caps::WRITE, op.can_write());
+                needed
+            }
+        }
+    }
+
+    /// Returns the length of the longest piece of memory that is copied if the operation is injected.
+    #[inline(always)]
+    pub fn longest_injected_bytes(&self) -> usize {
+        match self {
+            TransmitOp::Send { source, .. }
+            | TransmitOp::Rma { local: RmaLocal::Write { source, .. }, .. } => source.len_bytes(),
+            TransmitOp::Rma { local: RmaLocal::Read(_), .. } => 0,
+            TransmitOp::Atomic { local, op, .. } if op.has_operand() => local.longest_source_bytes(),
+            TransmitOp::Atomic { .. } => 0,
+        }
+    }
+
+    /// Returns the flags of its completion.
+    pub fn completion_flags(&self) -> CompletionFlags {
+        match self {
+            TransmitOp::Send { tag, .. } => CompletionFlags::of_send(tag.is_some()),
+            TransmitOp::Rma { local, .. } => local.completion_flags(),
+            TransmitOp::Atomic { local, .. } => CompletionFlags::of_access(true, local.kind().fetches()),
+        }
+    }
+
+    /// Copies memory that the operation only reads, unless it is owned, so that the caller may reuse it.
+    pub fn copy_borrowed_memory(&mut self) {
+        match self {
+            TransmitOp::Send { source, .. }
+            | TransmitOp::Rma { local: RmaLocal::Write { source, .. }, .. } => {
+                source.detach();
+            }
+            TransmitOp::Rma { local: RmaLocal::Read(_), .. } => {}
+            TransmitOp::Atomic { local, op, .. } if op.has_operand() => match local {
+                AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.detach(),
+                AtomicLocal::Compare { operand, compare, .. } => {
+                    operand.detach();
+                    compare.detach();
+                }
+            },
+            TransmitOp::Atomic { .. } => {}
+        }
+    }
+
+    /// Takes the application's memory out, to hand it back.
+    #[cold]
+    pub fn take_buffer(&mut self) -> Buffer {
+        match self {
+            TransmitOp::Send { source, .. } => mem::take(source).into_buffer(),
+            TransmitOp::Rma { local, .. } => local.take().into_buffer(),
+            TransmitOp::Atomic { local, .. } => local.take().into_buffer(),
+        }
+    }
+}
