@@ -33,6 +33,7 @@ mod post;
 mod poster;
 mod progress_thread;
 mod pump;
+mod receive_calls;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see receives.rs")]
 mod receives;
 #[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]

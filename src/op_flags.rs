@@ -102,6 +102,13 @@ pub(crate) fn options_from_flags(
     })
 }
 
+/// Whether the success of an operation with these flags is reported, at an endpoint whose completions are
+/// selective or not.
+#[inline(always)]
+pub(crate) fn signalled_by_flags(is_selective: bool, flags: OpFlags) -> Signalled {
+    if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
+}
+
 /// Returns the kind of a receive whose flags have some of [`RECEIVE_KINDS`]. The manual page has peeks for
 /// tagged messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim.
 /// It has no multi-receive buffers for tagged messages: there the flag has no meaning.

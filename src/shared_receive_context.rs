@@ -2,9 +2,8 @@
 
 mod deferring;
 mod members;
-mod owned;
 #[expect(unsafe_code, reason = "the raw tier takes addresses")]
-mod raw;
+mod receive;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +15,16 @@ use homespun_engine::error::{Argument, Error, InUse, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{PeekRequest, ReceiveRequest, Signalled};
+use homespun_engine::operation::{PeekRequest, ReceiveRequest};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::shared_receiver::SharedReceiver;
 
 use self::members::Members;
 use crate::domain_id::DomainId;
 use crate::info::{Info, RxAttr};
-use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_receive_flags};
+use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags};
 use crate::post::{ReceiveKind, ReceivePost};
 use crate::poster::Poster;
-use crate::receives::ReceivePoster;
 use crate::tag::TagMatch;
 use crate::works::domain::WorkDomain;
 
@@ -253,24 +251,6 @@ impl ReceiveContext {
         if missing.is_empty() { Ok(()) } else { Err(Misuse::NoCapability(missing).into()) }
     }
 
-    /// Checks a receive with these flags, and completes it by what they say.
-    fn prepare_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        check_receive_flags(flags)?;
-        // As at each endpoint with a connection, a source is ignored.
-        if post.from.is_some()
-            && !self.attr.caps.contains(Caps::DIRECTED_RECV)
-            && self.members.has_only_connected()
-        {
-            post.from = None;
-        }
-        // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
-        self.check_caps(post.needed_caps() - Caps::RECV)?;
-        // An endpoint that is not selective reports it all the same.
-        let is_signalled = flags.contains(OpFlags::COMPLETION);
-        post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
-        Ok(())
-    }
-
     /// Where the only messages come from that a receive accepts, if it does not accept all. A claimed message
     /// is known by its context alone.
     fn source_address(&self, post: &ReceivePost) -> Result<Option<Address>, Error> {
@@ -341,24 +321,6 @@ impl ReceiveContext {
 fn criteria_without_source(post: &ReceivePost) -> Criteria {
     let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
     Criteria { source: None, tag, ignore }
-}
-
-impl ReceivePoster for SharedReceiveContext {
-    fn multi_receive_min_bytes(&self) -> usize {
-        self.min_multi_recv_bytes()
-    }
-
-    fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        self.shared.prepare_receive(post, flags)?;
-        let shared = &self.shared;
-        let received = shared.submit(post);
-        shared.deliver_mail_and_fire();
-        if let ReceiveKind::Peek(_) = post.kind {
-            // Not before it has answered: see docs/decisions/peek.md.
-            shared.members.progress();
-        }
-        received
-    }
 }
 
 impl fmt::Debug for SharedReceiveContext {

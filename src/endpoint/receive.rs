@@ -1,19 +1,16 @@
 //! Receives at an endpoint, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
 
-use bytes::BytesMut;
-use homespun_engine::buffer::{ReusableBuffer, SegmentMut};
+use homespun_engine::buffer::SegmentMut;
 use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
-use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use crate::av::FabricAddress;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::EndpointType;
 use crate::op_flags::check_receive_flags;
 use crate::post::ReceivePost;
+use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
-use crate::tag::TagMatch;
 
 impl ReceivePoster for Endpoint {
     fn multi_receive_min_bytes(&self) -> usize {
@@ -52,62 +49,22 @@ impl Endpoint {
         }
         self.shared.check_caps(post.needed_caps())
     }
+}
+
+receive_calls! {
+    Endpoint,
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. A source other than
     /// [`FabricAddress::UNSPECIFIED`] needs [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV), and names
     /// the only peer whose messages are accepted; over a connection it is ignored. Where the endpoint's
     /// default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
-    pub fn recv(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_owned(buffer, from, None, context, self.rx_op_flags())
-    }
-
-    /// Receives a message into several buffers in order: `fi_recvv`.
-    pub fn recvv(
-        &self,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.receive_owned(buffers, from, None, context, self.rx_op_flags())
-    }
-
-    /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with
-    /// `FI_MULTI_RECV`, described at [`RecvMsg`].
-    pub fn recv_multi(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_owned(buffer, from, None, context, self.rx_op_flags() | OpFlags::MULTI_RECV)
-    }
-
-    /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a [`TagMatch`]: `fi_trecv`.
-    pub fn trecv(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        tags: impl Into<TagMatch>,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
-    }
-
-    /// Receives a tagged message into several buffers in order: `fi_trecvv`.
-    pub fn trecvv(
-        &self,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        tags: impl Into<TagMatch>,
-        context: u64,
-    ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
-    }
+    ///
+    /// # Errors
+    ///
+    /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
+    /// [`Misuse`](crate::Misuse) for a capability that the endpoint lacks, and for a source that the address
+    /// vector does not name. The buffer comes back with the error.
+    recv,
 
     /// Receives a message into all the room of a buffer that can be posted again: `fi_recv`. It comes back as
     /// [`Buffer::Reusable`](crate::Buffer::Reusable), with a failure too, and then with as much of the message
@@ -145,33 +102,13 @@ impl Endpoint {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn recv_into(
-        &self,
-        buffer: ReusableBuffer,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<ReusableBuffer>> {
-        self.receive_owned(buffer, from, None, context, self.rx_op_flags())
-    }
-
-    /// As [`recv_into`](Self::recv_into), for a message with one of these tags: `fi_trecv`.
-    pub fn trecv_into(
-        &self,
-        buffer: ReusableBuffer,
-        from: FabricAddress,
-        tags: impl Into<TagMatch>,
-        context: u64,
-    ) -> Result<(), Rejected<ReusableBuffer>> {
-        self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
-    }
+    recv_into,
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
-    pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Rejected<RecvMsg>> {
-        let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        self.receive_owned(buffers, from, tagged, context, flags)
-            .map_err(|rejected| rejected.map(|buffers| RecvMsg { buffers, from, tagged, context, flags }))
-    }
+    recvmsg,
+}
 
+impl Endpoint {
     /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they
     /// include. A null address is room for no bytes, whatever its length.
     ///

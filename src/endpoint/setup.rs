@@ -19,10 +19,12 @@ use super::{Endpoint, EndpointOrigin, EndpointShared};
 use crate::av::{AddressVector, AvAttr};
 use crate::counter::{BoundCounters, Counter, DriveReason};
 use crate::cq::CompletionQueue;
+use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
-use crate::eq::EventQueue;
+use crate::eq::{EventQueue, Reporter};
 use crate::info::SHARED_CONTEXT;
+use crate::op_flags::signalled_by_flags;
 use crate::progress_thread::ProgressThread;
 use crate::shared_transmit_context::SharedTransmitContext;
 use crate::works::domain::WorkDomain;
@@ -67,11 +69,6 @@ impl ServiceFlags {
     pub(super) fn receive_signalled(self, flags: OpFlags) -> Signalled {
         signalled_by_flags(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
     }
-}
-
-#[inline(always)]
-fn signalled_by_flags(is_selective: bool, flags: OpFlags) -> Signalled {
-    if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
 /// The [`ServiceFlags`] of an endpoint. Binding and enabling set them, under the lock of its [`Setup`].
@@ -292,27 +289,53 @@ impl Endpoint {
         if self.shared.service.is_enabled() {
             return Ok(());
         }
-        let caps = self.shared.info.caps;
-        let av = match &setup.av {
-            // Nothing is looked up in it.
-            _ if self.shared.is_connection_oriented() => {
-                let format = self.shared.domain.format();
-                AddressVector::open(&AvAttr::default(), format, self.shared.domain.id())?
-            }
-            Some(av) => av.clone(),
-            None => return Err(Misuse::NoAddressVector.into()),
-        };
-        if self.shared.shares_transmit_context() && setup.transmit_context.is_none() {
+        let shared = &self.shared;
+        let av = shared.vector_for_lookups(setup)?;
+        if shared.shares_transmit_context() && setup.transmit_context.is_none() {
             return Err(Misuse::State(ObjectState::NoTransmitContext).into());
         }
-        let reporter = self.shared.new_reporter(setup.eq.as_ref())?;
-        setup.check_completions_reported(caps)?;
-        self.shared.check_receive_context(setup)?;
-        let pump = self.shared.open_pump(setup.name)?;
+        let reporter = shared.new_reporter(setup.eq.as_ref())?;
+        setup.check_completions_reported(shared.info.caps)?;
+        shared.check_receive_context(setup)?;
+        let pump = shared.open_pump(setup.name)?;
         let driven = &as_drive(pump);
-        let progress_thread = self.shared.progress_thread();
-        let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
-        // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
+        let progress_doorbell = shared.progress_thread().map(ProgressThread::start).transpose()?;
+        // Steps that may fail, and readers that look into the endpoint, come before any queue drives it.
+        shared.watch(driven, setup, reporter.as_deref())?;
+        let bindings = shared.bindings(av, setup, reporter.clone(), progress_doorbell);
+        shared.join_receive_context(setup, pump)?;
+        let enabled = match bindings.domain_counters.clone() {
+            Some(counters) => counters.enable_endpoint(driven, || pump.enable(bindings)),
+            None => pump.enable(bindings),
+        };
+        if enabled.is_err() {
+            shared.leave_receive_context(setup, pump);
+        }
+        enabled?;
+        shared.drive(driven, setup, reporter.as_deref());
+        shared.service.add_flags(ServiceFlags::ENABLED);
+        Ok(())
+    }
+}
+
+impl EndpointShared {
+    /// Returns the address vector in which the endpoint looks peers up.
+    fn vector_for_lookups(&self, setup: &Setup) -> Result<AddressVector, Error> {
+        if self.is_connection_oriented() {
+            // Nothing is looked up in it.
+            return AddressVector::open(&AvAttr::default(), self.domain.format(), self.domain.id());
+        }
+        setup.av.clone().ok_or(Misuse::NoAddressVector.into())
+    }
+
+    /// Has the progress thread, or else the queues, watch the endpoint, and the counters too.
+    fn watch(
+        &self,
+        driven: &Arc<dyn Drive>,
+        setup: &Setup,
+        reporter: Option<&Reporter>,
+    ) -> Result<(), Error> {
+        let progress_thread = self.progress_thread();
         match progress_thread {
             Some(progress_thread) => progress_thread.watch_endpoint(driven)?,
             None => {
@@ -321,49 +344,50 @@ impl Endpoint {
             }
         }
         let has_progress_thread = progress_thread.is_some();
-        setup.counters.iter().try_for_each(|counter| {
-            counter.watch_endpoint(driven, DriveReason::BOUND, has_progress_thread)
-        })?;
-        let domain_counters =
-            self.shared.is_driven_by_domain_counters().then(|| self.shared.domain.domain_counters().clone());
-        let wiring = Bindings {
+        setup
+            .counters
+            .iter()
+            .try_for_each(|counter| counter.watch_endpoint(driven, DriveReason::BOUND, has_progress_thread))
+    }
+
+    /// Has the queues, the counters and the progress thread drive the endpoint.
+    fn drive(&self, driven: &Arc<dyn Drive>, setup: &Setup, reporter: Option<&Reporter>) {
+        setup.bound_cqs().for_each(|cq| cq.shared().drive_endpoint(driven));
+        setup.counters.iter().for_each(|counter| counter.drive_endpoint(driven));
+        if let Some(reporter) = reporter {
+            reporter.eq().drive_endpoint(driven);
+        }
+        if let Some(progress_thread) = self.progress_thread() {
+            progress_thread.drive_endpoint(driven);
+        }
+    }
+
+    /// Returns the objects that the pump uses from the moment when it is enabled.
+    fn bindings(
+        &self,
+        av: AddressVector,
+        setup: &Setup,
+        reporter: Option<Arc<Reporter>>,
+        progress_doorbell: Option<Arc<Doorbell>>,
+    ) -> Bindings {
+        let caps = self.info.caps;
+        Bindings {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             counters: setup.counters.clone(),
-            domain_counters: domain_counters.clone(),
-            reporter: reporter.clone(),
+            domain_counters: self
+                .is_driven_by_domain_counters()
+                .then(|| self.domain.domain_counters().clone()),
+            reporter,
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             shares_receiver: setup.receive_context().is_some(),
             progress_doorbell,
-            works: self.shared.domain.work_queue().clone(),
-        };
-        self.shared.join_receive_context(setup, pump)?;
-        let enabled = match domain_counters {
-            Some(counters) => counters.enable_endpoint(driven, || pump.enable(wiring)),
-            None => pump.enable(wiring),
-        };
-        if enabled.is_err() {
-            self.shared.leave_receive_context(setup, pump);
+            works: self.domain.work_queue().clone(),
         }
-        enabled?;
-        for cq in setup.bound_cqs() {
-            cq.shared().drive_endpoint(driven);
-        }
-        setup.counters.iter().for_each(|counter| counter.drive_endpoint(driven));
-        if let Some(reporter) = &reporter {
-            reporter.eq().drive_endpoint(driven);
-        }
-        if let Some(progress_thread) = progress_thread {
-            progress_thread.drive_endpoint(driven);
-        }
-        self.shared.service.add_flags(ServiceFlags::ENABLED);
-        Ok(())
     }
-}
 
-impl EndpointShared {
     /// The endpoint's pump, once the endpoint is enabled.
     fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())

@@ -1,0 +1,124 @@
+//! The calls that receive into owned memory, for the objects that receives are posted to.
+
+/// Gives an object the calls of `fi_msg(3)` and `fi_tagged(3)` that receive into owned memory. It says at
+/// three of them what is its own.
+macro_rules! receive_calls {
+    (
+        $object:ty,
+        $(#[$recv:meta])* recv,
+        $(#[$recv_into:meta])* recv_into,
+        $(#[$recvmsg:meta])* recvmsg,
+    ) => {
+        impl $object {
+            $(#[$recv])*
+            pub fn recv(
+                &self,
+                buffer: bytes::BytesMut,
+                from: $crate::FabricAddress,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
+                self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+            }
+
+            /// Receives a message into several buffers in order: `fi_recvv`.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv`](Self::recv).
+            pub fn recvv(
+                &self,
+                buffers: Vec<bytes::BytesMut>,
+                from: $crate::FabricAddress,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<Vec<bytes::BytesMut>>> {
+                self.receive_owned(buffers, from, None, context, self.rx_op_flags())
+            }
+
+            /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg`
+            /// with `FI_MULTI_RECV`, described at [`RecvMsg`](crate::RecvMsg). Endpoints that share a
+            /// context share its buffers.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv`](Self::recv).
+            pub fn recv_multi(
+                &self,
+                buffer: bytes::BytesMut,
+                from: $crate::FabricAddress,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
+                let flags = self.rx_op_flags() | $crate::OpFlags::MULTI_RECV;
+                self.receive_owned(buffer, from, None, context, flags)
+            }
+
+            /// Receives a message with one of these tags, a [`Tag`](crate::Tag) or a
+            /// [`TagMatch`](crate::TagMatch): `fi_trecv`.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv`](Self::recv).
+            pub fn trecv(
+                &self,
+                buffer: bytes::BytesMut,
+                from: $crate::FabricAddress,
+                tags: impl Into<$crate::TagMatch>,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<bytes::BytesMut>> {
+                self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
+            }
+
+            /// Receives a tagged message into several buffers in order: `fi_trecvv`.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv`](Self::recv).
+            pub fn trecvv(
+                &self,
+                buffers: Vec<bytes::BytesMut>,
+                from: $crate::FabricAddress,
+                tags: impl Into<$crate::TagMatch>,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<Vec<bytes::BytesMut>>> {
+                self.receive_owned(buffers, from, Some(tags.into()), context, self.rx_op_flags())
+            }
+
+            $(#[$recv_into])*
+            pub fn recv_into(
+                &self,
+                buffer: $crate::ReusableBuffer,
+                from: $crate::FabricAddress,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<$crate::ReusableBuffer>> {
+                self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+            }
+
+            /// As [`recv_into`](Self::recv_into), for a message with one of these tags: `fi_trecv`.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv_into`](Self::recv_into).
+            pub fn trecv_into(
+                &self,
+                buffer: $crate::ReusableBuffer,
+                from: $crate::FabricAddress,
+                tags: impl Into<$crate::TagMatch>,
+                context: u64,
+            ) -> Result<(), $crate::Rejected<$crate::ReusableBuffer>> {
+                self.receive_owned(buffer, from, Some(tags.into()), context, self.rx_op_flags())
+            }
+
+            $(#[$recvmsg])*
+            pub fn recvmsg(
+                &self,
+                receive: $crate::RecvMsg,
+            ) -> Result<(), $crate::Rejected<$crate::RecvMsg>> {
+                let $crate::RecvMsg { buffers, from, tagged, context, flags } = receive;
+                self.receive_owned(buffers, from, tagged, context, flags).map_err(|rejected| {
+                    rejected.map(|buffers| $crate::RecvMsg { buffers, from, tagged, context, flags })
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use receive_calls;
