@@ -29,30 +29,99 @@ pub(super) enum ReceiveSide {
     Left,
 }
 
-/// Calls the receiver, own or shared, or returns `$left` if the engine has left it.
-macro_rules! ask {
-    ($receive_side:expr, $receiver:ident => $act:expr, else $left:expr) => {
-        match $receive_side {
-            ReceiveSide::Own($receiver) => $act,
-            ReceiveSide::Shared($receiver) => $act,
-            ReceiveSide::Left => $left,
-        }
+/// Calls of the receiver, own or shared. Each returns what follows `else` if the engine has left it.
+macro_rules! calls_of_receiver {
+    (
+        &self: { $(
+            $(#[$look:meta])*
+            fn $get:ident($($given:ident: $given_type:ty),* $(,)?) $(-> $got:ty)?, else $unknown:expr;
+        )* }
+        &mut self: { $(
+            $(#[$act:meta])*
+            fn $do:ident($($arg:ident: $arg_type:ty),* $(,)?) $(-> $result:ty)?, else $left:expr;
+        )* }
+    ) => {
+        $($(#[$look])* pub(super) fn $get(&self, $($given: $given_type),*) $(-> $got)? {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$get($($given),*),
+                ReceiveSide::Shared(receiver) => receiver.$get($($given),*),
+                ReceiveSide::Left => $unknown,
+            }
+        })*
+        $($(#[$act])* pub(super) fn $do(&mut self, $($arg: $arg_type),*) $(-> $result)? {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$do($($arg),*),
+                ReceiveSide::Shared(receiver) => receiver.$do($($arg),*),
+                ReceiveSide::Left => $left,
+            }
+        })*
     };
 }
 
 const SHARED: Error = Error::Misuse(Misuse::NotSupported(Unsupported::SharedContextReceive));
 
 impl ReceiveSide {
+    calls_of_receiver! {
+        &self: {
+            fn wants_pass() -> bool, else false;
+            fn is_overdrawn() -> bool, else false;
+            fn progress_counts(id: LinkId) -> (u64, usize, u64, u64), else (0, 0, 0, 0);
+            fn received_message_count(id: LinkId) -> u64, else 0;
+            fn granted_bytes(id: LinkId) -> u64, else 0;
+            fn has_offer(id: LinkId, op: u64) -> bool, else false;
+            #[inline(always)]
+            fn has_deferred_fetches() -> bool, else false;
+            #[inline(always)]
+            fn is_pulling() -> bool, else false;
+            #[inline(always)]
+            fn has_starved() -> bool, else false;
+        }
+        &mut self: {
+            fn link_ended(id: LinkId, error: &OperationError, effects: &mut impl ReceiverEffects), else ();
+            fn credit_sent(id: LinkId), else ();
+            fn spend_credit(id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());
+            #[inline(always)]
+            fn return_credit(id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects), else ();
+            fn keep_credit(id: LinkId, cost_bytes: u64) -> Option<KeptCredit>, else None;
+            fn free_kept_credit(kept: KeptCredit, effects: &mut impl ReceiverEffects), else ();
+            fn fence_asked(
+                id: LinkId,
+                matched: bool,
+                effects: &mut impl ReceiverEffects,
+            ) -> Result<(), ProtocolViolation>, else Ok(());
+            #[inline(always)]
+            fn message_arrived(
+                id: LinkId,
+                message: &Message,
+                payload: &[u8],
+                effects: &mut impl ReceiverEffects,
+            ) -> Result<(), ProtocolViolation>, else Ok(());
+            fn begin_message(
+                id: LinkId,
+                message: &Message,
+                effects: &mut impl ReceiverEffects,
+            ) -> Result<(), ProtocolViolation>, else Ok(());
+            fn put_payload(id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects), else ();
+            fn payload_space(id: LinkId) -> Space<'_>, else Space::new();
+            fn bytes_placed(id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects), else ();
+            fn message_offered(
+                id: LinkId,
+                message: &Message,
+                op: u64,
+                remote: &[u8],
+                effects: &mut impl ReceiverEffects,
+            ) -> Result<(), ProtocolViolation>, else Ok(());
+            fn begin_requested_data(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
+            fn feed_starved(effects: &mut impl ReceiverEffects), else ();
+        }
+    }
+
     #[inline(always)]
     pub(super) fn outstanding_receives(&self) -> usize {
         match self {
             ReceiveSide::Own(receiver) => receiver.outstanding_receives(),
             ReceiveSide::Shared(_) | ReceiveSide::Left => 0,
         }
-    }
-
-    pub(super) fn wants_pass(&self) -> bool {
-        ask!(self, receiver => receiver.wants_pass(), else false)
     }
 
     #[inline(always)]
@@ -150,15 +219,6 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn link_ended(
-        &mut self,
-        id: LinkId,
-        error: &OperationError,
-        effects: &mut impl ReceiverEffects,
-    ) {
-        ask!(self, receiver => receiver.link_ended(id, error, effects), else ());
-    }
-
     pub(super) fn peer_ended(
         &mut self,
         peer: PeerId,
@@ -198,124 +258,12 @@ impl ReceiveSide {
         }
     }
 
-    pub(super) fn is_overdrawn(&self) -> bool {
-        ask!(self, receiver => receiver.is_overdrawn(), else false)
-    }
-
-    pub(super) fn progress_counts(&self, id: LinkId) -> (u64, usize, u64, u64) {
-        ask!(self, receiver => receiver.progress_counts(id), else (0, 0, 0, 0))
-    }
-
-    pub(super) fn received_message_count(&self, id: LinkId) -> u64 {
-        ask!(self, receiver => receiver.received_message_count(id), else 0)
-    }
-
-    pub(super) fn granted_bytes(&self, id: LinkId) -> u64 {
-        ask!(self, receiver => receiver.granted_bytes(id), else 0)
-    }
-
-    pub(super) fn credit_sent(&mut self, id: LinkId) {
-        ask!(self, receiver => receiver.credit_sent(id), else ());
-    }
-
-    pub(super) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
-        ask!(self, receiver => receiver.spend_credit(id, cost_bytes), else Ok(()))
-    }
-
-    #[inline(always)]
-    pub(super) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.return_credit(id, cost_bytes, effects), else ());
-    }
-
-    pub(super) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        ask!(self, receiver => receiver.keep_credit(id, cost_bytes), else None)
-    }
-
-    pub(super) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.free_kept_credit(kept, effects), else ());
-    }
-
-    pub(super) fn fence_asked(
-        &mut self,
-        id: LinkId,
-        matched: bool,
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
-        ask!(self, receiver => receiver.fence_asked(id, matched, effects), else Ok(()))
-    }
-
-    #[inline(always)]
-    pub(super) fn message_arrived(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        payload: &[u8],
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
-        ask!(self, receiver => receiver.message_arrived(id, message, payload, effects), else Ok(()))
-    }
-
-    pub(super) fn begin_message(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
-        ask!(self, receiver => receiver.begin_message(id, message, effects), else Ok(()))
-    }
-
-    pub(super) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.put_payload(id, bytes, effects), else ());
-    }
-
-    pub(super) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
-        ask!(self, receiver => receiver.payload_space(id), else Space::new())
-    }
-
-    pub(super) fn bytes_placed(
-        &mut self,
-        id: LinkId,
-        count_bytes: usize,
-        effects: &mut impl ReceiverEffects,
-    ) {
-        ask!(self, receiver => receiver.bytes_placed(id, count_bytes, effects), else ());
-    }
-
-    pub(super) fn has_offer(&self, id: LinkId, op: u64) -> bool {
-        ask!(self, receiver => receiver.has_offer(id, op), else false)
-    }
-
-    pub(super) fn message_offered(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        op: u64,
-        remote: &[u8],
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
-        ask!(self, receiver => receiver.message_offered(id, message, op, remote, effects), else Ok(()))
-    }
-
-    pub(super) fn begin_requested_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        ask!(self, receiver => receiver.begin_requested_data(id, op, len_bytes), else false)
-    }
-
-    #[inline(always)]
-    pub(super) fn has_deferred_fetches(&self) -> bool {
-        ask!(self, receiver => receiver.has_deferred_fetches(), else false)
-    }
-
     pub(super) fn fetch_deferred(&mut self, effects: &mut impl ReceiverEffects) {
         match self {
             ReceiveSide::Own(receiver) => receiver.fetch_deferred(),
             ReceiveSide::Shared(membership) => membership.fetch_deferred(effects),
             ReceiveSide::Left => {}
         }
-    }
-
-    #[inline(always)]
-    pub(super) fn is_pulling(&self) -> bool {
-        ask!(self, receiver => receiver.is_pulling(), else false)
     }
 
     pub(super) fn pull(
@@ -328,15 +276,6 @@ impl ReceiveSide {
             ReceiveSide::Shared(membership) => membership.pull(pull, effects),
             ReceiveSide::Left => {}
         }
-    }
-
-    #[inline(always)]
-    pub(super) fn has_starved(&self) -> bool {
-        ask!(self, receiver => receiver.has_starved(), else false)
-    }
-
-    pub(super) fn feed_starved(&mut self, effects: &mut impl ReceiverEffects) {
-        ask!(self, receiver => receiver.feed_starved(effects), else ());
     }
 
     /// Whether reports of receives wait for room in their queue, or there is mail.
